@@ -1,7 +1,9 @@
-//! The drive served to a virtual machine in real time: what it writes it gets back, and how long that takes beside the lab's virtual time.
+//! The drive served to a virtual machine in real time: the machine reads back what it writes, and the times
+//! are reported next to the lab's virtual times.
 //!
-//! The machine is User-Mode Linux in the host's time (tests/guest/run); the lab's own clock is not in it. What is true at any speed is tested; times
-//! are compared by `make agreement`, which reports and judges nothing: how fast a machine is, and what else it does, is not for a test.
+//! The machine is User-Mode Linux on the host's clock (tests/guest/run), without the lab's own clock. The
+//! tests check what holds at any speed. `make agreement` compares the times. It reports them without a
+//! verdict, because a machine's speed and other load are not a subject for a test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,17 +24,17 @@ const TIMERS: &str = include_str!("agreement/timers.sh");
 const WHOLE: &str = include_str!("agreement/whole.sh");
 
 const DRIVE: &str = "wd10ears";
-/// Runs in real time; the middle one counts.
+/// Runs in real time; the median is reported.
 const RUNS: usize = 3;
 
-/// By name, in seconds.
+/// Times in seconds, by name.
 type Measures = BTreeMap<String, f64>;
 
-/// A guest in real time, as it ended.
+/// The result of a guest that ran in real time.
 struct Real {
     measures: Measures,
     summary: Value,
-    /// The share of the time in which somebody waited for a processor; 0 where the kernel does not say.
+    /// The share of the time in which some task waited for a processor; 0 if the kernel does not report it.
     pressure: f64,
 }
 
@@ -42,7 +44,7 @@ impl Real {
     }
 }
 
-/// Ends what is still running when a test fails.
+/// A process that is killed when dropped, so that nothing is left running when a test fails.
 struct Process(Child);
 
 impl Drop for Process {
@@ -52,13 +54,13 @@ impl Drop for Process {
     }
 }
 
-/// Microseconds, since the machine started, in which somebody waited for a processor.
+/// Microseconds since boot in which some task waited for a processor.
 fn pressure() -> u64 {
     let text = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
     text.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok()).unwrap_or(0)
 }
 
-/// Waits, but not for ever.
+/// Waits until `is_there` returns true, but not for ever.
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_there() {
@@ -67,7 +69,7 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
-/// Serves the drive, starts a guest with it, and ends both.
+/// Serves the drive, runs a guest with it, and ends both.
 fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: &str) -> Real {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let dir = Dir::new("agreement");
@@ -92,7 +94,8 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
         guest.args(["-s", &format!("{start},1073741824")]);
     }
     guest.arg("-e").arg(format!("INPUT={}", input.display())).arg(&program);
-    // The guest finds the directory that it starts in at its own place, whatever its own directories cover.
+    // The input is the guest's working directory, so the guest finds it even where its own directories cover
+    // the path.
     let ended = guest.current_dir(input).output().unwrap();
     let elapsed = begun.elapsed();
     let pressure = Duration::from_micros(pressure() - waited).as_secs_f64() / elapsed.as_secs_f64();
@@ -110,7 +113,7 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     Real { measures: measures.collect(), summary: serde_json::from_str(&read("summary")).unwrap(), pressure }
 }
 
-/// The processors that this process may use: the first and the last, which may be the same.
+/// The first and the last of the processors that this process may use; they may be the same.
 fn processors() -> [String; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
@@ -118,7 +121,7 @@ fn processors() -> [String; 2] {
     [numbers[0].to_owned(), numbers[numbers.len() - 1].to_owned()]
 }
 
-/// The same script in the lab.
+/// Runs the same script in the lab.
 fn virtually(script: &str, start: Option<&str>, input: &Path) -> Measures {
     let dir = Dir::new("agreement-lab");
     let file = dir.join("script");
@@ -136,7 +139,7 @@ fn virtually(script: &str, start: Option<&str>, input: &Path) -> Measures {
     measures.map(|one| (tools::word(one, "name"), one["value"].as_f64().unwrap())).collect()
 }
 
-/// A tree of files of all sizes, the same in every run.
+/// A tree of files of various sizes, the same in every run.
 fn tree(dir: &Dir) -> PathBuf {
     let root = dir.join("tree");
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -151,7 +154,7 @@ fn tree(dir: &Dir) -> PathBuf {
     root
 }
 
-/// A line of the comparison: the figure in virtual time, and the real runs'.
+/// A line of the comparison: the figure in virtual time, and those of the runs in real time.
 fn line(name: &str, virtual_time: f64, runs: &[Real]) -> String {
     let mut values: Vec<f64> = runs.iter().map(|run| run.measures[name]).collect();
     values.sort_by(f64::total_cmp);
@@ -160,7 +163,8 @@ fn line(name: &str, virtual_time: f64, runs: &[Real]) -> String {
     format!("{name:<20} {virtual_time:>12.6} {middle:>12.6} {least:>12.6} {most:>12.6} {difference:>+9.1} %")
 }
 
-/// Reports; whether the machine was quiet enough for the figures to mean something is for the reader to judge, so what disturbed them is printed.
+/// Prints a report. The reader has to judge whether the machine was idle enough for the figures to mean
+/// something, so the disturbances are printed too.
 #[test]
 #[ignore = "a benchmark of this machine's clock against the virtual one: make agreement"]
 fn real_time_beside_virtual_time() {
@@ -172,7 +176,7 @@ fn real_time_beside_virtual_time() {
     let (disk, timers) = (virtually(DISK, None, &input), virtually(TIMERS, Some("2048s"), &input));
     let [first, last] = processors();
     let (disk_runs, timer_run) = std::thread::scope(|scope| {
-        // It sleeps nearly all the time.
+        // The timer run sleeps nearly all the time, so it does not disturb the others.
         let timers = scope.spawn(|| real(DRIVE, TIMERS, Some(1 << 20), &input, &first));
         let runs: Vec<Real> = (0..RUNS).map(|_| real(DRIVE, DISK, None, &input, &last)).collect();
         (runs, timers.join().unwrap())

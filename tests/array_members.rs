@@ -1,5 +1,6 @@
-//! Every member of an array is told the same of the array's partitions, or that they cannot be judged from it: while the
-//! array runs, when it is stopped, and by the bytes alone. No member passes for what nobody looked at.
+//! Every member of an array gets the same findings on the array's partitions, or the answer that they cannot
+//! be judged from it: while the array runs, when it is stopped, and from the bytes alone. No member is
+//! reported as fine without having been examined.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -11,17 +12,17 @@ use std::os::unix::fs::FileExt;
 use serde_json::Value;
 use tools::{Dir, Guest, check, list, present, word};
 
-/// Arrays of tests/guest/array-members.sh.
+/// The number of arrays made by tests/guest/array-members.sh.
 const ARRAYS: usize = 23;
 
-/// What is never true of a member: that the array's table is its own.
+/// Findings that are never true of a member, because the array's table is not its own.
 const OWN: [&str; 5] = ["S001", "S002", "S042", "S080", "S010"];
 
 fn codes(target: &Value) -> BTreeSet<String> {
     list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
 }
 
-/// Status and codes, the same of a disk and of its image.
+/// Status and codes, without what differs between a disk and its image.
 fn judged(target: &Value) -> (String, BTreeSet<String>) {
     (word(target, "status"), codes(target))
 }
@@ -72,7 +73,7 @@ fn every_member_is_told_the_same_of_its_array() {
     names.iter().for_each(|name| check_array(&guest, name));
 }
 
-/// What marks a disk as a member of an array: the byte, from the end, and the bytes.
+/// The signatures of array members: name, offset from the end of the disk, and bytes.
 const MARKS: [(&str, u64, &[u8]); 7] = [
     ("ddf_raid_member", 512, b"\xDE\x11\xDE\x11"),
     ("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
@@ -83,7 +84,8 @@ const MARKS: [(&str, u64, &[u8]); 7] = [
     ("drbd", 4096 - 60, b"\x83\x74\x02\x6B"),
 ];
 
-/// With a table at sector 63, which nobody may call "ok": it is judged where the disk is one side of a mirror.
+/// Members with a table at sector 63. None may be called "ok"; only a disk that is one side of a mirror is
+/// judged.
 #[test]
 fn a_member_of_what_is_not_read_does_not_pass() {
     if !present(&["sfdisk"]) {

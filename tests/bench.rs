@@ -1,7 +1,8 @@
 //! `straddle bench` and `straddle drive`: modelled drives from the command line.
 //!
-//! Figures of the shipped drives change when they are fitted anew; what is held here is what must not change: which offset is
-//! the cheap one, that the same command prints the same bytes, and that JSON fits its schema.
+//! Figures of the shipped drives change when they are fitted again. These tests check what must not change:
+//! which offset is the cheap one, that the same command prints the same bytes, and that the JSON matches its
+//! schema.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tools::{json, root, straddle};
 
-/// The profiles that are shipped, by name.
+/// The names of the shipped profiles.
 fn shipped() -> Vec<String> {
     let files = fs::read_dir(root().join("drives")).unwrap();
     let mut names: Vec<String> = files
@@ -265,7 +266,7 @@ fn own_profiles_are_read_by_path_and_their_faults_are_told() {
 
 #[test]
 fn completions_offer_the_shipped_drives() {
-    // The generator for fish offers no values of positional arguments.
+    // The generator for fish does not complete values of positional arguments.
     for shell in ["bash", "zsh"] {
         let script = straddle(&["completions", shell]).out;
         for name in shipped() {

@@ -1,4 +1,5 @@
-//! What shares a disk with its partition table is seen, by every name that blkid gives it, and no plan goes over it unasked.
+//! Content that shares a disk with its partition table is detected, for every type that blkid knows, and no
+//! plan overwrites it unless told to.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -22,10 +23,10 @@ fn codes(target: &Value) -> Vec<String> {
     list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
 }
 
-/// The size of a disk where its maker wants no other.
+/// The size of a disk unless the tool needs another one.
 const LEN: u64 = 64 << 20;
 
-/// Every mkfs of Debian's that is here: its tool, and the line that makes a whole disk of it.
+/// Every mkfs of Debian that is installed here: the tool, and the command that formats a whole disk.
 const MADE: [(&str, &str); 22] = [
     ("mkfs.ext2", "mkfs.ext2 -q disk"),
     ("mkfs.ext3", "mkfs.ext3 -q disk"),
@@ -51,7 +52,7 @@ const MADE: [(&str, &str); 22] = [
     ("make-bcache", "make-bcache -B disk"),
 ];
 
-/// What no tool makes without a kernel: byte (from the end where negative), and bytes.
+/// Signatures that no tool writes without a kernel: offset (from the end if negative), and bytes.
 const WRITTEN: [&[(i64, &[u8])]; 14] = [
     &[(-512, b"\xDE\x11\xDE\x11")],
     &[(-257 * 512, b"\x11\xDE\x11\xDE")],
@@ -69,7 +70,7 @@ const WRITTEN: [&[(i64, &[u8])]; 14] = [
     &[(8192, b"\x49\xE8\x95\xF9")],
 ];
 
-/// A member of a RAID1 with metadata 1.x whose superblock is at `at`: `super_1` of drivers/md, by hand.
+/// A RAID1 member with metadata 1.x whose superblock is at `at`, built by hand after `super_1` of drivers/md.
 fn md_1(at: u64, data: u64, sectors: u64) -> Vec<u8> {
     let mut block = vec![0; 4096];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -87,7 +88,7 @@ fn md_1(at: u64, data: u64, sectors: u64) -> Vec<u8> {
     block
 }
 
-/// The same with metadata 0.90, whose array has `kib` KiB.
+/// A RAID1 member with metadata 0.90, for an array of `kib` KiB.
 fn md_0(kib: u32) -> Vec<u8> {
     let mut words = vec![0_u32; 1024];
     for (at, word) in [(0, 0xa92b_4efc), (2, 90), (5, 1), (7, 1), (8, kib), (9, 2), (10, 2), (996, 6)] {
@@ -98,7 +99,7 @@ fn md_0(kib: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Each disk of the tests, made in `dir`.
+/// Calls `test` with each disk of the tests, made in a directory of its own.
 fn each(mut test: impl FnMut(&Dir, &str)) {
     for (tool, line) in MADE {
         if !present(&[tool]) {
@@ -123,21 +124,21 @@ fn each(mut test: impl FnMut(&Dir, &str)) {
             let at = if *at < 0 { LEN - at.unsigned_abs() } else { at.unsigned_abs() };
             disk.write_all_at(bytes, at).unwrap();
         }
-        // Who has it open for writing is somebody who uses it.
+        // A process that has the disk open for writing counts as a user of it, so it is closed first.
         drop(disk);
         test(&dir, &format!("{:?}", writes[0].0));
     }
 }
 
-/// What blkid names, besides a table.
+/// The type that blkid prints, other than a table.
 fn named(dir: &Path) -> String {
     let found =
         output(Command::new("blkid").args(["-p", "-o", "value", "-s", "TYPE", "disk"]).current_dir(dir), "");
     String::from_utf8_lossy(&found.stdout).trim().to_owned()
 }
 
-/// A table with one partition, beside what is there: the bytes that `sfdisk --wipe never` writes. It waits for a quarter of a second each
-/// time, so it makes each table once.
+/// Adds a table with one partition to what is on the disk: the bytes that `sfdisk --wipe never` writes.
+/// sfdisk waits for a quarter of a second each time, so each table is made only once.
 fn write_table(dir: &Path, label: &str) {
     static MADE: Mutex<BTreeMap<(String, u64), Vec<u8>>> = Mutex::new(BTreeMap::new());
     let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
@@ -150,7 +151,7 @@ fn write_table(dir: &Path, label: &str) {
         let whole = fs::read(disk).unwrap();
         [&whole[..34 * 512], &whole[whole.len() - 33 * 512..]].concat()
     });
-    // The boot code before byte 440 stays.
+    // The boot code before byte 440 is kept.
     disk.write_all_at(&table[440..512], 440).unwrap();
     if label == "gpt" {
         disk.write_all_at(&table[512..34 * 512], 512).unwrap();
@@ -158,7 +159,7 @@ fn write_table(dir: &Path, label: &str) {
     }
 }
 
-/// Every way to ask for a plan, and whether it is for a GPT only.
+/// Every kind of plan that can be requested, and whether it is for a GPT only.
 const PLANS: [(&[&str], bool); 8] = [
     (&["--table", "gpt", "--part", "rest"], false),
     (&["--table", "mbr", "--part", "rest"], false),
@@ -203,7 +204,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
     assert!(seen >= 40, "blkid named {seen}");
 }
 
-/// The bytes of a GPT's own entries are no content, whatever GUID a partition has by chance.
+/// The bytes in a GPT's own entries are not a signature, whatever GUID a partition happens to have.
 #[test]
 fn a_guid_is_not_taken_for_a_signature() {
     if !present(&["sfdisk"]) {
@@ -213,7 +214,7 @@ fn a_guid_is_not_taken_for_a_signature() {
         for kind in ["L", "U", "S", "R", "V"] {
             let dir = Dir::new("guid");
             dir.image("disk", LEN);
-            // A GUID's first four bytes stand in the other order.
+            // The first four bytes of a GUID are stored in reverse order.
             let (first, second) = guid.split_at(2);
             let uuid = format!("0000{second}{first}-0000-4000-8000-000000000000");
             shell(
@@ -258,7 +259,7 @@ fn with_wipe_the_new_table_is_the_disks_own() {
     });
 }
 
-/// What fills a disk, and that an MBR leaves alone, or a GPT.
+/// Content of a whole disk that survives when an MBR or a GPT is added: the tool and the command.
 const WHOLE: [(&str, &str); 7] = [
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 4096 disk"),
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 1024 disk"),
@@ -279,8 +280,8 @@ const WHOLE: [(&str, &str); 7] = [
     ),
 ];
 
-/// What fills the whole disk beside a table: no printed command goes over it, and where nothing is known in a partition, neither of
-/// the two is judged.
+/// Content of a whole disk beside a table: no printed command overwrites it. If a partition's content is not
+/// known, neither the table nor the whole disk's content is judged.
 #[test]
 fn a_table_does_not_hide_what_fills_the_disk() {
     if !present(&["sfdisk", "mkfs.ext4", "blkid"]) {
@@ -304,12 +305,13 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             shell("cp --sparse=always whole disk", dir.path());
             let line = format!("printf '{header}\nstart={start},size=80000\n' | sfdisk -q --wipe never disk");
             shell(&line, dir.path());
-            // Of some a GPT leaves nothing.
+            // A GPT overwrites the signature of some content completely.
             if label == "gpt" && named(dir.path()).is_empty() {
                 assert!(!["btrfs", "xfs", "luks", "zfs"].iter().any(|kept| make.contains(kept)), "{make}");
                 continue;
             }
-            // Below 32 MiB a file system is where those of the whole disk have something of their own.
+            // Below 32 MiB, a file system in the partition would overwrite structures of the one on the whole
+            // disk.
             let is_known = content.starts_with("mkfs") && start > 63;
             if is_known || content == "true" {
                 shell(&content.replace("START", &start.to_string()), dir.path());
@@ -331,7 +333,8 @@ fn a_table_does_not_hide_what_fills_the_disk() {
     }
 }
 
-/// No tool that writes a table is printed where that goes over what fills the disk: here a backup of its table is all that is left.
+/// No command of a table tool is printed where it would overwrite the content of the whole disk. Here only
+/// the backup of that content's own table is left.
 #[test]
 fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
     if !present(&["sfdisk", "mkfs.ext4", "mkfs.xfs"]) {
@@ -345,7 +348,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
         shell("cp --sparse=always whole disk", dir.path());
         shell(line, dir.path());
         shell(content, dir.path());
-        // What fills the disk is whole again behind the first sector.
+        // The content of the whole disk is restored from the second sector on.
         shell("dd if=whole of=disk bs=512 skip=1 seek=1 count=40 conv=notrunc status=none", dir.path());
         let report = straddle_in(dir.path(), &["check", "--json", "disk"]);
         let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -360,7 +363,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
     }
 }
 
-/// A hybrid image on a stick of 64 MiB: 20 MiB of ISO 9660, in the MBR an active entry of type 0 over all of it, and the
+/// A hybrid image on a 64 MiB stick: 20 MiB of ISO 9660, an active MBR entry of type 0 for all of it, and the
 /// partition of its boot image.
 fn hybrid(dir: &Dir) {
     shell(
@@ -378,7 +381,7 @@ fn hybrid(dir: &Dir) {
     disk.write_all_at(b"\x55\xAA", 510).unwrap();
 }
 
-/// Where the ISO's own size says that it ends.
+/// The end of the ISO image according to its own size field.
 fn end_of_iso(disk: &[u8]) -> u64 {
     u64::from(u32::from_le_bytes(disk[32768 + 80..][..4].try_into().unwrap())) * 2048
 }
@@ -391,7 +394,7 @@ fn a_stick_with_an_iso_keeps_it() {
     let dir = Dir::new("beside-iso");
     hybrid(&dir);
     let before = fs::read(dir.join("disk")).unwrap();
-    // Room is behind the image only, and the active entry stays.
+    // The only free space is behind the image, and the active entry is kept.
     let plan = ["plan", "disk", "--add", "20MiB", "--add", "1MiB", "--json", "--save", "plan"];
     let planned = straddle_in(dir.path(), &plan);
     assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
@@ -417,8 +420,8 @@ fn a_stick_with_an_iso_keeps_it() {
     }
 }
 
-/// What would be read as another table than the plan's is not written: with its last partition the MBR goes, and the
-/// medium is an ISO 9660 again.
+/// A table that would be read as something else than the plan's is not written. Without its last partition
+/// the MBR would no longer count, and the medium would again be read as ISO 9660.
 #[test]
 fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     if !present(&["genisoimage"]) {
@@ -426,7 +429,7 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     }
     let dir = Dir::new("beside-unread");
     hybrid(&dir);
-    // Another GPT is found once the MBR lists nothing.
+    // Another GPT comes into effect once the MBR lists nothing.
     shell("truncate -s 64M other; printf 'label: gpt\n40960,2048\n' | sfdisk -q other", dir.path());
     shell("dd if=other of=disk bs=512 skip=1 seek=1 count=33 conv=notrunc status=none", dir.path());
     shell("dd if=other of=disk bs=512 skip=131039 seek=131039 conv=notrunc status=none", dir.path());
@@ -444,7 +447,7 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     assert!(fs::read(dir.join("disk")).unwrap() == before && !dir.join("plan.undo").exists());
 }
 
-/// What makes the file `file` of a form that is no raw image, and what it is called.
+/// Disk formats other than a raw image: the name in messages, the tool, and the command that makes `file`.
 const FORMS: [(&str, &str, &str); 9] = [
     ("VHD", "qemu-img", "qemu-img create -q -f vpc -o subformat=fixed file 8M; {DAMAGE}"),
     (
@@ -471,7 +474,7 @@ fn a_file_of_another_form_is_not_taken_for_a_disk() {
         if !present(&[tool]) {
             continue;
         }
-        // A byte in each field of the footer, its checksum among them.
+        // Damages one byte in each field of the footer, including its checksum.
         let damages = (8..85).step_by(if line.contains("{DAMAGE}") { 7 } else { 100 });
         for field in damages {
             let dir = Dir::new("form");
@@ -490,7 +493,7 @@ fn a_file_of_another_form_is_not_taken_for_a_disk() {
     }
 }
 
-/// parted's Atari tables are known whatever is in them.
+/// parted's Atari tables are recognised whatever entries they have.
 #[test]
 fn an_atari_table_is_known_with_any_of_its_entries() {
     if !present(&["parted"]) {
@@ -513,8 +516,8 @@ fn an_atari_table_is_known_with_any_of_its_entries() {
     }
 }
 
-/// Marks of members: where the superblock is, where it says that the array's data begin (in sectors), and whether that
-/// leaves the first bytes of the disk to others.
+/// Superblocks of members: the metadata version, the superblock's offset, the start of the array's data that
+/// it records (in sectors), and whether the first bytes of the disk are therefore free for other content.
 const MARKS: [(&str, u64, u64, bool); 4] = [
     ("1.2", 4096, 4096, true),
     ("1.1", 0, 4096, true),
@@ -522,8 +525,8 @@ const MARKS: [(&str, u64, u64, bool); 4] = [
     ("1.0 with an offset", LEN - 8192, 2048, true),
 ];
 
-/// Tables beside a mark, as a line that makes one with its partition at a start, and whether all of it can be there with a
-/// mark: of most GPTs the superblock is over the entries.
+/// Tables beside a superblock: the name, and the command that makes one with its partition at START. For 1.1,
+/// most tables would lie under the superblock.
 const BESIDE_A_MARK: [(&str, &str); 7] = [
     ("dos", "printf 'label: dos\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk"),
     (
@@ -543,14 +546,14 @@ const BESIDE_A_MARK: [(&str, &str); 7] = [
     ("amiga", "printf RDSK | dd of=disk bs=512 seek=1 conv=notrunc status=none"),
 ];
 
-/// What is in the partition at a start: something known, something else, nothing.
+/// The content of the partition at START: something known, something unknown, nothing.
 const IN_IT: [&str; 3] = [
     "mkfs.ext4 -q -F -b 4096 -E offset=$((START * 512)) disk 32M",
     "yes straddle | head -c 1M | dd of=disk bs=512 seek=START conv=notrunc status=none",
     "true",
 ];
 
-/// File systems whose boot sectors end as an MBR does: what makes one, and blkid's name.
+/// File systems whose boot sectors end like an MBR: the tool, the command, and blkid's name.
 const BOOT_SECTORS: [(&str, &str, &str); 4] = [
     ("mkfs.ntfs", "mkfs.ntfs -QFfq disk", "ntfs"),
     ("mkfs.vfat", "mkfs.vfat disk", "vfat"),

@@ -1,4 +1,4 @@
-//! The command line: options, exit codes, help, man pages, completions and schema, held together.
+//! The command line: options, exit codes, help, man pages, completions and schema agree with each other.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ const COMMANDS: [&str; 17] = [
     "schema",
 ];
 
-/// An image of 64 MiB whose MBR lists one Linux partition.
+/// A 64 MiB image whose MBR has one Linux partition.
 fn image(dir: &TempDir, name: &str, start: u32, sectors: u32) -> String {
     let mut mbr = [0_u8; 512];
     mbr[446 + 4] = 0x83;
@@ -148,7 +148,7 @@ fn colour_follows_the_option_the_environment_and_the_terminal() {
 #[test]
 fn a_closed_pipe_is_a_quiet_success() {
     let dir = TempDir::new().unwrap();
-    // More output than a pipe holds, so that the writer is still at it when the reader goes.
+    // The output exceeds a pipe's capacity, so the writer is still busy when the reader exits.
     let images: Vec<String> = (0..600).map(|i| image(&dir, &format!("{i}.img"), 63, 4096)).collect();
     let mut child =
         command().arg("check").args(&images).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -241,7 +241,8 @@ fn text_is_as_wide_as_the_terminal() {
         .stdout(Stdio::null())
         .status();
     assert!(status.unwrap().success());
-    // A first line that is too long, and the longest content and verdict: LUKS that is off, with a finding of its own inside.
+    // A first line that is too long, and the longest content and verdict: misaligned LUKS with a finding
+    // inside it.
     let luks = "an-image-with-a-name-that-is-too-long-for-the-line.img";
     let line = format!(
         "cp disk.img {luks}; truncate -s 19M fs; printf x | cryptsetup luksFormat -q --pbkdf pbkdf2 \
@@ -269,7 +270,7 @@ fn text_is_as_wide_as_the_terminal() {
             .output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
         assert!(text.lines().count() > 8 || arguments.contains("gz"), "{text}");
-        // Commands stay whole, for they are pasted.
+        // Commands are not wrapped, because they are meant to be pasted.
         let is_command = |line: &&str| {
             line.starts_with("    ") && ["sgdisk", "sfdisk", "parted"].iter().any(|tool| line.contains(tool))
         };
@@ -354,7 +355,8 @@ fn the_schemas_in_docs_are_those_in_the_code() {
     assert!(straddle(&["schema"]).out == straddle(&["schema", "check"]).out, "check's where none is named");
 }
 
-/// Every option that names a file to be written: an image is never taken for one, and a disk of zeroes is an image.
+/// Every option that names an output file: an image is never overwritten, and a disk of zeroes counts as an
+/// image.
 #[test]
 fn files_that_are_written_never_replace_a_disk() {
     let dir = TempDir::new().unwrap();
@@ -382,7 +384,7 @@ fn files_that_are_written_never_replace_a_disk() {
     }
 }
 
-/// A plan is kept over an older plan and over nothing else: not over its target by any name, and not over a backup.
+/// A plan file may replace an older plan, but nothing else: not its target by any name, and not a backup.
 #[test]
 fn a_plan_is_kept_over_a_plan_only() {
     let dir = TempDir::new().unwrap();
@@ -413,7 +415,8 @@ fn a_plan_is_kept_over_a_plan_only() {
     }
 }
 
-/// libtest keeps what a test that passes says on stdout and stderr: a word on what was skipped has to go by the one helper.
+/// libtest captures stdout and stderr of a test that passes, so every message about a skipped test has to use
+/// the helper.
 #[test]
 fn what_is_skipped_is_said_by_the_one_helper() {
     fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -436,7 +439,7 @@ fn what_is_skipped_is_said_by_the_one_helper() {
     assert_eq!(saying, [&root.join("tests/tools/skip.rs")], "they are to use tests/tools/skip.rs");
 }
 
-/// Ctrl-C ends whatever is under way: status 130, or the signal's own end, and nobody is blamed for it.
+/// Ctrl-C ends any command: with status 130 or by the signal itself, and without an error message.
 #[test]
 fn an_interruption_is_no_failure() {
     let dir = TempDir::new().unwrap();
@@ -451,13 +454,14 @@ fn an_interruption_is_no_failure() {
         let mut command = Command::new(STRADDLE);
         command.args(*arguments).current_dir(dir.path()).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        // It is at work; before that the signal ends it without its having a say. What only waits does so for longer than this.
+        // The command is at work by then; any earlier, the signal would end it before its handler is
+        // installed. A command that only waits is given 10 s.
         let begun = std::time::Instant::now();
         while process::ticks(child.id()) < process::TICKS / 5 && begun.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let mut kill = Command::new("kill");
-        // procps' kill knows no signal's name in a Turkish locale.
+        // procps' kill does not recognise signal names in a Turkish locale.
         let sent = kill.env("LC_ALL", "C").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "{arguments:?}");
         let output = child.wait_with_output().unwrap();
@@ -493,17 +497,17 @@ fn help_and_version_that_nobody_gets_are_no_success() {
             assert_eq!(output.status.code(), Some(3), "{command} to a {means} stdout: {told}");
             assert!(told.contains("os error"), "{command} to a {means} stdout: {told}");
         }
-        // Whoever has read enough has no complaint.
+        // A reader that closes the pipe early is not an error.
         let line = format!("'{}' {command} | true; exit ${{PIPESTATUS[0]}}", STRADDLE);
         let output = Command::new("bash").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    // /dev/null is open.
+    // /dev/null is an open descriptor, so the command succeeds.
     let line = format!("'{}' --version <>/dev/null 1<>/dev/null", STRADDLE);
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// A command, what of its message is the cause, and its exit code.
+/// A command, the part of its message that states the cause, and its exit code.
 #[test]
 fn a_cause_is_printed_once_and_keeps_its_lines() {
     let dir = TempDir::new().unwrap();

@@ -1,5 +1,5 @@
-//! Files that hold a disk in another form than its own bytes: whatever writes refuses each of them and leaves it as it
-//! is, unless the user says that it is raw.
+//! Files that hold a disk in a form other than its raw bytes: every command that writes refuses them and
+//! leaves them unchanged, unless the user says that the file is raw.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -10,10 +10,10 @@ use std::process::Output;
 
 use tools::{Dir, present, shell, straddle_in, told};
 
-/// Every format that qemu-img creates, with the ending by which `make` names the file.
+/// Every format that qemu-img creates; also the file's extension.
 const CREATED: [&str; 8] = ["qcow2", "qcow", "qed", "parallels", "vdi", "vmdk", "vpc", "vhdx"];
 
-/// The tools that make others of a raw image, each to its standard output.
+/// The tools that convert a raw image to other forms, writing to standard output.
 const MADE: [(&str, &str); 5] = [
     ("gzip", "gzip -c raw"),
     ("xz", "xz -c raw"),
@@ -22,7 +22,7 @@ const MADE: [(&str, &str); 5] = [
     ("tar", "tar -cf - raw"),
 ];
 
-/// The first bytes of forms for which there is no tool here, at their place.
+/// The signatures of forms for which there is no tool here: name, offset, bytes.
 const WRITTEN: [(&str, usize, &[u8]); 8] = [
     ("esx", 0, b"COWD"),
     ("sesparse", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
@@ -34,7 +34,7 @@ const WRITTEN: [(&str, usize, &[u8]); 8] = [
     ("ewf", 0, b"EVF\x09\x0d\x0a\xff\0"),
 ];
 
-/// What a message calls each of them.
+/// The name of each form in messages.
 fn called(name: &str) -> &'static str {
     match name {
         "image.qcow2" => "qcow2",
@@ -62,13 +62,14 @@ fn called(name: &str) -> &'static str {
     }
 }
 
-/// Refused with status 4 because of what it is, not because of its size or of anything else.
+/// Asserts that the file is refused with status 4 because of its form, not because of its size or anything
+/// else.
 fn is_refused(run: &Output, what: &str, name: &str) {
     assert_eq!(run.status.code(), Some(4), "{what} {name}: {}", told(run));
     assert!(told(run).contains(called(name)), "{what} {name}: {}", told(run));
 }
 
-/// A raw image, and one of each form of it.
+/// Makes a raw image and one of each other form; returns their names.
 fn forms(dir: &Dir) -> Vec<String> {
     let raw = dir.image("raw", 1 << 20);
     fs::write(dir.join("start"), b"not empty").unwrap();
@@ -100,7 +101,7 @@ fn whatever_writes_refuses_them() {
         let before = fs::read(dir.join(name)).unwrap();
         let planned = straddle_in(dir.path(), &[&["plan", name][..], &plan].concat());
         is_refused(&planned, "plan", name);
-        // A plan for a raw disk of the same size, in which only the target's form is wrong.
+        // A plan for a raw disk of the same size; only the form of its target is wrong.
         let len = u64::try_from(before.len()).unwrap();
         if len > 64 << 10 && len % 512 == 0 {
             dir.image("same", len);

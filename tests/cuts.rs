@@ -1,8 +1,10 @@
-//! Power cuts under a real kernel: six file systems on six drives lose power at one moment, in the middle of anything. Afterwards
-//! each mounts, has every file that was synced, and is sound; each file system's own checker is the judge.
+//! Power cuts under a real kernel: six file systems on six drives lose power at the same moment, in the
+//! middle of their work. Afterwards each must mount, contain every file that was synced, and be consistent
+//! according to its own checker.
 //!
-//! A guest writes and says what it has synced, and dies with the power. Another finds what is on the media. Here are a few seeds;
-//! `make cuts` runs a thousand cuts (`CUTS=1000`), `CUT_SEED=n` repeats one guest.
+//! One guest writes, reports what it has synced, and is cut off with the power. A second guest checks what is
+//! on the media. The test runs a few seeds; `make cuts` runs a thousand cuts (`CUTS=1000`), and `CUT_SEED=n`
+//! repeats one guest.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tools::{Dir, STRADDLE, present, text, told};
 
 const FILE_SYSTEMS: [&str; 6] = ["ext3", "ext4", "reiserfs", "jfs", "xfs", "btrfs"];
-/// One of each way to lose what was not flushed: read-modify-write of emulated sectors, with and without a misaligned partition, flash,
-/// and a disk that writes partial sectors to a media cache first.
+/// A drive for each way to lose unflushed data: read-modify-write of emulated sectors, with a misaligned and
+/// an aligned partition; flash; and a disk that writes partial sectors to a media cache first.
 const DRIVES: [(&str, &str); 4] =
     [("wd10ears", "34s"), ("dt01aca300", "40s"), ("ssd-sata-4k", "34s"), ("st2000dl003", "34s")];
 
@@ -32,10 +34,12 @@ fn lab(drive: &str, start: &str, dir: &Path, more: &[&str], script: &str) -> Out
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Cuts the power of six file systems once; returns how many of them were in use, and how many files were looked for.
+/// Cuts the power of six file systems once; returns how many of them were in use, and how many files were
+/// checked.
 fn cut(seed: u64) -> (u64, u64) {
     let (drive, start) = DRIVES[usize::try_from(seed).unwrap() % DRIVES.len()];
-    // Between the last mkfs and long after, so that most cuts hit files being written; spread by a constant that is coprime to it.
+    // Between the last mkfs and long after it, so that most cuts hit files being written. A factor coprime to
+    // the range spreads the times.
     let after = 4700 + seed.wrapping_mul(7919) % 5000;
     let dir = Dir::new("cuts");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab");
@@ -49,7 +53,7 @@ fn cut(seed: u64) -> (u64, u64) {
     let written = lab(drive, start, dir.path(), &options, "cut-write.sh");
     assert_eq!(written.status.code(), Some(0), "{again}\n{}", told(&written));
     let marks = text(&written.stdout);
-    // The power may go in the middle of a line.
+    // The power may be cut in the middle of a line.
     let whole = marks.rfind('\n').map_or("", |end| &marks[..=end]);
     fs::write(dir.join("marks"), whole).unwrap();
     let checked = lab(drive, start, dir.path(), &[], "cut-check.sh");

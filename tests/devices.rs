@@ -1,5 +1,5 @@
-//! What `check` says of kinds of devices that no test machine has: sysfs trees made here, of the attributes that the
-//! kernel's sources give, with a copy of the disk where its bytes matter.
+//! `check` on kinds of devices that no test machine has: sysfs trees made by the tests, with the attributes
+//! that the kernel's sources define, and a copy of the disk where its bytes matter.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use tools::{Dir, Guest, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, p
 
 const MIB: u64 = 1 << 20;
 
-/// A sysfs tree that goes when the test ends.
+/// A sysfs tree that is removed when the test ends.
 struct Tree(Dir);
 
 impl Tree {
@@ -28,7 +28,7 @@ impl Tree {
         fs::write(path, format!("{value}\n")).unwrap();
     }
 
-    /// A disk of 64 MiB with the figures that every device has, and `more`.
+    /// A 64 MiB disk with the attributes that every device has, and `more`.
     fn disk(&self, name: &str, more: &[(&str, &str)]) {
         for (attribute, value) in SYSFS_DISK {
             self.put(name, attribute, value);
@@ -36,14 +36,14 @@ impl Tree {
         more.iter().for_each(|(attribute, value)| self.put(name, attribute, value));
     }
 
-    /// Gives a disk contents: a table from sfdisk's script.
+    /// Writes a table to a disk, from a script for sfdisk.
     fn table(&self, name: &str, script: &str) {
         fs::create_dir_all(self.0.join("dev")).unwrap();
         let image = self.0.image(&format!("dev/{name}"), 64 * MIB);
         run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(image), script);
     }
 
-    /// What `check` says of one disk, and its exit status.
+    /// The report of `check` on one disk, and its exit status.
     fn check(&self, name: &str) -> (Value, i32) {
         let command = &mut Command::new(STRADDLE);
         let output = output(command.args(["check", "--json", "--sysroot"]).arg(self.0.path()).arg(name), "");
@@ -53,13 +53,13 @@ impl Tree {
     }
 }
 
-/// The message of the finding of `code`.
+/// The message of the finding with this code.
 fn message(report: &Value, code: &str) -> String {
     let found = list(report, "findings").iter().find(|finding| word(finding, "code") == code);
     word(found.unwrap_or_else(|| panic!("no {code} in {report}")), "message")
 }
 
-/// The remarks that hold `text`.
+/// The number of remarks that contain `text`.
 fn remarks(report: &Value, text: &str) -> usize {
     list(report, "remarks").iter().filter(|remark| remark.as_str().unwrap().contains(text)).count()
 }
@@ -70,7 +70,8 @@ fn what_never_lists_partitions_does_not_disagree_with_its_table() {
         return;
     }
     let tree = Tree::new();
-    // The attributes that say so, by kind of device and kernel; the last two do list theirs.
+    // The attributes that show whether the kernel lists partitions, by kind of device and kernel; the last
+    // two devices do list them.
     let kinds: [(&str, &[(&str, &str)]); 8] = [
         ("dm-0", &[("dm/name", "vm")]),
         ("loop0", &[("loop/backing_file", "/vm.img"), ("loop/partscan", "0"), ("partscan", "0")]),
@@ -105,7 +106,7 @@ fn only_a_drive_has_a_jumper() {
     let tree = Tree::new();
     for (name, offset, jumper) in [
         ("sda", "3584", true),
-        ("sdb", "512", false), // sector 63 is not aligned by it
+        ("sdb", "512", false), // sector 63 is misaligned with it
         ("dm-0", "3584", false),
         ("md0", "3584", false),
         ("loop0", "3584", false),
@@ -121,7 +122,7 @@ fn only_a_drive_has_a_jumper() {
     }
 }
 
-/// The optimal transfer length, in blocks, of a Block Limits VPD page.
+/// A Block Limits VPD page with this optimal transfer length, in blocks.
 fn block_limits(blocks: u32) -> Vec<u8> {
     let mut page = vec![0; 64];
     (page[1], page[3]) = (0xb0, 60);
@@ -132,10 +133,11 @@ fn block_limits(blocks: u32) -> Vec<u8> {
 #[test]
 fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
     let tree = Tree::new();
-    // What is said by VPD page B0h (blocks), what each kernel shows of it, and whether that cannot be true.
+    // (physical sector, length in VPD page B0h in blocks, what each kernel shows of it, whether that cannot
+    // be true)
     for (index, (physical, said, shown, is_bogus)) in [
         ("512", Some(65535), "33553920", true), // any kernel
-        ("4096", Some(65535), "0", false),      // sd drops it: no tool sees it
+        ("4096", Some(65535), "0", false),      // sd drops it, so no tool sees it
         ("4096", None, "33553920", true),       // virtio, Linux 6.1
         ("4096", None, "33550336", true),       // virtio, Linux 6.12
         ("16384", None, "33538048", true),
@@ -167,7 +169,7 @@ fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
         let (report, status) = tree.check(&name);
         let case = format!("{shown} on {physical}: {report}");
         assert_eq!(disk_codes(&report).contains("S021"), is_bogus, "{case}");
-        // A start at 1 MiB is right, whatever the bogus size is: no advice to leave it.
+        // A start at 1 MiB is good whatever the bogus size: there must be no advice to move it.
         let misses = list(&report, "findings").iter().any(|finding| word(finding, "code") == "S006");
         assert_eq!(misses, shown == "196608", "{case}");
         assert_eq!(status, 0, "{case}");
@@ -175,7 +177,7 @@ fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
 }
 
 impl Tree {
-    /// Gives `above` the devices below it.
+    /// Records the devices that `above` stands on.
     fn stands_on(&self, above: &str, below: &[&str]) {
         for name in below {
             self.put(above, &format!("slaves/{name}"), "");
@@ -196,7 +198,7 @@ impl Tree {
         self.put(name, &part("dev"), &format!("{dev}1"));
     }
 
-    /// What of S020 and S021 is found on `name`, which the kernel calls misaligned.
+    /// Which of S020 and S021 is found on `name`, which the kernel reports as misaligned.
     fn minus_one(&self, name: &str, more: &[(&str, &str)]) -> (Vec<String>, Value) {
         self.disk(name, &[&[("alignment_offset", "-1")], more].concat());
         let (report, _) = self.check(name);
@@ -208,13 +210,14 @@ impl Tree {
 #[test]
 fn minus_one_has_its_cause() {
     const BOGUS: &str = "33553920";
-    // RAID1 of partitions: the optimum of one member, the starts, or both; offsets that agree off a boundary.
+    // RAID1 of partitions. Its -1 comes from one member's optimum, from the starts, from both, or from equal
+    // offsets off a boundary.
     for (index, (starts, optima, expected, offset)) in [
         (["2048", "2048"], [BOGUS, "0"], "S021", 0),
         (["2048", "2049"], ["0", "0"], "S020", -1),
         (["2048", "2049"], [BOGUS, BOGUS], "S020", -1),
         (["2049", "2049"], ["0", BOGUS], "S021", 3584),
-        (["2048", "2048"], ["0", "0"], "S020", -1), // not what the kernel would say: its word stays
+        (["2048", "2048"], ["0", "0"], "S020", -1), // not what the kernel would report: its figure is kept
     ]
     .into_iter()
     .enumerate()
@@ -242,7 +245,7 @@ fn minus_one_has_its_cause() {
         if expected == "S021" {
             assert!(message(&report, "S021").contains("vd") && message(&report, "S021").contains(BOGUS));
         }
-        // A mapping over it takes the kernel's -1 over, for the same cause.
+        // A mapping on top inherits the kernel's -1, with the same cause.
         tree.put("md0", "dev", "9:0");
         tree.stands_on("dm-0", &["md0"]);
         fs::write(tree.0.join("dmsetup-table"), "x: 0 131072 linear 9:0 0\n").unwrap();
@@ -253,13 +256,13 @@ fn minus_one_has_its_cause() {
 
 #[test]
 fn a_minus_one_that_the_kernel_forgets_is_told() {
-    // What Linux 6.12 shows of pieces at these starts, and what it is.
+    // What Linux 6.12 reports for members at these starts, and the correct finding.
     for (starts, shown, expected) in [
         (["2048", "4097"], "3584", "S020"),
         (["4097", "2048"], "3584", "S020"),
         (["2049", "2050"], "1024", "S020"), // 3584 and 3072, in whole physical sectors
         (["2049", "4097"], "3584", "S023"),
-        (["2048", "4097"], "512", "S023"), // not what the kernel makes of them: its word stays
+        (["2048", "4097"], "512", "S023"), // not what the kernel derives from them: its figure is kept
     ] {
         let tree = Tree::new();
         tree.partitioned("vda", "254:0", "2048", "0");
@@ -292,7 +295,7 @@ fn minus_one_of_mappings_and_of_nvme_paths() {
     fs::remove_file(tree.0.join("dmsetup-table")).unwrap();
     assert_eq!(tree.minus_one("dm-0", &mapped).0, ["S020"]);
 
-    // NPWG without NOWS, as Linux 6.1 shows it, on a namespace of two paths.
+    // NPWG without NOWS, as Linux 6.1 shows it, on a namespace with two paths.
     for path in ["nvme0c0n1", "nvme0c1n1"] {
         tree.disk(path, &[("hidden", "1"), ("queue/optimal_io_size", "512")]);
     }
@@ -313,7 +316,8 @@ fn devices_that_fail_are_told_apart() {
         (list(&report, "targets").to_vec(), text(&format!("{name}.rc")).trim().to_owned())
     };
 
-    // The second partition is not "aligned", the others are; the byte is that of the first sector that fails.
+    // The second partition is not "aligned", the others are; the reported byte is that of the first failing
+    // sector.
     let (report, status) = targets("content");
     assert_eq!((status.as_str(), text("content.quiet.rc").trim()), ("3", "3"), "{report:?}");
     let found = codes(&report[0]);
@@ -324,13 +328,13 @@ fn devices_that_fail_are_told_apart() {
         "{report:?}"
     );
 
-    // Sector 0: the disk's figures are shown all the same.
+    // Sector 0 is unreadable: the disk's figures are still shown.
     let (report, status) = targets("table");
     assert_eq!((status.as_str(), text("table.quiet.rc").trim()), ("3", "3"), "{report:?}");
     assert!(message(&report[0], "S081").starts_with("cannot read byte 0"), "{report:?}");
     assert_eq!(report[0]["device"]["physical_sector_bytes"]["value"], 4096);
 
-    // Whoever never answers does not hold up the others.
+    // A device that never answers does not delay the others.
     let (reports, status) = targets("list");
     assert_eq!(status, "3", "{reports:?}");
     let failed: Vec<&Value> = reports.iter().filter(|report| word(report, "status") == "failed").collect();
@@ -344,7 +348,7 @@ fn devices_that_fail_are_told_apart() {
     assert_eq!(status, "3", "{reports:?}");
     assert!(reports[0].to_string().contains("unplugged"), "{reports:?}");
 
-    // A read-only disk: refused before anything is written, and no backup is left.
+    // A read-only disk is refused before anything is written, and no backup is left behind.
     assert_eq!(
         (text("readonly.rc").trim(), text("readonly.backups").trim()),
         ("4", ""),
@@ -368,7 +372,7 @@ fn zoned_devices_are_named() {
     assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");
 }
 
-/// What `straddle` prints with these arguments and the tree, and on stderr.
+/// What `straddle` prints to stdout and stderr with these arguments and the tree.
 fn printed(tree: &Tree, arguments: &[&str]) -> (String, String) {
     let output = output(
         Command::new(STRADDLE).args(arguments).arg("--sysroot").arg(tree.0.path()).env("NO_COLOR", "1"),
@@ -384,7 +388,7 @@ fn disks_are_listed_in_order_and_once() {
     for (name, wwid) in [
         ("sdb", Some(naa)),
         ("sda", Some(naa)),
-        ("sdc", Some("t10.Generic STORAGE DEVICE 0001")), // a name that two card readers share
+        ("sdc", Some("t10.Generic STORAGE DEVICE 0001")), // an identifier shared by two card readers
         ("sdd", Some("t10.Generic STORAGE DEVICE 0001")),
         ("sdaa", None),
         ("dm-10", None),
@@ -397,7 +401,7 @@ fn disks_are_listed_in_order_and_once() {
             tree.put(name, "device/wwid", wwid);
         }
     }
-    // The same name on another size is another disk.
+    // The same identifier with another size is another disk.
     tree.disk("sde", &[("size", "262144"), ("device/wwid", naa)]);
     let (json, stderr) = printed(&tree, &["check", "--json"]);
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -405,7 +409,7 @@ fn disks_are_listed_in_order_and_once() {
     let expected = ["dm-2", "dm-10", "nvme2n1", "nvme10n1", "sda", "sdc", "sdd", "sde", "sdaa"];
     assert_eq!(names, expected.map(|name| format!("/dev/{name}")));
     assert!(stderr.contains(&format!("sdb is another path to sda ({naa})")), "{stderr}");
-    // Named, it is looked at.
+    // If it is named, it is examined.
     assert_eq!(word(&tree.check("sdb").0, "target"), "sdb");
 }
 
@@ -447,7 +451,7 @@ fn verbose_lists_every_source() {
     let mut page = block_limits(1024);
     fs::create_dir_all(tree.0.join("sys/block/sda/device")).unwrap();
     fs::write(tree.0.join("sys/block/sda/device/vpd_pgb0"), &page).unwrap();
-    // ATA IDENTIFY of a 512e disk whose first boundary is elsewhere.
+    // ATA IDENTIFY of a 512e disk whose first boundary is not at 0.
     page = vec![0; 60 + 512];
     page[60] = 0x40;
     page[60 + 212..][..2].copy_from_slice(&0x6003_u16.to_le_bytes());
@@ -461,7 +465,7 @@ fn verbose_lists_every_source() {
     for figure in figures {
         let others = figure["others"].as_array().into_iter().flatten();
         for claim in std::iter::once(figure).chain(others) {
-            // On a line of its own: "3584 [ATA IDENTIFY word 209]".
+            // Each claim is on a line of its own: "3584 [ATA IDENTIFY word 209]".
             let source = word(claim, "source");
             let is_told = text.lines().any(|line| line.contains(&format!("[{source}")));
             assert!(is_told, "{source} is not in\n{text}");

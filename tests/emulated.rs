@@ -1,7 +1,8 @@
-//! straddle on emulated devices (QEMU, without KVM) under Debian's kernels: each driver's devices beside what sysfs, lsblk,
-//! sg_readcap, hdparm and nvme say of them, and beside the arithmetic of what they are. `tests/emulated/devices.toml` lists
-//! them; `tests/emulated/run` boots the machine. The short form takes a few of them under one kernel; the long one
-//! (`make devices`) all, under Linux 6.1 and 6.12.
+//! straddle on emulated devices (QEMU, without KVM) under Debian's kernels. Each driver's devices are
+//! compared with sysfs, lsblk, sg_readcap, hdparm and nvme, and with values calculated from their definition.
+//! `tests/emulated/devices.toml` lists the devices; `tests/emulated/run` boots the machine. The short form
+//! uses a few devices under one kernel; the long one (`make devices`) uses all of them under Linux 6.1 and
+//! 6.12.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,7 @@ use tools::{Dir, STRADDLE, codes, disk_codes, list, number, output, present, tol
 
 const MIB: u64 = 1 << 20;
 
-/// The programs of this machine that the scripts call in the emulated one.
+/// Programs of the host that the scripts run in the emulated machine.
 const TOOLS: [&str; 11] = [
     "blockdev",
     "dmsetup",
@@ -35,7 +36,7 @@ const TOOLS: [&str; 11] = [
     "wipefs",
 ];
 
-/// What is the same under every kernel, or is not.
+/// A value that is the same under every kernel, or one value per kernel.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ByKernel<T> {
@@ -53,7 +54,7 @@ impl<T: Clone + Default> ByKernel<T> {
     }
 }
 
-/// A device of devices.toml, where its fields are described.
+/// A device of devices.toml; the fields are described there.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Device {
@@ -81,9 +82,9 @@ struct Devices {
     device: Vec<Device>,
 }
 
-/// An emulated machine: a kernel, and the devices that it has.
+/// An emulated machine: a kernel and its devices.
 struct Machine<'a> {
-    /// What is expected goes by the release.
+    /// The kernel release, which selects the expected values.
     release: &'a str,
     kernel: &'a str,
     devices: Vec<&'a Device>,
@@ -99,7 +100,7 @@ impl Device {
         self.starts.clone().unwrap_or_else(usual)
     }
 
-    /// The line of shell that leaves its disk in $D.
+    /// The shell line that puts the device's disk in $D.
     fn found(&self) -> String {
         match &self.make {
             Some(make) => {
@@ -111,7 +112,7 @@ impl Device {
 }
 
 impl Machine<'_> {
-    /// QEMU's arguments and the script, as files in `dir`.
+    /// Writes QEMU's arguments and the script to `dir`.
     fn write(&self, dir: &Path) {
         let mut arguments: Vec<String> = [
             "virtio-scsi-pci,id=scsi,addr=3",
@@ -125,7 +126,7 @@ impl Machine<'_> {
         let mut script = String::from("#!/bin/bash\n. \"$GUEST/look.sh\"\n");
         script.push_str("modprobe -qa sd_mod sr_mod sg virtio_scsi ahci nvme xhci-pci uas usb-storage\n");
         let mut functions = 0;
-        // Every size is there once: that is how the machine's devices are told apart.
+        // Every size occurs once: the script identifies the devices by it.
         for (mib, device) in (64..).zip(&self.devices).filter(|(_, device)| device.make.is_none()) {
             let id = &device.name;
             let drive = format!("if=none,id={id},format=raw,cache=unsafe,file={{}}/disk-{id}-{mib}M");
@@ -157,7 +158,8 @@ impl Machine<'_> {
         fs::write(dir.join("script"), script).unwrap();
     }
 
-    /// Boots it, and leaves what the script collected in `dir`; false where that cannot be done on this machine.
+    /// Boots the machine, which leaves the collected files in `dir`; returns false if this host cannot run
+    /// it.
     fn run(&self, dir: &Dir) -> bool {
         self.write(dir.path());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -183,12 +185,12 @@ impl Machine<'_> {
     }
 }
 
-/// Where a machine leaves what it has collected. DEVICES_OUT keeps it.
+/// The directory for a machine's collected files. DEVICES_OUT keeps it after the test.
 fn collected(dir: &Dir, kernel: &str) -> PathBuf {
     std::env::var_os("DEVICES_OUT").map_or_else(|| dir.join("out"), |kept| Path::new(&kept).join(kernel))
 }
 
-/// What was collected of one device.
+/// The files collected for one device.
 struct Seen<'a> {
     dir: &'a Path,
     device: &'a Device,
@@ -197,12 +199,12 @@ struct Seen<'a> {
     sysfs: BTreeMap<String, String>,
 }
 
-/// A file's text, none where it is not there.
+/// A file's text; `None` if it does not exist.
 fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The value behind the first `key` of a tool's text, up to what is no digit.
+/// The number after the first `key` in a tool's output.
 fn behind(text: &str, key: &str) -> Option<u64> {
     let rest = text.split(key).nth(1)?.trim_start();
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
@@ -230,12 +232,12 @@ impl<'a> Seen<'a> {
         self.sysfs.get(attribute).unwrap_or_else(|| panic!("{}: absent", place())).parse().unwrap()
     }
 
-    /// straddle's figure, with 0 for one that nobody states; -1 is the kernel's "misaligned".
+    /// straddle's figure, or 0 if no source reports one; -1 is the kernel's "misaligned".
     fn figure(&self, name: &str) -> i64 {
         self.report["device"][name]["value"].as_i64().unwrap_or(0)
     }
 
-    /// What straddle was told of a figure by the source that begins so.
+    /// The value of a figure from the source whose name begins with `source`.
     fn claim(&self, figure: &str, source: &str) -> Option<u64> {
         let figure = &self.report["device"][figure];
         let others = figure["others"].as_array().into_iter().flatten();
@@ -252,7 +254,7 @@ impl<'a> Seen<'a> {
         );
     }
 
-    /// The kernel shows what the device is, straddle says the same, and so does lsblk.
+    /// Checks that the kernel shows the device's real figures, and that straddle and lsblk report the same.
     fn check_figures(&self) {
         let (device, release) = (self.device, self.release);
         let signed = |value: u64| i64::try_from(value).unwrap();
@@ -281,8 +283,8 @@ impl<'a> Seen<'a> {
         for (attribute, figure, column, value) in expected {
             self.assert_same(attribute, self.kernel(attribute), value);
             self.assert_same(column, listed["blockdevices"][0][column].as_i64().unwrap(), value);
-            // A -1 that an optimum has made does not count, one that the kernel forgets does; a drive that states a
-            // larger sector than its kernel has asked for is believed.
+            // A -1 caused by a bogus optimum does not count; a missing -1 that the kernel should report does.
+            // A drive that reports a larger sector than its kernel requested is believed.
             let ours = match figure {
                 "physical_sector_bytes" => device.sector.map_or(value, signed),
                 "alignment_offset_bytes" => device.judged.unwrap_or(value),
@@ -292,7 +294,8 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The drive's own answers, as the tools that are made for them read them.
+    /// Compares the drive's own answers with those that specialised tools read; returns how many were
+    /// compared.
     fn check_answers(&self) -> usize {
         let mut compared = 0;
         if let Some(said) = self.text("readcap").filter(|said| said.contains("Logical block length")) {
@@ -318,7 +321,7 @@ impl<'a> Seen<'a> {
             if let Some(claimed) = self.claim("physical_sector_bytes", "ATA IDENTIFY word 106") {
                 self.assert_same("hdparm", Some(claimed), physical);
             } else {
-                // hdparm says 512 of a drive that says nothing.
+                // hdparm prints 512 for a drive that reports nothing.
                 assert!(matches!(physical, None | Some(512)), "{said}");
             }
             compared += 1;
@@ -358,11 +361,12 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Where each partition lies: arithmetic, the kernel's alignment_offset, and S001.
+    /// Checks each partition's position: by calculation, with the kernel's alignment_offset, and with S001.
     fn check_partitions(&self) -> usize {
         let (device, found) = (self.device, codes(&self.report));
         let physical = u64::try_from(self.figure("physical_sector_bytes")).unwrap();
-        // What the kernel calls misaligned is judged as if at 0, or not at all.
+        // A device that the kernel calls misaligned is judged as if its first boundary were at 0, or not at
+        // all.
         let offset = u64::try_from(self.figure("alignment_offset_bytes")).unwrap_or(0);
         for (place, start) in (1..).zip(device.starts()) {
             let at = start * device.logical;
@@ -397,8 +401,8 @@ impl<'a> Seen<'a> {
         self.assert_same("zones", model, zoned);
     }
 
-    /// A plan starts where 1 MiB and the true boundaries first meet (3 MiB with an odd stripe), and loses no more at the
-    /// end, whatever cannot be true of the disk's optimum.
+    /// Checks that a plan starts at the first multiple of 1 MiB that is on all real boundaries (3 MiB with an
+    /// odd stripe) and wastes no more than that at the end, whatever bogus optimum the disk reports.
     fn check_plan(&self) -> usize {
         if self.sysfs["zoned"] != "none" {
             return 0;
@@ -418,7 +422,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What a command of faults.sh printed in JSON, its complaints and its status.
+/// The JSON, the error output and the status of a command in faults.sh.
 fn fault(out: &Path, name: &str) -> (Value, String, String) {
     let read = |end: &str| {
         text(&out.join("faults").join(format!("{name}.{end}"))).unwrap_or_else(|| panic!("{name}"))
@@ -427,7 +431,8 @@ fn fault(out: &Path, name: &str) -> (Value, String, String) {
     (report, read("err"), read("rc").trim().to_owned())
 }
 
-/// What cannot be read is said with its byte; sector 0 leaves the disk's figures.
+/// Checks that an unreadable sector is reported with its offset, and that the disk's figures are shown even
+/// if sector 0 is unreadable.
 fn check_unreadable(out: &Path) {
     for (name, byte) in [("virtio", 20480 * 512), ("scsi", 20480 * 512), ("medium", 4656 * 512), ("zero", 0)]
     {
@@ -438,7 +443,7 @@ fn check_unreadable(out: &Path) {
         let unread = list(report, "findings").iter().find(|finding| word(finding, "code") == "S081");
         let message = word(unread.unwrap_or_else(|| panic!("{place}")), "message");
         let told = behind(&message, "cannot read byte ").unwrap_or_else(|| panic!("{place}"));
-        // A page of the kernel's cache, or the failing sectors themselves.
+        // The reported byte is that of a page of the kernel's cache, or of the failing sector itself.
         assert!((byte..byte + 4096).contains(&told), "{message}");
         assert_eq!(number(&report["device"]["physical_sector_bytes"], "value"), 4096, "{place}");
         if byte != 0 {
@@ -464,7 +469,7 @@ fn check_refusals(out: &Path, machine: &Machine<'_>) {
     }
 }
 
-/// Drives without a medium are left out of the list, and so is a disk's second path.
+/// Checks that drives without a medium and second paths to a disk are left out of the list.
 fn check_list(out: &Path, machine: &Machine<'_>) {
     let (report, complaint, _) = fault(out, "all");
     let names: BTreeSet<String> =
@@ -483,7 +488,7 @@ fn check_list(out: &Path, machine: &Machine<'_>) {
             drives += 1;
         }
     }
-    // The kernel for virtual machines has neither floppy disks nor USB.
+    // The kernel for virtual machines supports neither floppy disks nor USB.
     assert_eq!(drives, if machine.kernel == "cloud" { 2 } else { 4 }, "drives without a medium");
 }
 
@@ -523,7 +528,7 @@ fn devices() -> Vec<Device> {
     toml::from_str::<Devices>(include_str!("emulated/devices.toml")).unwrap().device
 }
 
-/// One boot and the devices marked `short`, with the kernel that is the smallest to fetch.
+/// One boot with the devices marked `short`, and the kernel that is smallest to download.
 #[test]
 fn devices_of_each_driver() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -542,7 +547,7 @@ fn devices_of_each_driver() {
     }
 }
 
-/// All devices under a kernel.
+/// Tests all devices under one kernel.
 fn all_devices(release: &str) {
     assert!(present(&["qemu-system-x86_64", "busybox"]) && present(&TOOLS));
     let devices = devices();

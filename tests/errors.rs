@@ -1,5 +1,5 @@
-//! The errors of the libraries, in the tokens of their sources: each has a kind, the exit code goes by it, and none says
-//! what its cause says, as the causes are printed behind it.
+//! The error types of the libraries, checked in their sources' tokens: each has a kind, which determines the
+//! exit code, and none repeats the message of its cause, because causes are printed after it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Crates that `straddle` does not use itself: their errors come as causes of others.
+/// Crates that `straddle` does not use directly: their errors appear as causes of others.
 const BELOW: &[&str] = &["vhost"];
 
-/// A crate's name, and a source of it.
+/// Pairs of a crate's name and one of its source files.
 fn sources() -> Vec<(String, PathBuf)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sources = Vec::new();
@@ -45,7 +45,7 @@ fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
     matches!(token, Some(TokenTree::Ident(ident)) if ident == word)
 }
 
-/// The names that stand behind `keyword`, at any depth, and the braces behind those.
+/// Collects the names after `keyword`, at any depth, with the braces that follow them.
 fn named(tokens: &TokenStream, keyword: &str, found: &mut Vec<(String, Group)>) {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, token) in tokens.iter().enumerate() {
@@ -62,7 +62,7 @@ fn named(tokens: &TokenStream, keyword: &str, found: &mut Vec<(String, Group)>) 
     }
 }
 
-/// The attributes `#[error(..)]`, `#[source]` and `#[from]` from `index` on, and where they end.
+/// The attributes `#[error(..)]`, `#[source]` and `#[from]` from `index` on, and the index after them.
 fn attributes(tokens: &[TokenTree], mut index: usize) -> (Vec<(String, String)>, usize) {
     let mut found = Vec::new();
     while is_mark(tokens.get(index), '#') {
@@ -78,7 +78,7 @@ fn attributes(tokens: &[TokenTree], mut index: usize) -> (Vec<(String, String)>,
     (found, index)
 }
 
-/// The field that is the cause: its name, or its number.
+/// The name or index of the field that is the cause.
 fn cause(fields: &Group) -> Option<String> {
     let tokens: Vec<TokenTree> = fields.stream().into_iter().collect();
     let is_tuple = fields.delimiter() == Delimiter::Parenthesis;
@@ -90,7 +90,7 @@ fn cause(fields: &Group) -> Option<String> {
         if marked || name == "source" {
             return Some(name);
         }
-        // To the next field: a comma that is not between the brackets of a type.
+        // Skips to the next field: to a comma that is not inside the brackets of a type.
         let mut depth = 0_i32;
         index = at;
         while index < tokens.len() && (depth > 0 || !is_mark(tokens.get(index), ',')) {
@@ -102,7 +102,7 @@ fn cause(fields: &Group) -> Option<String> {
     None
 }
 
-/// Whether a format with these arguments writes the field: in the text, or among the arguments.
+/// Whether a format with these arguments prints the field: in the text, or as an argument.
 fn writes(format: &str, field: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let is_number = field.chars().all(|c| c.is_ascii_digit());
@@ -111,14 +111,14 @@ fn writes(format: &str, field: &str) -> bool {
         let last = before.chars().next_back();
         let is_whole = !behind.is_some_and(is_part) && !last.is_some_and(is_part);
         let inserted = before.trim_end().ends_with('{') && matches!(behind, Some('}' | ':'));
-        // Arguments have no braces around them: `.0`, `source`.
+        // Arguments are written without braces: `.0`, `source`.
         let argued = before.matches('"').count() >= 2
             && if is_number { before.trim_end().ends_with('.') } else { true };
         is_whole && (inserted || argued)
     })
 }
 
-/// The variants that say what their cause says, and how many have one.
+/// The variants that repeat the message of their cause, and the number of variants with a cause.
 fn repeats(body: &Group) -> (Vec<String>, usize) {
     let tokens: Vec<TokenTree> = body.stream().into_iter().collect();
     let (mut index, mut wrong, mut causes) = (0, Vec::new(), 0);
@@ -181,7 +181,7 @@ fn a_cause_that_is_written_is_found() {
     assert_eq!((wrong.as_str(), causes), ("ABCDE", 9));
 }
 
-/// The public errors: crate and name.
+/// The public error types: crate and name.
 fn errors() -> Vec<(String, String)> {
     let mut errors = Vec::new();
     for (library, path) in sources() {

@@ -1,8 +1,10 @@
-//! Every printed fix is run, on damaged tables, on file systems and on stacks of layers in a guest: what `check` finds
-//! afterwards is better, and never worse. tests/fixes_run.rs does the same for the places of partitions.
+//! Runs every printed fix, on damaged tables, on file systems, and on stacks of layers in a guest: the
+//! findings of `check` afterwards are better, and never worse. tests/fixes_run.rs does the same for the
+//! places of partitions.
 //!
-//! "Better" is: the finding that the fix belongs to is gone, or weighs less; "never worse": no other finding is new, or weighs
-//! more. What a fix does to data is said before its commands: nothing, "back up first", or in capitals that it reformats.
+//! "Better" means that the finding with the fix is gone or less severe. "Never worse" means that no other
+//! finding is new or more severe. The effect of a fix on data is stated before its commands: none, "back up
+//! first", or in capitals that it reformats.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -16,16 +18,17 @@ use serde_json::Value;
 use straddle_device::shown::quote_path;
 use tools::{Dir, STRADDLE, list, number, present, run, shell, word, write_table};
 
-/// What makes anew what it names.
+/// Commands that recreate what they name, with all data lost.
 const DESTROYERS: [&str; 2] = ["mkfs.", "luksFormat"];
 
-/// What changes nothing that is stored.
+/// Commands that do not change stored data.
 const HARMLESS: [&str; 4] = ["tune2fs -E", "mount -o", "qemu-img convert", "dd of="];
 
-/// A finding's place: its code, its partition, and how many layers up it is. What a layer is called may change with a fix.
+/// A finding's place: its code, its partition, and the number of layers up to it. A fix may change a layer's
+/// name.
 type Place = (String, u64, usize);
 
-/// The commands that are printed for a finding, as they are pasted: all of them, a line each.
+/// The commands printed for a finding, as they are pasted: all of them, one per line.
 #[derive(Clone, Debug)]
 struct Fix {
     of: Place,
@@ -38,7 +41,7 @@ fn place(finding: &Value) -> Place {
     (word(finding, "code"), finding["partition"].as_u64().unwrap_or(0), depth)
 }
 
-/// How much the findings at one place weigh: each of them, in order.
+/// The severities of the findings at each place, in order.
 fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
     let weight = |finding: &Value| match word(finding, "severity").as_str() {
         "advice" => 1,
@@ -52,7 +55,7 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
     weights
 }
 
-/// Every block of commands of a report, each once.
+/// Every block of commands in a report, without duplicates.
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
     for finding in list(report, "findings") {
@@ -67,7 +70,7 @@ fn fixes(report: &Value) -> Vec<Fix> {
     fixes
 }
 
-/// Holds a report after a fix against the one before. Advice that is new is told, and is no harm.
+/// Compares the reports before and after a fix. New advice is acceptable.
 fn judge(fix: &Fix, before: &Value, after: &Value) {
     let (old, new) = (weights(before), weights(after));
     let told = || format!("{fix:?}\nbefore: {old:#?}\nafter: {new:#?}");
@@ -79,7 +82,7 @@ fn judge(fix: &Fix, before: &Value, after: &Value) {
     }
 }
 
-/// Holds what is said of a fix against what it does, in JSON and on the screen.
+/// Checks that the stated effect of a fix matches its commands, in JSON and in the text output.
 fn is_announced(fix: &Fix, screen: &str) {
     let contains = |words: &[&str]| words.iter().any(|word| fix.line.contains(word));
     assert_eq!(fix.risk == "destroys", contains(&DESTROYERS), "{fix:?}");
@@ -87,7 +90,7 @@ fn is_announced(fix: &Fix, screen: &str) {
         fix.risk == "backup" || contains(&DESTROYERS) || contains(&HARMLESS) || fix.line.contains("start="),
         "{fix:?}"
     );
-    // Each line of a block is indented alike.
+    // All lines of a block have the same indentation.
     let at = screen
         .find(&fix.line.replace('\n', "\n    "))
         .unwrap_or_else(|| panic!("{fix:?} is not in\n{screen}"));
@@ -102,7 +105,8 @@ fn is_announced(fix: &Fix, screen: &str) {
     }
 }
 
-/// What is stored on the disk in an image: the bytes of each partition, or all of it where there is no table.
+/// The data stored on the disk in an image: the bytes of each partition, or of the whole disk without a
+/// table.
 fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
     let mut raw = image.to_owned();
     if !report["container"].is_null() {
@@ -116,13 +120,13 @@ fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
     partitions.iter().map(|p| tools::bytes(&raw, number(p, "start_bytes"), number(p, "size_bytes"))).collect()
 }
 
-/// What `check` prints.
+/// The text output of `check`.
 fn screen(target: &Path, args: &[&str]) -> String {
     let mut command = Command::new(STRADDLE);
     tools::text(&tools::output(command.arg("check").args(args).arg(target), "").stdout)
 }
 
-/// Runs every fix for `image`, each on a copy of its own, and returns the lines.
+/// Runs every fix for `image`, each on a separate copy, and returns the command lines.
 fn try_all(
     dir: &Dir,
     image: &Path,
@@ -145,7 +149,7 @@ fn try_all(
             after = tools::check(&result, args);
         }
         judge(&fix, &before, &after);
-        // What is called safe is: not a byte of what is stored is another one.
+        // A fix that is called safe must not change a byte of the stored data.
         assert!(
             fix.risk != "safe" || stored(dir, &result, &after) == stored(dir, image, &before),
             "{fix:?} changed what is stored"
@@ -155,7 +159,7 @@ fn try_all(
     tried
 }
 
-/// A made-up damage of a table: its name, and the shell's line that does it to `disk.img`.
+/// Ways to damage a table: the name, and the shell command that does it to `disk.img`.
 const DAMAGES: [(&str, &str); 10] = [
     (
         "entries of 256 bytes",
@@ -189,7 +193,8 @@ fn codes_of(report: &Value) -> BTreeSet<String> {
     list(report, "findings").iter().map(|finding| word(finding, "code")).collect()
 }
 
-/// Where the tools read another table than `check`, or none, their commands would write that.
+/// If the tools read a different table than `check`, or none, their commands would write that table; then no
+/// command may be printed.
 #[test]
 fn every_fix_of_a_damaged_table_mends_it() {
     if !present(&["sfdisk", "sgdisk"]) {
@@ -202,7 +207,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let name = damages.iter().map(|damage| damage.0).collect::<Vec<_>>().join(", ");
         let dir = Dir::new("tables");
         let image = dir.image("disk.img", 64 << 20);
-        // The second partition is misaligned: its fix is tried as well, or kept back.
+        // The second partition is misaligned: its fix is also tried, or is held back.
         write_table(&image, 512, "label: gpt\nstart=2048, size=40000\nstart=43009, size=40960\n");
         for (_, line) in &damages {
             shell(line, dir.path());
@@ -210,7 +215,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let args = ["--assume", "512e"];
         let tried = try_all(&dir, &image, &args, |line, _| line.to_owned());
         println!("{name}: {tried:?}");
-        // What sgdisk cannot mend we do, while there is a copy where one is looked for.
+        // What sgdisk cannot repair, straddle can, as long as a copy of the table is where it is looked for.
         let before = tools::check(&image, &args);
         if tried.is_empty() && !list(&before, "partitions").is_empty() {
             let operand = quote_path(&image);
@@ -243,7 +248,7 @@ fn an_mbr_that_does_not_reach_the_end_becomes_a_gpt() {
     assert_eq!(tried.len(), 1, "{tried:?}");
 }
 
-/// How the file systems of the sweep are made, with `IMAGE` for the file.
+/// The commands that make the file systems of the sweep; `IMAGE` stands for the file.
 const FILE_SYSTEMS: [(&str, &str); 16] = [
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 1024 IMAGE"),
     ("mkfs.ext4", "mkfs.ext2 -q -F -b 2048 IMAGE"),
@@ -263,7 +268,7 @@ const FILE_SYSTEMS: [(&str, &str); 16] = [
     ("mkfs.btrfs", "mkfs.btrfs -q -f IMAGE"),
 ];
 
-/// The drives of the sweep, and the sizes of what is on them in MiB.
+/// The drives of the sweep, and below them the sizes of the images in MiB.
 const DRIVES: [&str; 5] =
     ["512e", "4kn,iu=16KiB", "512e,iu=64KiB", "physical=8192", "physical=16384,iu=128KiB"];
 const SIZES: [u64; 5] = [2, 4, 5, 40, 320];
@@ -279,7 +284,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
             let dir = Dir::new("blocks");
             let image = dir.image("fs.img", size << 20);
             let line = make.replace("IMAGE", "fs.img");
-            // What is too small for it is none.
+            // Sizes that are too small for the file system are left out.
             if !tools::output(Command::new("sh").args(["-c", &line]).current_dir(dir.path()), "")
                 .status
                 .success()
@@ -287,7 +292,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
                 continue;
             }
             for assume in DRIVES {
-                // mkfs.ntfs wants to be told that a file will do.
+                // mkfs.ntfs requires -F to format a regular file.
                 let device = |line: &str, copy: &Path| {
                     line.replace("DEVICE", &format!("'{}'", copy.display()))
                         .replace("mkfs.ntfs", "mkfs.ntfs -F")
@@ -309,7 +314,8 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
     }
 }
 
-/// ntfsresize takes no volume twice before Windows has looked at it: one that fits already is left as it is.
+/// ntfsresize refuses to shrink a volume a second time before Windows has checked it: one that fits already
+/// is not resized.
 #[test]
 fn an_ntfs_that_fits_is_not_shrunk_again() {
     if !present(&["sfdisk", "mkfs.ntfs", "ntfsresize"]) {
@@ -317,7 +323,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     }
     let dir = Dir::new("ntfs-fits");
     let image = dir.image("disk.img", 64 << 20);
-    // It fills the disk from sector 63 on: there is no room for a move without the bytes at its end.
+    // It fills the disk from sector 63 on: there is no room for a move unless the bytes at its end are freed.
     shell("printf 'label: dos\nstart=63,type=7\n' | sfdisk -q disk.img", dir.path());
     let sectors = (64 << 11) - 63;
     shell(&format!("truncate -s {} part; mkfs.ntfs -QFq -p 63 -H 255 -S 63 part", sectors * 512), dir.path());
@@ -334,7 +340,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     shell(&moved, dir.path());
     let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_bytes");
     shell(&format!("dd if=disk.img of=part bs=512 skip={} conv=sparse status=none", start / 512), dir.path());
-    // It reads all of the volume, and says where it ends.
+    // ntfsresize reads the whole volume, and prints its size.
     assert!(shell("ntfsresize -i -f -P part", dir.path()).contains("Current volume size: 5"));
 }
 
@@ -351,7 +357,7 @@ fn a_container_that_misplaces_blocks_is_converted() {
     assert_eq!(tried.len(), 1, "{tried:?}");
 }
 
-/// The stacks of tests/guest/fixes.sh.
+/// The number of stacks in tests/guest/fixes.sh.
 const STACKS: usize = 11;
 
 #[test]
@@ -382,7 +388,7 @@ fn every_fix_on_a_stack_is_better_than_none() {
     assert_eq!(stacks.len(), STACKS, "{tried}");
 }
 
-/// A sum of all files of the file system on `device`.
+/// A checksum of all files in the file system on `device`.
 fn files(device: &str) -> String {
     shell(
         &format!("mount -o ro {device} /mnt && tar -C /mnt --sort=name -cf - . | sha256sum && umount /mnt"),
@@ -390,8 +396,8 @@ fn files(device: &str) -> String {
     )
 }
 
-/// In the guest: runs the fix of number FIX for the disk DISK, where DEVICE stands for DEVICE, and judges it. The status is 3
-/// when there are not as many.
+/// Runs in the guest: applies fix number FIX for the disk DISK, with $DEVICE in place of DEVICE, and compares
+/// the reports. The status is 3 if there is no fix with that number.
 #[test]
 #[ignore = "in the guest only"]
 fn in_the_guest() {
@@ -403,7 +409,7 @@ fn in_the_guest() {
     let all = fixes(&before);
     let Some(fix) = all.get(told("FIX").parse::<usize>().unwrap()) else { std::process::exit(3) };
     is_announced(fix, &screen(&disk, &[]));
-    // Passphrases are typed, and costly ones take long.
+    // Supplies the passphrase, which would be typed, and a cheap key derivation, as the default takes long.
     let quick = "-q --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
     let line = fix.line.replace("DEVICE", &told("DEVICE")).replace(" DIR", " /mnt");
     let line = line.replace("luksFormat", &format!("luksFormat {quick}"));

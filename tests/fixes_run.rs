@@ -1,9 +1,9 @@
-//! Every printed fix is run: what straddle tells to type has to do what straddle says it does.
+//! Runs every printed fix: the printed commands have to do what straddle says they do.
 //!
-//! The commands run on copies of images, in a directory of their own with the image under the name that the
-//! commands give it. sfdisk and sgdisk have to keep everything but the place. parted makes a partition again: it
-//! keeps the number, the type, the boot flag and a GPT's name, and loses the UUID, as the fix's caution says.
-//! What becomes of file systems is tested in tests/pasted.rs.
+//! The commands run on copies of images, in a directory of their own where the image has the name used in the
+//! commands. sfdisk and sgdisk have to preserve everything except the place. parted makes a partition again:
+//! it preserves the number, the type, the boot flag and a GPT's name, and loses the UUID, as the fix's
+//! caution says. tests/pasted.rs tests what happens to file systems.
 
 mod tools;
 
@@ -18,19 +18,19 @@ use tools::{Dir, bytes, check_in, disk_codes, list, number, present, run, word, 
 
 /// An image with something to fix.
 struct Case {
-    /// What it is about; also the name of the image.
+    /// The case's name; also the name of the image.
     name: &'static str,
-    /// The sector size that its table counts in.
+    /// The sector size in which its table counts.
     block: u64,
-    /// The table, as sfdisk's script.
+    /// The table, as a script for sfdisk.
     script: &'static str,
-    /// What sgdisk does to it besides.
+    /// Additional changes to the table by sgdisk.
     sgdisk: &'static [&'static str],
-    /// The topology that it is assumed to be for.
+    /// The topology of the assumed disk.
     assume: &'static str,
     /// The partitions that have a fix.
     fixed: &'static [u64],
-    /// The tools that the fixes are for, over all partitions.
+    /// The tools in the fixes of all partitions.
     tools: &'static [&'static str],
 }
 
@@ -48,7 +48,8 @@ const CASES: &[Case] = &[
         fixed: &[1, 3],
         tools: &["sfdisk"],
     },
-    // Before the first there is a single free sector, which sfdisk does not find: it goes elsewhere.
+    // There is a single free sector before the first partition. sfdisk does not find it, so the partition is
+    // moved elsewhere.
     Case {
         name: "gap in the numbers.img",
         block: 512,
@@ -85,7 +86,8 @@ const CASES: &[Case] = &[
         fixed: &[1, 2],
         tools: &["parted", "sfdisk"],
     },
-    // sfdisk sees none of these gaps (before 1 MiB; between logical partitions too small), so what it can do is less.
+    // sfdisk sees none of these gaps (before 1 MiB; between logical partitions, too small), so it can do
+    // less.
     Case {
         name: "logical.img",
         block: 512,
@@ -107,7 +109,7 @@ const CASES: &[Case] = &[
         fixed: &[5, 6, 7],
         tools: &["sfdisk"],
     },
-    // The last gap is only seen for the partition that is listed last, and partition 3 is not.
+    // libfdisk sees the last gap only for the partition that is listed last, and partition 3 is not.
     Case {
         name: "behind the extended one.img",
         block: 512,
@@ -118,7 +120,8 @@ const CASES: &[Case] = &[
         fixed: &[1, 3, 5],
         tools: &["parted"],
     },
-    // The habit of old fdisk: each logical partition 63 sectors behind its record, all of them back to back.
+    // The layout of old fdisk: each logical partition is 63 sectors after its EBR, and all of them are
+    // adjacent.
     Case {
         name: "tracks.img",
         block: 512,
@@ -221,7 +224,7 @@ const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// The image, with bytes of their own in every partition.
+    /// Makes the image, with distinct bytes in every partition.
     fn build(&self, dir: &Dir) -> PathBuf {
         let image = dir.image(self.name, IMAGE);
         write_table(&image, self.block, self.script);
@@ -239,7 +242,7 @@ impl Case {
         check_in(dir, Path::new(self.name), &["--assume", self.assume])
     }
 
-    /// Runs `line` on a copy of the image in `dir` and judges what it made of partition `fixed`.
+    /// Runs `line` on a copy of the image in `dir` and checks the effect on partition `fixed`.
     fn try_out(&self, dir: &Dir, fixed: u64, tool: &str, line: &str) {
         let copy = Dir::new("fixed");
         fs::copy(dir.join(self.name), copy.join(self.name)).expect("the image can be copied");
@@ -250,7 +253,7 @@ impl Case {
         assert!(left.is_empty(), "{place}\nleaves {left:?}");
         assert_eq!(disk_codes(&before), disk_codes(&after), "{place}");
         self.nothing_else_changed(dir, &copy, fixed, tool, &place);
-        // The bytes of all others stay where they were.
+        // All other partitions' bytes must stay in place.
         for (number, (start, len)) in spans(&before) {
             let old = dir.join(self.name);
             let same = bytes(&old, start, len) == bytes(&copy.join(self.name), start, len);
@@ -258,7 +261,8 @@ impl Case {
         }
     }
 
-    /// sfdisk and sgdisk change the place of one entry and nothing else; parted keeps a number and a GPT's name.
+    /// Asserts that sfdisk and sgdisk change only the place of one entry; parted preserves the number and a
+    /// GPT's name.
     fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, fixed: u64, tool: &str, place: &str) {
         let (header, mut before) = tools::table(&dir.join(self.name), self.block);
         let (new_header, mut after) = tools::table(&copy.join(self.name), self.block);
@@ -268,7 +272,7 @@ impl Case {
         assert_eq!(before, after, "{place}\nchanges another partition");
         assert_ne!(old, new, "{place}\nchanges nothing");
         if tool == "parted" {
-            // Of a GPT it wants a name where there was none, and gives a UUID.
+            // parted requires a name in a GPT, even if there was none, and assigns a new UUID.
             let named = match word(&old, "name") {
                 name if name.is_empty() && word(&new, "type").contains('-') => format!("partition{fixed}"),
                 name => name,
@@ -288,26 +292,26 @@ impl Case {
     }
 }
 
-/// Bytes for `len` from `start` on that tell where each sector was written.
+/// `len` bytes that record for each sector where it was written, from `start` on.
 fn pattern(start: u64, len: u64) -> Vec<u8> {
     let sectors = (start / 512)..((start + len) / 512);
     sectors.flat_map(|sector| (sector + 1).to_le_bytes().repeat(64)).collect()
 }
 
-/// The bytes of every partition that holds data.
+/// Start and length of every partition that holds data.
 fn spans(report: &Value) -> BTreeMap<u64, (u64, u64)> {
     let holds_data = |p: &&Value| p["role"] != "extended";
     let span = |p: &Value| (number(p, "number"), (number(p, "start_bytes"), number(p, "size_bytes")));
     list(report, "partitions").iter().filter(holds_data).map(span).collect()
 }
 
-/// The findings on a partition that are more than advice.
+/// The findings on a partition that are more severe than advice.
 fn grave(report: &Value, partition: u64) -> Vec<&Value> {
     let is_grave = |f: &&Value| f["partition"] == partition && f["severity"] != "advice";
     list(report, "findings").iter().filter(is_grave).collect()
 }
 
-/// The fixes of a report, one for each partition that has one.
+/// The fixes of a report, by partition.
 fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
     let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("fix").is_some());
     list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["fix"]))).collect()
@@ -336,7 +340,7 @@ fn every_printed_command_fixes() {
                     case.try_out(&dir, partition, &tool, &line);
                     tried += 1;
                 }
-                // What parted loses has to be said, and what is left behind.
+                // The caution has to state what parted loses, and that data is left behind.
                 assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
                 let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data");
                 assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
@@ -353,7 +357,7 @@ fn every_printed_command_fixes() {
     assert!(tried >= 35 && all.len() == 3, "only {tried} commands were tried, of {all:?}");
 }
 
-/// Numbers that are the same in every run (Knuth's MMIX generator).
+/// A pseudorandom generator that is the same in every run (Knuth's MMIX).
 struct Numbers(u64);
 
 impl Numbers {
@@ -366,7 +370,7 @@ impl Numbers {
         choices[usize::try_from(self.below(choices.len() as u64)).expect("an index")]
     }
 
-    /// Partitions one behind the other from `at` on, with gaps and sizes of all kinds.
+    /// Adds partitions one after another from `at` on, with gaps and sizes of all kinds.
     fn partitions(&mut self, first: u64, count: u64, mut at: u64, lead: u64, script: &mut String) -> u64 {
         for number in first..first + count {
             at += lead + self.of(&[0, 0, 1, 2, 6, 7, 8, 62, 500, 2047, 2048, 2049, 3000]);
@@ -377,7 +381,7 @@ impl Numbers {
         at
     }
 
-    /// A table that is odd in every way but valid.
+    /// A table that is unusual in every respect but valid.
     fn script(&mut self) -> String {
         let (first, count) = (self.of(&[34, 62, 63, 64, 2048, 2049, 2111]), 2 + self.below(3));
         if self.below(2) == 0 {
@@ -417,7 +421,7 @@ fn every_command_for_random_tables_fixes() {
             fixed: &[],
             tools: &[],
         };
-        // What sfdisk itself refuses (a logical partition in a small gap) is no table to fix.
+        // A table that sfdisk itself refuses (a logical partition in a small gap) is skipped.
         let scratch = dir.image("scratch.img", IMAGE);
         if !tools::output(Command::new("sfdisk").arg(&scratch), case.script).status.success() {
             continue;
@@ -440,8 +444,8 @@ fn every_command_for_random_tables_fixes() {
     assert!(tried["sfdisk"] >= 5, "{tried:?}");
 }
 
-/// Whether the sfdisk of this machine understands `line`. Debian 12's does not know `--sector-size`, as the caution
-/// says; so this skips loudly, but under CI as well.
+/// Whether this machine's sfdisk understands `line`. Debian 12's does not know `--sector-size`, as the
+/// caution says; so this prints a skip message, also under CI.
 fn runs_here(line: &str) -> bool {
     let runs = !line.contains("sfdisk --sector-size") || tools::sfdisk_knows_sector_size();
     if !runs {
@@ -484,7 +488,7 @@ fn every_printed_move_takes_the_data_along() {
     assert!(tried >= 10, "only {tried} moves were tried");
 }
 
-/// Moves a file system with the printed line and compares its files.
+/// Moves a file system with the printed command and compares its files.
 fn move_file_system(script: &str, partition: u64, up: bool) {
     let dir = Dir::new("ext4");
     let image = dir.image("disk.img", 64 << 20);
@@ -524,7 +528,8 @@ fn a_file_system_moves_up_and_down() {
     if !present(&["sfdisk", "mkfs.ext4", "e2fsck", "debugfs"]) {
         return;
     }
-    // From sector 63 to 1 MiB, over itself; and one sector down, where the next partition is right behind.
+    // From sector 63 to 1 MiB, where source and target overlap; and one sector down, with the next partition
+    // directly behind.
     move_file_system("label: dos\nstart=63, size=40000\n", 1, true);
     move_file_system("label: gpt\nfirst-lba: 34\nstart=2049, size=40000\nstart=42049, size=2048\n", 1, false);
 }

@@ -1,7 +1,8 @@
-//! A folder with an image of each kind that straddle reads, made by the real tools: each is blamed for what is wrong with
-//! it, and for nothing else.
+//! A folder with an image of each kind that straddle reads, made by the real tools: each gets the expected
+//! findings and no others.
 //!
-//! The tools run on plain files, as an ordinary user. Layers that need a kernel (RAID, LVM) are in `stacks`.
+//! The tools run on regular files, as an ordinary user. Layers that need a kernel (RAID, LVM) are in
+//! `stacks`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -13,11 +14,12 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{Dir, STRADDLE, list, present, shell, word};
 
-/// An image: its name, what is to be found (codes, with blanks between them), the tools that its recipe needs, and
-/// the recipe, which makes `$i`. `$f` is a file system's own file, to be put into a partition of `$i`.
+/// An image: its name, the expected codes (separated by blanks), the tools that its recipe needs, and the
+/// recipe, which makes `$i`. `$f` is a file system in a file of its own, to be put into a partition of `$i`.
 type Recipe = (&'static str, &'static str, &'static str, &'static str);
 
-/// File systems with blocks of 4 KiB or more, for the partitions below: blkid's TYPE, and what makes `$f`.
+/// File systems with blocks of 4 KiB or more, for the partitions below: blkid's TYPE, the tool, and the
+/// command that makes `$f`.
 const FILE_SYSTEMS: [(&str, &str, &str); 16] = [
     ("ext2", "mkfs.ext2", "truncate -s 16M $f; mkfs.ext2 -q -F -b 4096 $f"),
     ("ext3", "mkfs.ext3", "truncate -s 32M $f; mkfs.ext3 -q -F -b 4096 $f"),
@@ -42,15 +44,16 @@ const IN_PARTITION: &str = "truncate -s 384M $i
     printf 'label: dos\\nstart=%s, type=83\\n' $s | sfdisk --quiet --no-reread --no-tell-kernel $i
     dd if=$f of=$i bs=64K seek=$((s * 512)) oflag=seek_bytes conv=sparse,notrunc status=none; rm $f";
 
-/// What is wrong by itself, wherever it stands.
+/// File systems with a finding of their own, at any position.
 const WHOLE: [Recipe; 15] = [
     ("ext4-1k", "S061", "mkfs.ext4", "truncate -s 16M $i; mkfs.ext4 -q -F -b 1024 $i"),
     ("xfs-512", "S061", "mkfs.xfs", "truncate -s 320M $i; mkfs.xfs -q -f -s size=512 $i"),
     ("vfat-512", "S061", "mkfs.fat", "truncate -s 32M $i; mkfs.fat -F 16 -s 1 $i"),
-    // Nothing is aligned to clusters (-a), and one reserved sector more than usual.
+    // Clusters are not aligned (-a), and there is one reserved sector more than usual.
     ("vfat-off", "S063", "mkfs.fat", "truncate -s 64M $i; mkfs.fat -a -F 32 -s 8 -R 33 $i"),
     ("exfat-512", "S061", "mkfs.exfat", "truncate -s 64M $i; mkfs.exfat -c 512 $i"),
-    // Its table ends at sector 90, but mkfs.exfat begins its clusters on a multiple of their size whatever -b says.
+    // Its table ends at sector 90, but mkfs.exfat starts the clusters on a multiple of their size whatever -b
+    // says.
     ("exfat-b512", "", "mkfs.exfat", "truncate -s 33M $i; mkfs.exfat -b 512 -c 4096 $i"),
     ("ntfs-512", "S061", "mkfs.ntfs", "truncate -s 32M $i; mkfs.ntfs -F -q -f -c 512 $i"),
     ("nilfs2-1k", "S061", "mkfs.nilfs2", "truncate -s 256M $i; mkfs.nilfs2 -q -b 1024 $i"),
@@ -63,7 +66,7 @@ const WHOLE: [Recipe; 15] = [
     ("luks2-9", "S053", "cryptsetup", "truncate -s 32M $i; luks luks2 $i --align-payload 9"),
 ];
 
-/// An aligned disk, `disk`, and one whose partition is off, `off`, in containers.
+/// An aligned disk, `disk`, and one with a misaligned partition, `off`, in containers.
 const CONTAINERS: [Recipe; 14] = [
     ("raw", "", "qemu-img", "cp --sparse=always disk $i"),
     ("qcow2", "", "qemu-img", "qemu-img convert -O qcow2 disk $i"),
@@ -72,25 +75,25 @@ const CONTAINERS: [Recipe; 14] = [
     ("qcow2-off", "S001", "qemu-img", "qemu-img convert -O qcow2 off $i"),
     ("vmdk-sparse", "", "qemu-img", "qemu-img convert -O vmdk disk $i"),
     ("vmdk-off", "S001", "qemu-img", "qemu-img convert -O vmdk off $i"),
-    // The sector bitmap in front of each block.
+    // The sector bitmap before each block misaligns it.
     ("vhd-dynamic", "S070", "qemu-img", "qemu-img convert -O vpc -o subformat=dynamic disk $i"),
     ("vhd-fixed", "", "qemu-img", "qemu-img convert -O vpc -o subformat=fixed disk $i"),
     ("vhd-fixed-off", "S001", "qemu-img", "qemu-img convert -O vpc -o subformat=fixed off $i"),
     ("vhdx", "", "qemu-img", "qemu-img convert -O vhdx disk $i"),
     ("vhdx-off", "S001", "qemu-img", "qemu-img convert -O vhdx off $i"),
-    // The map in front of the data is as long as the disk has blocks, in whole sectors.
+    // The map before the data has an entry for each block of the disk, and takes whole sectors.
     ("vdi", "S070", "qemu-img", "qemu-img convert -O vdi disk $i"),
     ("vdi-static", "S070", "qemu-img", "qemu-img convert -O vdi -o static=on disk $i"),
 ];
 
-/// Whether a finding says something of a place, a block or a container, rather than of tables or of other units.
+/// Whether a finding is about a place, a block or a container, rather than about tables or other units.
 fn is_compared(code: &str) -> bool {
     code == "S001"
         || matches!(code, "S050" | "S051" | "S052" | "S053" | "S054" | "S055" | "S056" | "S057" | "S058")
         || matches!(code, "S061" | "S063" | "S064" | "S065" | "S070" | "S071")
 }
 
-/// Makes one image, if its tools are there; whether it was made.
+/// Makes one image if its tools are installed; returns whether it was made.
 fn make(dir: &Dir, name: &str, needed: &str, recipe: &str) -> bool {
     if !present(&needed.split(' ').collect::<Vec<_>>()) {
         return false;
@@ -107,7 +110,7 @@ fn make(dir: &Dir, name: &str, needed: &str, recipe: &str) -> bool {
     true
 }
 
-/// What straddle says of every image of the folder, in one run, by name.
+/// The reports on every image in the folder, from a single run, by name.
 fn check_all(dir: &Dir) -> BTreeMap<String, Value> {
     let program = Path::new(STRADDLE).display().to_string();
     let mut command = Command::new("sh");
@@ -128,7 +131,7 @@ fn found(target: &Value) -> BTreeSet<String> {
     codes.filter(|code| is_compared(code)).collect()
 }
 
-/// Everything in a folder: the names of what was made, each with the codes that are to be found.
+/// Makes all images in a folder; returns their names with the expected codes.
 fn make_all(dir: &Dir) -> BTreeMap<String, &'static str> {
     let mut made = BTreeMap::new();
     shell("mkdir images content; echo something >content/file", dir.path());
@@ -141,7 +144,7 @@ fn make_all(dir: &Dir) -> BTreeMap<String, &'static str> {
             }
         }
     }
-    // Data all over the partitions, so that there are blocks to look at.
+    // Data is written all over the partitions, so that there are blocks to examine.
     let disk = "for of in 'disk 2048' 'off 63'; do set -- $of; truncate -s 32M $1
         printf 'label: dos\\nstart=%s, type=83\\n' $2 | sfdisk --quiet --no-reread --no-tell-kernel $1
         yes straddle | dd of=$1 bs=1M count=3 seek=4 iflag=fullblock conv=notrunc status=none; done";
@@ -196,7 +199,7 @@ fn a_backing_file_that_is_not_opened_is_named() {
     assert!(!bait.to_string().contains("root:"), "{bait}");
 }
 
-/// What is found on `image` under `options`, of the rules about file systems.
+/// The codes of file system rules found on `image` with `options`.
 fn codes_under(image: &Path, options: &[&str]) -> BTreeSet<String> {
     let report = tools::check(image, options);
     let codes = list(&report, "findings").iter().map(|finding| word(finding, "code")).collect::<Vec<_>>();
@@ -210,7 +213,7 @@ fn hints_units_and_pages_are_held_against_the_device() {
     }
     let dir = Dir::new("hints");
     let image = dir.image("disk.img", 64 << 20);
-    // 64 KiB chunks, stripes of two.
+    // An ext4 for 64 KiB chunks and stripes of two.
     let script = format!("mkfs.ext4 -q -F -b 4096 -E stride=16,stripe-width=32 '{}'", image.display());
     shell(&script, dir.path());
     let is = |options: &[&str], wanted: &[&str]| {
@@ -222,7 +225,7 @@ fn hints_units_and_pages_are_held_against_the_device() {
     is(&["--assume", "chunk=64KiB,stripe=192KiB"], &["S064"]);
     is(&["--assume", "chunk=512KiB"], &["S064"]);
     is(&["--assume", "iu=16KiB"], &["S062"]);
-    // Files are allocated in 4 KiB, so that a page of 8 KiB is never sure to be in one place.
+    // Files are allocated in 4 KiB blocks, so an 8 KiB page may always be in two places.
     is(&["--page", "8KiB"], &["S067"]);
     is(&["--page", "4KiB"], &["S067"]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB"], &[]);

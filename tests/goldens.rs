@@ -1,7 +1,8 @@
-//! Text and JSON of `straddle check` over sysfs trees, captured from real kernels or constructed after documentation
-//! (each tree's README says which), against reviewed goldens. The JSON is also held against its published schema.
+//! Text and JSON of `straddle check` on sysfs trees, captured from real kernels or constructed from
+//! documentation (each tree's README says which), compared with reviewed goldens. The JSON is also checked
+//! against its published schema.
 //!
-//! To review changed output: `cargo insta review`, or set INSTA_UPDATE=always and read the diff.
+//! To review changed output, run `cargo insta review`, or set INSTA_UPDATE=always and read the diff.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +10,7 @@ mod tools;
 
 use tools::{Run, root, straddle};
 
-/// The trees, by name.
+/// The names of the trees.
 fn trees() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(root().join("tests/sysroots"))
         .unwrap()

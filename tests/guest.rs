@@ -1,12 +1,12 @@
-//! straddle beside the kernel, parted and fdisk on real block devices: scsi_debug disks and an md array in a
-//! User-Mode Linux guest, where everything may be written and nothing on this machine is.
+//! straddle compared with the kernel, parted and fdisk on real block devices: scsi_debug disks and an md
+//! array in a User-Mode Linux guest. Everything in the guest may be written, and nothing on the host is.
 //!
-//! On purpose we differ in two places:
+//! straddle differs on purpose in two places:
 //!
-//! - An optimal I/O size that cannot be true (65535 and 1025 blocks): parted's `opt` asks for multiples of it. We
-//!   report S021 and ask for 1 MiB.
-//! - An array that the kernel calls misaligned (-1): libblkid makes 0 of it, so parted finds start 2048 aligned.
-//!   We report S020.
+//! - An optimal I/O size that cannot be true (65535 and 1025 blocks): parted's `opt` requires multiples of
+//!   it. straddle reports S021 and requires 1 MiB.
+//! - An array that the kernel calls misaligned (-1): libblkid reports 0 for it, so parted finds start 2048
+//!   aligned. straddle reports S020.
 
 mod tools;
 
@@ -17,13 +17,13 @@ use std::path::Path;
 use serde_json::Value;
 use tools::{Guest, codes, disk_codes, list, number, present, word};
 
-/// Fewer comparisons than this mean that the guest did not do its work.
+/// With fewer comparisons than this, the guest did not do its work.
 const LEAST_COMPARISONS: usize = 400;
 
-/// The configurations in which the optimal I/O size that the kernel lets pass cannot be true.
+/// The configurations with an optimal I/O size that the kernel accepts although it cannot be true.
 const BOGUS_OPTIMUM: [&str; 2] = ["512n-opt1025", "512n-opt65535"];
 
-/// What the judges say of one partition: a line of judges.tsv.
+/// The verdicts on one partition: a line of judges.tsv.
 struct Judged<'a> {
     config: &'a str,
     fields: BTreeMap<&'a str, &'a str>,
@@ -50,7 +50,7 @@ fn judged(table: &str) -> Vec<Judged<'_>> {
         .collect()
 }
 
-/// What straddle printed in the guest for `name`, and its exit status.
+/// straddle's output in the guest for `name`, and its exit status.
 fn printed(out: &Path, name: &str) -> (Vec<Value>, i32) {
     let read = |end: &str| fs::read_to_string(out.join(format!("{name}.{end}"))).expect("straddle was run");
     assert_eq!(read("err"), "", "{name}");
@@ -58,7 +58,7 @@ fn printed(out: &Path, name: &str) -> (Vec<Value>, i32) {
     (list(&report, "targets").to_vec(), read("rc").trim().parse().expect("an exit status"))
 }
 
-/// The figures in force are those of sysfs.
+/// Asserts that the figures in force are those of sysfs.
 fn same_figures(report: &Value, line: &Judged<'_>) {
     let device = &report["device"];
     for (ours, theirs) in [
@@ -70,7 +70,8 @@ fn same_figures(report: &Value, line: &Judged<'_>) {
         assert_eq!(number(&device[ours], "value"), line.number(theirs), "{}: {ours}", line.config);
     }
     match line.number("io_opt") {
-        // The kernel says nothing, or has dropped what the drive says: no tool sees that, and no rule acts on it.
+        // The kernel reports nothing, or has dropped the drive's figure: no tool sees it, and no rule uses
+        // it.
         0 => {
             assert!(matches!(device["optimal_io_bytes"]["value"].as_u64(), None | Some(0)), "{device}");
             assert!(!disk_codes(report).contains("S021"), "{}: {device}", line.config);
@@ -79,7 +80,7 @@ fn same_figures(report: &Value, line: &Judged<'_>) {
     }
 }
 
-/// The drive was asked as well, and agrees with the kernel.
+/// Asserts that the drive itself was queried too, and agrees with the kernel.
 fn drive_agrees(report: &Value, config: &str) {
     let physical = &report["device"]["physical_sector_bytes"];
     let claims = list(physical, "others");
@@ -88,7 +89,7 @@ fn drive_agrees(report: &Value, config: &str) {
     assert_eq!(said["value"], physical["value"], "{config}");
 }
 
-/// Our verdicts on one start against everybody's; returns how many were compared.
+/// Compares straddle's verdicts on one start with those of the other judges; returns how many were compared.
 fn same_verdicts(found: &BTreeSet<String>, line: &Judged<'_>) -> usize {
     let has = |code: &str| found.contains(code);
     let place =
@@ -97,7 +98,7 @@ fn same_verdicts(found: &BTreeSet<String>, line: &Judged<'_>) -> usize {
     assert_eq!(has("S001"), line.is("parted_min", "not"), "parted min, {place}");
     assert_eq!(has("S001"), line.is("fdisk", "complains"), "fdisk, {place}");
     if BOGUS_OPTIMUM.contains(&line.config) {
-        // On purpose: parted takes the bogus size, we take 1 MiB.
+        // On purpose: parted uses the bogus size, straddle uses 1 MiB.
         let sectors = line.number("io_opt") / line.number("logical");
         let start = line.number("start_lba");
         assert_eq!(line.is("parted_opt", "not"), !start.is_multiple_of(sectors), "parted opt, {place}");
@@ -132,7 +133,8 @@ fn check_disks(out: &Path, table: &str) {
             assert_eq!(number(partition, "start_lba"), line.number("start_lba"), "{config}");
             verdicts += same_verdicts(&found[&number(partition, "number")], line);
             starts += 1;
-            // What is smaller than a physical sector cannot be aligned at both ends, and is no reason to fail.
+            // A partition smaller than a physical sector cannot be aligned at both ends, and does not cause a
+            // failure.
             let is_whole = number(partition, "size_bytes") >= own[0].number("physical");
             fails |= is_whole && found[&number(partition, "number")].contains("S001");
         }
@@ -142,7 +144,7 @@ fn check_disks(out: &Path, table: &str) {
     assert!(starts >= LEAST_COMPARISONS, "only {starts} starts were compared");
 }
 
-/// What `command` printed, out of md.txt.
+/// The output of `command`, taken from md.txt.
 fn section<'a>(text: &'a str, command: &str) -> &'a str {
     let from = text.split("== ").find(|section| section.starts_with(command));
     from.unwrap_or_else(|| panic!("no section {command} in {text}"))
@@ -158,7 +160,7 @@ fn check_array(out: &Path) {
     assert_eq!(status, 1);
     assert_eq!(targets[0]["device"]["alignment_offset_bytes"]["value"], -1);
     assert!(disk_codes(&targets[0]).contains("S020"));
-    // On purpose: who goes by libblkid sees no offset at all.
+    // On purpose: a program that uses libblkid sees no offset at all.
     assert!(section(&text, "parted /dev/md0").contains("\n1 aligned"), "{text}");
     assert!(!section(&text, "blkid -i").contains("ALIGNMENT_OFFSET"), "{text}");
 }

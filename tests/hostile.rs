@@ -1,7 +1,7 @@
-//! The real binary against targets that are broken, endless, unreadable or meant to do harm: it ends, with an exit
-//! code that the help names and a message that names the target; it never panics, hangs or fills the memory.
+//! The real binary on targets that are broken, endless, unreadable or malicious: it ends with a documented
+//! exit code and a message that names the target. It never panics, hangs or fills the memory.
 //!
-//! What cannot be tested on a machine says `SKIPPED` there; under CI that is a failure.
+//! A test that cannot run on a machine prints `SKIPPED` there; under CI that is a failure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,15 +27,17 @@ use tables::{Gpt, boot_record};
 use tempfile::TempDir;
 use tools::{PATH, STRADDLE, command, skipped};
 
-/// A run that takes more processor time than this is too slow for hostile input, on whatever machine: the usual one takes milliseconds.
+/// A run that takes more processor time than this is too slow, on any machine: a usual run takes
+/// milliseconds.
 const MOST_TICKS: u64 = 20 * TICKS;
-/// A run that waits as long as this waits for ever. It says nothing about speed: a busy machine may make a run wait for minutes.
+/// A run that takes longer than this hangs. This says nothing about speed: on a busy machine a run may take
+/// minutes.
 const FOR_EVER: Duration = Duration::from_secs(1200);
-/// Bytes in a block, where nothing else is said.
+/// Bytes per block, unless stated otherwise.
 const BLOCK: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// A run that was watched: what it printed, and its exit code where no signal ended it.
+/// A finished run: what it printed, and its exit code unless a signal ended it.
 struct Watched {
     out: String,
     err: String,
@@ -43,7 +45,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// It ended by itself, with one of `codes`, and without a panic.
+    /// Asserts that it ended by itself, with one of `codes`, and without a panic.
     #[track_caller]
     fn ended(&self, codes: &[i32]) -> &Self {
         let all = format!("exit {:?}\nstdout: {:.2000}\nstderr: {:.2000}", self.code, self.out, self.err);
@@ -52,7 +54,7 @@ impl Watched {
         self
     }
 
-    /// It says `text` somewhere, on whatever lines.
+    /// Asserts that its output contains `text`, even across lines.
     #[track_caller]
     fn says(&self, text: &str) -> &Self {
         let joined = self.out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -71,7 +73,7 @@ fn run(command: &mut Command) -> Watched {
     watch(child)
 }
 
-/// Waits for the end of a child, whatever it writes, and kills it when there is none.
+/// Waits for the end of a child, reading all its output, and kills it after [`FOR_EVER`].
 fn watch(mut child: Child) -> Watched {
     fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
         thread::spawn(move || {
@@ -100,7 +102,7 @@ fn watch(mut child: Child) -> Watched {
     Watched { out: text(out), err: text(err), code: status.code() }
 }
 
-/// Writes `bytes` at `at` into a sparse file of `size` bytes.
+/// Writes each piece's bytes at its offset into a sparse file of `size` bytes.
 fn sparse(path: &Path, size: u64, pieces: &[(u64, &[u8])]) {
     let file = File::create(path).unwrap();
     file.set_len(size).unwrap();
@@ -141,7 +143,7 @@ fn what_is_no_disk_is_refused_by_its_name() {
     check(&path(&"x".repeat(5000))).ended(&[3]).says("File name too long");
     check(&path("fifo/below")).ended(&[3]).says("Not a directory");
 
-    // One bad target does not stop the others, however many there are.
+    // One bad target does not stop the others; neither do fifty.
     let image = path("disk.img");
     Gpt::new(&[(2048, 4095)]).write(&image);
     let run = run(command().arg("check").args(vec![&fifo; 50]).arg(&image));
@@ -160,7 +162,7 @@ fn names_that_are_no_text() {
     }
     fs::remove_file(&image).unwrap();
     check(&image).ended(&[3]).says("disk \u{fffd}\u{fffd} it's $(reboot) .img: cannot open: No such file");
-    // A name that looks like an option, behind "--", and in the commands of a fix.
+    // A name that looks like an option, after "--" and in the commands of a fix.
     Gpt::new(&[(2049, 4096)]).write(&dir.path().join("-x.img"));
     let dashed = run(command().current_dir(dir.path()).args(["check", "--", "-x.img"]));
     assert!(!dashed.ended(&[1]).says("-N 1 ./-x.img").out.contains(" -N 1 -x.img"));
@@ -174,10 +176,11 @@ fn names_that_a_terminal_would_obey() {
     for option in ["-v", "--quiet", "--json", "--color=always"] {
         let run = run(command().args(["check", option]).args([&image, &dir.path().join("\u{1b}c gone")]));
         let text = format!("{}{}", run.ended(&[3]).out, run.err);
-        // Colours are the only sequences there are.
+        // Colours are the only escape sequences.
         let left = text.replace("\u{1b}[", "");
         assert!(!left.contains(['\u{1b}', '\u{7}']), "{option}: {left:?}");
-        // JSON is for programs, and tells the name as it is; its own escapes are those below U+0020.
+        // JSON is for programs and contains the name unchanged; JSON itself escapes only what is below
+        // U+0020.
         assert!(option == "--json" || !left.contains('\u{9b}'), "{option}: {left:?}");
         assert!(!text.contains("\nb: error"), "{option}: {text:?}");
     }
@@ -215,7 +218,7 @@ fn a_complaint_that_cannot_be_written() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let gone = || std::io::pipe().unwrap().1;
     let no_file = dir.path().join("gone.img");
-    // The exit code still says it.
+    // The exit code still reports the error.
     for err in [Stdio::from(full()), Stdio::from(gone())] {
         let mut command = command();
         command.arg("check").args([&no_file, &image]).stdout(Stdio::piped()).stderr(err);
@@ -235,7 +238,7 @@ fn a_file_that_may_not_be_read() {
     let mut command = if File::open(&image).is_err() {
         command()
     } else {
-        // Root reads everything: so be nobody, with a copy of the binary that nobody can reach.
+        // Root can read everything, so run as `nobody`, with a copy of the binary that `nobody` can reach.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         let binary = dir.path().join("straddle");
         fs::copy(STRADDLE, &binary).unwrap();
@@ -257,7 +260,7 @@ fn a_file_that_may_not_be_read() {
 
 #[test]
 fn sizes_at_the_end_of_what_can_be_counted() {
-    // tmpfs takes 2^63 - 1 bytes, ext4 16 TiB.
+    // tmpfs supports files of 2^63 - 1 bytes, ext4 of 16 TiB.
     let shm = Path::new("/dev/shm");
     let dir = TempDir::new_in(shm).or_else(|_| TempDir::new()).unwrap();
     let image = dir.path().join("huge.img");
@@ -282,7 +285,7 @@ fn sizes_at_the_end_of_what_can_be_counted() {
     }
 }
 
-/// A captured tree with a disk `sda` of these attributes.
+/// A sysfs tree with a disk `sda` that has these attributes.
 fn sysroot(attributes: &[(&str, &[u8])]) -> TempDir {
     let dir = TempDir::new().unwrap();
     for (name, value) in attributes {
@@ -337,10 +340,10 @@ fn attributes_that_are_garbage() {
         attributes.extend(names.map(|name| (name, value)));
         let root = sysroot(&attributes);
         let run = check_sysroot(&root, "/dev/sda");
-        // Without a partition that can be listed there is nothing to judge.
+        // Without a listable partition there is nothing to judge.
         run.ended(&[0, 1, 3]).says("/dev/sda");
         assert!(!run.out.contains('\u{1b}'), "{:?}", run.out);
-        // The same beside one partition that is right.
+        // The same attributes, with one valid partition in addition.
         attributes.extend([
             ("sda2/partition", b"2\n".as_slice()),
             ("sda2/start", b"63\n"),
@@ -348,7 +351,7 @@ fn attributes_that_are_garbage() {
         ]);
         check_sysroot(&sysroot(&attributes), "/dev/sda").ended(&[1]).says("starts at byte 32256");
         check_sysroot(&sysroot(&attributes), "/dev/sda2").ended(&[1]).says("starts at byte 32256");
-        // And where the size itself is.
+        // The same value as the size of the disk.
         check_sysroot(&sysroot(&[("size", value)]), "/dev/sda").ended(&[0, 1, 3]).says("sda");
     }
     check_sysroot(&sysroot(&[("size", b"many\n")]), "/dev/sda")
@@ -374,7 +377,7 @@ fn a_tree_in_which_nothing_is_a_file() {
     symlink("/dev/zero", sda.join("queue/minimum_io_size")).unwrap();
     fs::create_dir_all(root.path().join("dev")).unwrap();
     check_sysroot(&root, "/dev/sda").ended(&[3]).says("not judged");
-    // Instead of the copy of the disk.
+    // In place of the copy of the disk.
     for (name, kind) in [("fifo", "-p"), ("zero", "-c")] {
         let copy = root.path().join("dev/sda");
         let _ = fs::remove_file(&copy);
@@ -385,7 +388,8 @@ fn a_tree_in_which_nothing_is_a_file() {
         check_sysroot(&root, "/dev/sda").ended(&[3]).says("not judged");
         check_sysroot(&root, &format!("/dev/{name}")).ended(&[3]);
     }
-    // No target: every disk of the tree, of which one is a file and one a loop.
+    // Without a target: every disk of the tree, one of which is a regular file and one a symbolic link to
+    // itself.
     fs::write(root.path().join("sys/block/sdb"), b"").unwrap();
     symlink("sdc", root.path().join("sys/block/sdc")).unwrap();
     run(command().args(["check", "--all", "--sysroot"]).arg(root.path())).ended(&[0, 1, 3]);
@@ -396,7 +400,7 @@ fn a_tree_in_which_nothing_is_a_file() {
 fn a_hundred_thousand_partitions() {
     let root = sysroot(&[("size", b"204800\n")]);
     let sda = root.path().join("sys/block/sda");
-    // So many folders would take long to make: links to a few hundred do as well.
+    // Creating this many directories would take long: links to a few hundred serve as well.
     let kinds = 400;
     for number in 1..=kinds {
         let partition = root.path().join(format!("p{number}"));

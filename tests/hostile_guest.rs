@@ -1,7 +1,8 @@
-//! A guest of `straddle lab` whose root means harm: what it does to this machine, by whatever of namespaces and Landlock there is.
+//! A guest of `straddle lab` whose root is malicious: its effect on the host, with any combination of
+//! namespaces and Landlock.
 //!
-//! The victim is a folder that the caller owns and that the guest was not given. It is held against what it was before, by the
-//! host's own eyes.
+//! The victim is a folder that belongs to the caller and was not given to the guest. Its state on the host is
+//! compared before and after.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +15,8 @@ use std::process::{Command, Output, Stdio};
 
 use tools::{Dir, STRADDLE, present, text, told};
 
-/// All that a guest's root can do to files of the host that it mounts once more, and the tree that it runs on. `$V` is the victim.
+/// Everything that a guest's root can do to files of the host that it mounts again, and to the tree that it
+/// runs on. `$V` is the victim.
 const ATTACK: &str = r#"
     set +e; trap - ERR
     mkdir -p /run/h; mount -n -t hostfs -o "$V" none /run/h || exit 9
@@ -32,7 +34,8 @@ const ATTACK: &str = r#"
     echo tried
 "#;
 
-/// Starts what follows with these system calls made to fail: what a machine without namespaces, or without Landlock, would do.
+/// Runs the rest of its command line with these system calls failing, as on a machine without namespaces or
+/// without Landlock.
 const WITHOUT: &str = r"
 import ctypes, os, struct, sys
 calls = [int(call) for call in sys.argv[1].split(',')]
@@ -53,11 +56,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 const UNSHARE: &str = "272";
 const LANDLOCK: &str = "444";
 
-/// Who runs the lab, and what this machine has to confine it.
+/// The user that runs the lab, and the means of confinement on this machine.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     wrapper: &'static [&'static str],
-    /// System calls that fail.
+    /// The system calls that are made to fail.
     without: &'static str,
 }
 
@@ -71,7 +74,7 @@ fn lab(caller: Caller, arguments: &[&str]) -> Output {
     Command::new(line[0]).args(&line[1..]).stdin(Stdio::null()).current_dir("/").output().unwrap()
 }
 
-/// Everybody who can be here: root and somebody else if this is root, otherwise whoever this is.
+/// The available users: root and another user if this is root, otherwise the current user.
 fn callers() -> Vec<&'static [&'static str]> {
     match tools::ordinary_user_of_lab(Path::new(STRADDLE)) {
         ["env"] => vec![&[]],
@@ -79,7 +82,7 @@ fn callers() -> Vec<&'static [&'static str]> {
     }
 }
 
-/// All that can be seen of a folder: names, types, modes, owners, times, contents.
+/// Everything visible of a folder: names, types, modes, owners, times, contents.
 fn seen(folder: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for entry in walk(folder) {
@@ -111,7 +114,7 @@ fn give(path: &Path, caller: &[&str]) {
     }
 }
 
-/// A victim that belongs to the caller.
+/// A victim folder that belongs to the caller.
 fn victim(dir: &Dir, caller: &[&str]) -> std::path::PathBuf {
     let victim = dir.join("victim");
     fs::create_dir_all(victim.join("sub")).unwrap();
@@ -142,7 +145,7 @@ fn a_guests_root_changes_nothing_that_it_was_not_given() {
             assert!(run.status.success(), "{caller:?}: {}", told(&run));
             assert!(text(&run.stdout).ends_with("precious\ntried\n"), "{caller:?}: {}", told(&run));
             assert_eq!(seen(&victim), before, "{caller:?}");
-            // What it was given it can write.
+            // The guest can write to the folder that it was given.
             assert_eq!(fs::read_to_string(output.join("copy")).unwrap(), "precious\n", "{caller:?}");
         }
     }
@@ -189,7 +192,8 @@ fn what_a_guest_leaves_has_no_devices_and_no_set_id_files() {
     }
 }
 
-/// Killed at any moment, a lab leaves a folder, and the next one removes it; a hangup is as good as a Ctrl-C.
+/// A lab that is killed leaves its folder behind, and the next run removes it. A hangup ends a lab as cleanly
+/// as Ctrl-C.
 #[test]
 fn no_folder_stays() {
     if !present(&["linux.uml"]) {
@@ -226,7 +230,7 @@ fn no_folder_stays() {
     assert!(clean().starts_with("1 folder "));
     assert_eq!(folders(), 1, "the one that lives stays");
     signal(&mut lives, "KILL");
-    // The next run does it as well.
+    // A later run removes it as well.
     let mut next = start();
     assert_eq!(folders(), 1);
     signal(&mut next, "INT");

@@ -1,7 +1,7 @@
-//! Peers of `straddle serve` that mean harm: virtual machines and NBD clients, written here byte by byte.
+//! Malicious peers of `straddle serve`: virtual machines and NBD clients, written here byte by byte.
 //!
-//! Every attack comes beside a neighbour who has done nothing and has to be served while it goes on. A server that an attack stops
-//! answers nobody: then the neighbour's patience ends, and the test with it.
+//! During every attack a well-behaved neighbour has to be served. A server that an attack stops no longer
+//! answers; then the neighbour's request times out, and the test fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,8 @@ fn serve(setting: &Setting) -> Server {
     setting.serve(&["--vhost-user", &setting.path("vhost")])
 }
 
-/// A full ring of the largest requests that there are, all in the same memory, and a neighbour who wants a sector now and then.
+/// A full ring of the largest possible requests, all in the same memory, and a neighbour that reads a sector
+/// now and then.
 #[test]
 fn a_machine_with_large_requests_leaves_room_for_others() {
     let setting = Setting::new("hostile-large");
@@ -38,7 +39,7 @@ fn a_machine_with_large_requests_leaves_room_for_others() {
     for head in &heads {
         machine.descriptor(16 * u64::from(*head), 0x9_0000, 16 * 1002, INDIRECT, 0);
     }
-    // Sixty-two mebibytes read into one page of the guest's.
+    // 62 MiB are read into a single page of the guest.
     machine.write(HEADER, &[0; 16]);
     machine.descriptor(0x9_0000, HEADER, 16, NEXT, 1);
     for part in 1..=1000 {
@@ -57,7 +58,7 @@ fn a_machine_with_large_requests_leaves_room_for_others() {
     assert_eq!(summary(server)["broken_clients"], 0);
 }
 
-/// What a driver may not do with a ring, each on a connection of its own: it is told, and let go.
+/// Violations of the ring protocol, each on a connection of its own: the driver is notified and disconnected.
 #[test]
 fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
     type Attack = fn(&Machine);
@@ -116,7 +117,7 @@ fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
         assert!(comes(&machine.error), "{name}: the driver is not told");
         assert!(machine.is_let_go(), "{name}");
     }
-    // One who does all of it well.
+    // A machine that does everything correctly.
     let machine = Machine::well(&setting, 0);
     machine.a_read();
     machine.offer(&[0], 1);
@@ -126,20 +127,20 @@ fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
     assert_eq!(report["broken_clients"], attacks.len(), "{report}");
 }
 
-/// Descriptors of a machine's that would make whoever uses them wait.
+/// Descriptors passed by a machine on which a read or write would block.
 #[test]
 fn descriptors_that_block_block_nobody() {
     let setting = Setting::new("hostile-descriptors");
     let server = serve(&setting);
     let mut neighbour = Neighbour::new(&setting);
 
-    // A counter that has no room for another interrupt, and a pipe that has none.
+    // A counter without room for another interrupt, and a full pipe.
     let full = event(0, EventfdFlags::empty());
     rustix::io::write(&full, &(u64::MAX - 1).to_le_bytes()).unwrap();
     let (_reader, pipe) = std::io::pipe().unwrap();
     let size = rustix::pipe::fcntl_getpipe_size(&pipe).unwrap();
     rustix::io::write(&pipe, &vec![0; size]).unwrap();
-    // The same of a socket.
+    // A full socket.
     let (socket, _other) = UnixStream::pair().unwrap();
     socket.set_nonblocking(true).unwrap();
     while (&socket).write(&[0; 512]).is_ok() {}
@@ -154,7 +155,7 @@ fn descriptors_that_block_block_nobody() {
         assert!(machine.is_completed());
     }
 
-    // One counter that two queues are woken by: whoever reads it second waits.
+    // One counter shared by two queues: a second read of it would block.
     let mut machine = Machine::new(&setting);
     let call = machine.call.try_clone().unwrap();
     let shared = event(0, EventfdFlags::empty());
@@ -166,7 +167,7 @@ fn descriptors_that_block_block_nobody() {
     neighbour.is_served();
     assert!(comes(&machine.call) && machine.is_completed());
 
-    // What is neither a counter nor a pipe nor a socket is not taken.
+    // A descriptor that is neither a counter nor a pipe nor a socket is refused.
     let file = machine.memory.try_clone().unwrap();
     for code in [12, 13, 14] {
         let mut machine = Machine::new(&setting);
@@ -180,7 +181,7 @@ fn descriptors_that_block_block_nobody() {
     summary(server);
 }
 
-/// Questions without end, whose answers nobody fetches; and a message that comes a byte at a time.
+/// Endless requests whose replies are never read; and a message that arrives one byte at a time.
 #[test]
 fn messages_that_never_end_hold_up_nobody() {
     let setting = Setting::new("hostile-messages");
@@ -211,7 +212,7 @@ fn messages_that_never_end_hold_up_nobody() {
     summary(server);
 }
 
-/// The memory is a file of the machine's: it can be made shorter at any time.
+/// The memory is a file of the machine's, which can shrink it at any time.
 #[test]
 fn memory_that_is_taken_away_ends_one_client() {
     let setting = Setting::new("hostile-memory");
@@ -233,7 +234,8 @@ fn memory_that_is_taken_away_ends_one_client() {
         neighbour.is_served();
         assert!(machine.is_let_go(), "{left} bytes left");
     }
-    // Huge pages that the system does not have, in a file that is sealed against shrinking; and more addresses than there are.
+    // Huge pages that the system does not have, in a file sealed against shrinking; and more addresses than
+    // exist.
     for (flags, size) in [(MemfdFlags::HUGETLB, 1_u64 << 30), (MemfdFlags::empty(), 16 << 40)] {
         let mut machine = Machine::new(&setting);
         let features = machine.ask(1);
@@ -252,7 +254,7 @@ fn memory_that_is_taken_away_ends_one_client() {
             machine.place(0, kick.as_fd(), call.as_fd());
             rustix::io::write(&machine.kick, &1u64.to_le_bytes()).unwrap();
             neighbour.is_served();
-            // Where the system has huge pages, this is a machine like any other.
+            // On a system with huge pages, this machine is like any other.
             continue;
         }
         neighbour.is_served();
@@ -264,7 +266,8 @@ fn memory_that_is_taken_away_ends_one_client() {
 
 // --- NBD clients ----------------------------------------------------------------------------------------------------
 
-/// A write of half a gigabyte of zeroes, all of which a power cut could undo, and a neighbour who wants a sector now and then.
+/// A write of 512 MiB of zeroes, all of which a power cut could undo, and a neighbour that reads a sector now
+/// and then.
 #[test]
 fn a_long_request_leaves_room_for_short_ones() {
     let setting = Setting::new("hostile-long");
@@ -289,7 +292,7 @@ fn a_long_request_leaves_room_for_short_ones() {
     assert_eq!(report["write_bytes"], 512 << 20, "all of it counts: {report}");
 }
 
-/// The most memory that the server has ever had.
+/// The server's peak memory.
 fn peak_kib(server: &Server) -> u64 {
     let memory = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let peak = memory.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -301,7 +304,7 @@ fn memory_is_bounded_whatever_many_clients_do() {
     let setting = Setting::new("hostile-hoarders");
     let server = setting.serve(&[]);
     let mut neighbour = Neighbour::new(&setting);
-    // Who asks for much and fetches nothing.
+    // Clients that request much and read no replies.
     let mut hoarders = Vec::new();
     for _ in 0..20 {
         let mut client = transmit(connect(&setting.path("nbd")));
@@ -311,7 +314,8 @@ fn memory_is_bounded_whatever_many_clients_do() {
     }
     assert!(peak_kib(&server) < 256 << 10, "{} KiB for replies", peak_kib(&server));
     drop(hoarders);
-    // Who announces much and does not send all of it. One of the first has no room left, and gets it.
+    // Clients that announce large writes and do not send all of the data. A client that comes later finds no
+    // room at first, and then room is made for it.
     let mut hoarders = Vec::new();
     for _ in 0..14 {
         let client = transmit(connect(&setting.path("nbd")));
@@ -322,7 +326,7 @@ fn memory_is_bounded_whatever_many_clients_do() {
     let piece = vec![1; 1 << 20];
     for _ in 0..60 {
         for client in &hoarders {
-            // As much as goes in, but not the last mebibyte.
+            // As much as the socket takes, but never the last mebibyte.
             let _ = rustix::net::send(client, &piece[..512 << 10], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
         neighbour.is_served();
@@ -336,7 +340,7 @@ fn memory_is_bounded_whatever_many_clients_do() {
     summary(server);
 }
 
-/// Who comes and says nothing, or says it so slowly that it comes to the same.
+/// Clients that connect and send nothing, or send so slowly that it makes no difference.
 #[test]
 fn a_handshake_has_an_end() {
     let setting = Setting::new("hostile-handshake");
@@ -344,7 +348,7 @@ fn a_handshake_has_an_end() {
     let mut neighbour = Neighbour::new(&setting);
     let (mut silent, slow) = (connect(&setting.path("nbd")), connect(&setting.path("nbd")));
     (&slow).write_all(&3_u32.to_be_bytes()).unwrap();
-    // Options that the server does not know, without end.
+    // Endless options that the server does not know.
     let ends = b"IHAVEOPT\0\0\0\x63\0\0\0\0".iter().cycle().take(600).any(|byte| {
         std::thread::sleep(Duration::from_millis(100));
         (&slow).write_all(&[*byte]).is_err()
@@ -361,12 +365,13 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     let setting = Setting::new("hostile-full");
     let control = format!("unix:{}", setting.path("control"));
     let server = setting.serve(&["--control", &control]);
-    // Sixty-four who say nothing keep nobody out.
+    // 64 silent clients do not keep others out.
     let idle: Vec<UnixStream> = (0..64).map(|_| connect(&setting.path("nbd"))).collect();
     let mut clients = vec![Neighbour::new(&setting)];
     clients[0].is_served();
     drop(idle);
-    // Nor do sixty-four who have ended their handshake, and ask for nothing, however long they have been here.
+    // Neither do 64 clients that have finished their handshake and request nothing, however long they have
+    // been connected.
     let silent: Vec<Neighbour> = (0..64).map(|_| Neighbour::new(&setting)).collect();
     Neighbour::new(&setting).is_served();
     clients[0].is_served();
@@ -375,7 +380,7 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
         clients.push(Neighbour::new(&setting));
         clients.last_mut().unwrap().is_served();
     }
-    // Nobody of these gives way; the next one learns why it is not served.
+    // None of these gives way; the next client is told why it is not served.
     let mut late = connect(&setting.path("nbd"));
     let mut greeting = [0; 18];
     late.read_exact(&mut greeting).expect("it is greeted");
@@ -390,7 +395,7 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     connect(&setting.path("control")).read_to_string(&mut told).unwrap();
     assert!(told.contains("\"error\"") && told.contains("clients"), "{told:?}");
     clients.iter_mut().for_each(Neighbour::is_served);
-    // With one gone there is room again.
+    // When one of them has gone, there is room again.
     clients.pop();
     drop(late);
     Neighbour::new(&setting).is_served();

@@ -1,7 +1,9 @@
-//! Virtual machines that send `straddle serve` whatever comes into their heads: messages, rings, memory and descriptors by seed.
+//! Virtual machines that send random input to `straddle serve`: messages, rings, memory and descriptors,
+//! generated from a seed.
 //!
-//! `SEQUENCES` says how many (150 if not set), `SEQUENCE_SEED` from which on. A neighbour and a well-behaved machine have to be served
-//! after each of them; memory and descriptors have to be bounded, and the server has to end when it is told to.
+//! `SEQUENCES` is the number of sequences (150 by default), `SEQUENCE_SEED` the first seed. After each
+//! sequence, a neighbour and a well-behaved machine have to be served. Memory and descriptors have to stay
+//! bounded, and the server has to exit when told to.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +31,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// Draws by seed.
+/// A seeded random generator.
 struct Random(SplitMix64);
 
 impl Random {
@@ -49,7 +51,7 @@ impl Random {
         of[self.index(of.len())]
     }
 
-    /// A number near where things change.
+    /// A number near a limit.
     fn edge(&mut self) -> u64 {
         let base = self.one_of(&[
             0,
@@ -82,7 +84,8 @@ impl Random {
     }
 }
 
-/// Descriptors of every kind, some of which would make whoever reads, writes, maps or closes them regret it.
+/// Descriptors of every kind, including some that cause trouble when they are read, written, mapped or
+/// closed.
 fn zoo() -> Vec<OwnedFd> {
     let full = event(0, EventfdFlags::empty());
     rustix::io::write(&full, &(u64::MAX - 1).to_le_bytes()).unwrap();
@@ -114,7 +117,7 @@ fn zoo() -> Vec<OwnedFd> {
     zoo
 }
 
-/// Every request that there is, and some that there are not.
+/// Every request code that exists, and some that do not.
 const CODES: [u64; 26] =
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 24, 25, 34, 40, 0xFFFF_FFFF];
 
@@ -126,7 +129,7 @@ struct Attacker<'a> {
 }
 
 impl Attacker<'_> {
-    /// Sends as much as goes in at once.
+    /// Sends as much as the socket takes at once.
     fn post(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -162,7 +165,8 @@ impl Attacker<'_> {
         (0..count).flat_map(|_| self.random.edge().to_le_bytes()).collect()
     }
 
-    /// A table of memory: regions that overlap, wrap around, are empty, too many, or not what their file is.
+    /// A memory table with regions that overlap, wrap around, are empty, are too many, or do not match their
+    /// file.
     fn memory_table(&mut self) {
         let count = self.random.below(11);
         let mut payload = (count | self.random.one_of(&[0, 0, 0, 1 << 32])).to_le_bytes().to_vec();
@@ -195,7 +199,7 @@ impl Attacker<'_> {
         self.post(&[head, payload].concat(), &fds);
     }
 
-    /// A queue as a driver sets it up, but for one thing or two.
+    /// A queue set up as by a driver, except for one or two errors.
     fn queue(&mut self) {
         let queue = self.random.one_of(&[0, 0, 1, 3, 4, 255]);
         let far = queue << 16;
@@ -225,7 +229,7 @@ impl Attacker<'_> {
         }
     }
 
-    /// Descriptors, chains and indices, and a kick or a thousand.
+    /// Random descriptors, chains and indices, followed by one kick or a thousand.
     fn ring(&mut self) {
         let far = self.random.below(2) << 16;
         for _ in 0..self.random.below(24) {
@@ -283,7 +287,7 @@ impl Attacker<'_> {
                 ]));
             }
             11 => {
-                // What has been answered so far.
+                // Reads the answers received so far.
                 let _ = self.machine.socket.set_nonblocking(true);
                 let mut bytes = [0; 4096];
                 while (&self.machine.socket).read(&mut bytes).is_ok_and(|bytes| bytes > 0) {}
@@ -312,9 +316,9 @@ fn descriptors(server: &Server) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count()
 }
 
-/// One more read of the good machine's.
+/// Makes the good machine read once more.
 fn reads(machine: &Machine, done: &mut u16) {
-    // It wants to be woken by this one (the used_event behind the ring).
+    // It asks to be woken by this read (the used_event after the ring).
     machine.write(AVAILABLE + 4 + 2 * u64::from(RING), &done.to_le_bytes());
     *done = done.wrapping_add(1);
     machine.offer(&[0; 16], *done);
@@ -371,7 +375,7 @@ fn whatever_a_machine_sends_others_are_served() {
         }
     }
     println!("{count} sequences, {acts} acts, {} KiB at most", status_kib(&server, "VmHWM:"));
-    // Those that stay until the end do not keep it from ending.
+    // Machines that stay connected to the end do not prevent the server from exiting.
     let most = kept.len() * 32;
     while descriptors(&server) > before + most {
         neighbour.is_served();

@@ -1,7 +1,8 @@
 //! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included.
 //!
-//! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. A line of `FILES` or `FUNCTIONS`
-//! is an exception until its source is split: it may shrink, must not grow, and has to go when it is not needed any more.
+//! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. A line of `FILES`
+//! or `FUNCTIONS` is an exception until its source is split: the source may shrink but must not grow, and the
+//! line must be removed when it is no longer needed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Fewer lines than this in a file.
+/// Files must have fewer lines than this.
 const FILE_LIMIT: usize = 600;
 
-/// Fewer lines than this in a function, from `fn` to its closing brace.
+/// Functions must have fewer lines than this, from `fn` to the closing brace.
 const FUNCTION_LIMIT: usize = 80;
 
-/// Files over the limit, and their lines.
+/// Files over the limit, and their numbers of lines.
 const FILES: &[(&str, usize)] = &[];
 
-/// Functions over the limit (`file::function`), and their lines.
+/// Functions over the limit (`file::function`), and their numbers of lines.
 const FUNCTIONS: &[(&str, usize)] = &[];
 
 /// Every Rust source of the repository.
@@ -33,7 +34,8 @@ fn sources() -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let path = entry.path();
-            // What a build leaves is not ours; a link leads out, or to a source seen under its own name.
+            // Build output is not checked. A link leads outside, or to a source that is found under its own
+            // name.
             let kind = entry.file_type().unwrap();
             if kind.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 folders.push(path);
@@ -46,20 +48,20 @@ fn sources() -> Vec<(String, String)> {
     sources
 }
 
-/// The functions in `tokens` and their lines, nested ones and those inside macro calls too.
+/// Collects the functions in `tokens` and their lengths, including nested ones and those inside macro calls.
 fn functions(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
-    // A `fn` whose body has not been seen yet: its name and line.
+    // The name and line of a `fn` whose body has not been seen yet.
     let mut open: Option<(String, usize)> = None;
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Ident(ident) if ident == "fn" => {
-                // A type such as `fn(u8)` has no name.
+                // A function type such as `fn(u8)` has no name.
                 if let Some(TokenTree::Ident(name)) = tokens.peek() {
                     open = Some((name.to_string(), ident.span().start().line));
                 }
             }
-            // A function of a trait, or of an `extern` block.
+            // A function without a body, in a trait or an `extern` block.
             TokenTree::Punct(mark) if mark.as_char() == ';' => open = None,
             TokenTree::Group(group) => {
                 if group.delimiter() == Delimiter::Brace
@@ -81,7 +83,7 @@ fn functions_of(name: &str, source: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Fails unless the lengths from `limit` on are those of `exceptions`, or shorter.
+/// Fails unless every length of at least `limit` is covered by `exceptions`, and every exception is needed.
 fn hold(what: &str, limit: usize, lengths: &[(String, usize)], exceptions: &[(&str, usize)]) {
     let mut over: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, lines) in lengths.iter().filter(|(_, lines)| *lines >= limit) {

@@ -1,5 +1,6 @@
-//! A verdict is what all findings make of it, wherever they are told: the same partition is judged the same when it is
-//! checked alone, with its disk, in a run over all disks, and whatever `--only` and `--ignore` leave out.
+//! A verdict follows from all findings, wherever they are reported: the same partition gets the same verdict
+//! when it is checked alone, with its disk, in a run over all disks, and whatever `--only` and `--ignore`
+//! leave out.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -14,7 +15,7 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{Dir, STRADDLE, SYSFS_DISK, list, output, present, run, told, word, write_table};
 
-/// What `check --json` says of each target, by its name, and its exit status.
+/// The report of `check --json` on each target, by name, and the exit status.
 fn check(args: &[&str]) -> (BTreeMap<String, Value>, i32) {
     let run = output(Command::new(STRADDLE).args(["check", "--json"]).args(args), "");
     let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", told(&run)));
@@ -22,7 +23,7 @@ fn check(args: &[&str]) -> (BTreeMap<String, Value>, i32) {
     (targets.map(|target| (word(target, "target"), target.clone())).collect(), run.status.code().unwrap())
 }
 
-/// The verdict on each partition, by its number.
+/// The verdict on each partition, by number.
 fn verdicts(target: &Value) -> BTreeMap<u64, String> {
     let partition = |p: &Value| (p["number"].as_u64().unwrap(), word(p, "verdict"));
     list(target, "partitions").iter().map(partition).collect()
@@ -32,12 +33,12 @@ fn codes(target: &Value) -> BTreeSet<String> {
     list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
 }
 
-/// What makes the status, in words.
+/// The status, and the kinds of findings that caused it.
 fn judged(target: &Value) -> (String, String) {
     (word(target, "status"), target["kinds"].to_string())
 }
 
-/// Holds every view of the targets of `args` against the one of all of them, and returns how many were looked at.
+/// Compares every filtered view of the targets of `args` with the full report; returns the number of views.
 fn views_agree(args: &[&str]) -> usize {
     let (whole, _) = check(args);
     let mut views = 0;
@@ -49,7 +50,7 @@ fn views_agree(args: &[&str]) -> usize {
             for (name, target) in &whole {
                 let view = &filtered[name];
                 assert_eq!(verdicts(view), verdicts(target), "{args:?} {filter} {code}: {name}");
-                // What is told is what was asked for.
+                // Only what was asked for is reported.
                 let wanted = |found: &String| (found == code) == (filter == "--only") || found == "S081";
                 assert!(codes(view).iter().all(wanted), "{args:?} {filter} {code}: {name}: {view}");
                 views += 1;
@@ -59,7 +60,7 @@ fn views_agree(args: &[&str]) -> usize {
     views
 }
 
-/// The same of a tree: each device alone, and each partition, against the run over all of them.
+/// Compares each device and each partition of a tree, checked alone, with the run over all of them.
 fn tree_agrees(sysroot: &Path) -> usize {
     let root = ["--sysroot", sysroot.to_str().unwrap()];
     let (whole, _) = check(&root);
@@ -73,7 +74,7 @@ fn tree_agrees(sysroot: &Path) -> usize {
             let digit = name.ends_with(|c: char| c.is_ascii_digit());
             let part = format!("{name}{}{number}", if digit { "p" } else { "" });
             let (alone, _) = check(&[&root[..], &[&part]].concat());
-            // Some trees list partitions of which they do not have the directory.
+            // Some trees list partitions but do not contain their directories.
             let Some(view) = alone.get(&part).filter(|view| word(view, "status") != "failed") else {
                 continue;
             };
@@ -84,7 +85,7 @@ fn tree_agrees(sysroot: &Path) -> usize {
     views
 }
 
-/// Writes attributes of a device of a made-up tree.
+/// Writes attributes of a device in a made-up tree.
 fn put(dir: &Path, attributes: &[(&str, &str)]) {
     for (name, value) in attributes {
         let file = dir.join(name);
@@ -93,8 +94,8 @@ fn put(dir: &Path, attributes: &[(&str, &str)]) {
     }
 }
 
-/// A RAID1 over two partitions that lie at different distances from a sector, so that the kernel calls it misaligned, and a
-/// mapping on it with a GPT of one partition that would be aligned on any other disk.
+/// A RAID1 of two partitions at different distances from a physical sector boundary, so that the kernel calls
+/// it misaligned. On it is a mapping with a GPT whose one partition would be aligned on any other disk.
 fn misaligned_array(dir: &Dir) -> PathBuf {
     let tree = dir.join("tree");
     let block = tree.join("sys/block");
@@ -147,7 +148,7 @@ fn every_view_of_a_device_judges_it_the_same() {
     trees.push(array.clone());
     let views: usize = trees.iter().map(|tree| tree_agrees(tree)).sum();
     println!("{views} views of {} trees", trees.len());
-    // What stands on a misaligned array is misaligned, wherever that is told.
+    // Whatever stands on a misaligned array is misaligned, wherever that is reported.
     let (whole, _) = check(&["--sysroot", array.to_str().unwrap()]);
     let (_, mapping) = whole.iter().find(|(name, _)| name.ends_with("dm-0")).unwrap();
     assert_eq!(judged(mapping), ("error".to_owned(), r#"["alignment"]"#.to_owned()), "{mapping}");
@@ -155,7 +156,7 @@ fn every_view_of_a_device_judges_it_the_same() {
     assert!(codes(mapping).is_empty() && mapping["remarks"].to_string().contains("S020 is reported at"));
 }
 
-/// Tables that are right, off, and damaged, each with the verdicts on their partitions.
+/// Tables that are aligned, misaligned, and damaged, each with the verdicts on their partitions.
 #[test]
 fn a_filter_changes_no_verdict_on_an_image() {
     if !present(&["sfdisk", "mkfs.ext4", "mkfs.fat"]) {
@@ -167,7 +168,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
         write_table(&image, 512, script);
         image
     };
-    // In order: on the grain, straddling, off at its end, off the grain only; and the old DOS start.
+    // In order: on the grain; straddling; misaligned at its end; off the grain only; and the old DOS start.
     script(
         "gpt",
         "label: gpt\nstart=2048, size=2048\nstart=4097, size=2047\nstart=6144, size=2001\nstart=8200, size=800\n",
@@ -176,7 +177,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
     let overlapping = script("overlapping", "label: dos\nstart=2048, size=4096\nstart=8192, size=4096\n");
     let file = fs::OpenOptions::new().write(true).open(&overlapping).unwrap();
     file.write_all_at(&4096_u32.to_le_bytes(), 446 + 16 + 8).unwrap();
-    // A small block inside, a boot sector that was moved, and a blank disk.
+    // A small block inside, a file system that was moved with its boot sector unchanged, and a blank disk.
     let small = script("small", "label: gpt\nstart=2048, size=40960\n");
     let moved = script("moved", "label: dos\nstart=2048, size=40960, type=c, bootable\n");
     for (image, make) in [(&small, "mkfs.ext4 -q -b 1024 fs"), (&moved, "mkfs.fat -h 63 fs >/dev/null")] {
@@ -200,7 +201,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
     }
     let all = ["aligned", "advice", "off", "misaligned", "container", "damaged", "boot_sector"];
     assert_eq!(seen, all.map(str::to_owned).into());
-    // The status follows what is asked for: what is left out is not judged.
+    // The status depends on what is asked for: findings that are left out do not count.
     let image = dir.join("gpt");
     let args = ["--assume", "512e", image.to_str().unwrap()];
     for (filter, status) in
@@ -212,7 +213,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
     assert!(told(&text).contains("STRADDLES by 512 bytes (S001)"), "{}", told(&text));
 }
 
-/// What is torn in a power cut is not called misaligned.
+/// Pages that a power cut can tear are not called misaligned.
 #[test]
 fn pages_that_are_not_atomic_are_no_misalignment() {
     if !present(&["sfdisk", "mkfs.ext4"]) {
@@ -234,7 +235,7 @@ fn pages_that_are_not_atomic_are_no_misalignment() {
     assert_eq!((verdicts(target), status), ([(1, "aligned".to_owned())].into(), 0), "{target}");
 }
 
-/// What stands between a program and the bytes of files whose name begins with "eio".
+/// A preloaded library that makes reads fail for files whose name begins with "eio".
 const FAULTY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -256,7 +257,7 @@ ssize_t pread64(int fd, void *to, size_t count, off64_t at) {
 }
 "#;
 
-/// A sector that cannot be read is status 3 whatever is asked for, and its partition is never called aligned.
+/// An unreadable sector gives status 3 whatever is asked for, and its partition is never called aligned.
 #[test]
 fn what_cannot_be_read_is_told_whatever_is_asked_for() {
     if !present(&["sfdisk", "cc"]) {
@@ -271,7 +272,7 @@ fn what_cannot_be_read_is_told_whatever_is_asked_for() {
         [&[][..], &["--only", "S001"], &["--ignore", "S081"], &["--only", "S020", "--fail-on", "error"]]
     {
         let mut command = Command::new(STRADDLE);
-        // LD_PRELOAD knows no way to write a path with a blank.
+        // LD_PRELOAD cannot contain a path with a blank.
         command.env("LD_PRELOAD", "faulty.so").env("LD_LIBRARY_PATH", dir.path());
         command.args(["check", "--json", "--assume", "512e"]);
         let run = output(command.args(args).arg(&image), "");

@@ -1,4 +1,5 @@
-//! A plan is a file, and a file may say anything: what it says to keep is what is there, in every particular.
+//! A plan is a file, so it may contain anything: the entries that it keeps must match the disk in every
+//! field.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +17,7 @@ fn done(dir: &Dir, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", told(&output));
 }
 
-/// A disk with partitions 1, 2 and more of a table, and a plan that keeps some of them.
+/// Makes a disk with a table of partitions 1, 2 and more, and a plan that keeps some of them.
 fn planned(dir: &Dir, table: &str, change: &[&str]) -> Value {
     let _ = fs::remove_file(dir.join("disk"));
     dir.image("disk", 64 << 20);
@@ -33,7 +34,7 @@ fn planned(dir: &Dir, table: &str, change: &[&str]) -> Value {
     serde_json::from_slice(&fs::read(dir.join("second")).unwrap()).unwrap()
 }
 
-/// What an entry may say otherwise.
+/// Values that differ from those of an entry, by field.
 fn otherwise(entry: &Value) -> Vec<(&'static str, Value)> {
     let number = entry["number"].as_u64().unwrap();
     let mut other = vec![
@@ -51,7 +52,7 @@ fn otherwise(entry: &Value) -> Vec<(&'static str, Value)> {
         ("slot", json!("extended")),
         ("slot", json!({"logical": {"ebr": entry["start"].as_u64().unwrap() - 1}})),
     ];
-    // How long a grown one becomes is the plan's.
+    // The size of a grown partition is for the plan to choose.
     let is_grown = entry["change"] != "kept";
     other.retain(|(key, value)| entry.get(key) != Some(value) && !(is_grown && *key == "sectors"));
     other
@@ -107,7 +108,7 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     let dir = Dir::new("backup");
     planned(&dir, "gpt", &["--delete", "3"]);
     let before = fs::read(dir.join("disk")).unwrap();
-    // What goes beyond a KiB of a file is refused (EFBIG), as on a full disk.
+    // Writing more than 1 KiB to a file fails (EFBIG), as on a full disk.
     let line = format!("trap '' XFSZ; ulimit -f 1; exec '{STRADDLE}' apply second --write disk");
     let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
     assert_eq!(full.status.code(), Some(3), "{}", told(&full));
@@ -120,7 +121,8 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     assert!(fs::read(dir.join("disk")).unwrap() == before);
 }
 
-/// A write that fails: the next apply says what the backup is that is there already, and each command that it gives goes on.
+/// After a failed write, the next apply explains the backup that already exists, and each command that it
+/// suggests works.
 #[test]
 fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
     if !present(&["strace"]) {
@@ -160,7 +162,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             assert!(fs::read(dir.join("disk")).unwrap() == before, "{table}, write {write}");
             let _ = fs::remove_file(dir.join("second.undo"));
         }
-        // Now it is written whole.
+        // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(again.status.code(), Some(4), "{}", told(&again));
         assert!(told(&again).contains("all of which is on this disk"), "{}", told(&again));

@@ -61,7 +61,7 @@ fn the_kernel_sees_what_the_drive_claims() {
     }
 }
 
-/// What disturbs this machine while a run is under way; gone when this is dropped.
+/// A disturbance of the host during a run; it ends when this is dropped.
 struct Load(Vec<std::process::Child>);
 
 impl Load {
@@ -74,22 +74,22 @@ impl Load {
         Self((0..count).map(start).collect())
     }
 
-    /// A loop on every processor, and another.
+    /// Three busy loops.
     fn busy() -> Self {
         Self::of(3, "while :; do :; done")
     }
 
-    /// Half a gigabyte touched again and again.
+    /// Half a gigabyte of memory, rewritten again and again.
     fn memory() -> Self {
         Self::of(1, "exec perl -e '$a = \"a\" x (1 << 28); while (1) { my $b = $a; $b =~ tr/a/b/; }'")
     }
 
-    /// The host's files read, and its caches turned over.
+    /// The host's files read continually, which displaces its caches.
     fn files() -> Self {
         Self::of(2, "while :; do cat /usr/bin/* >/dev/null 2>&1; done")
     }
 
-    /// One more terminal, and where this is root one more file in /dev.
+    /// One more terminal and, if this is root, one more file in /dev.
     fn devices() -> Self {
         let name = format!("/dev/straddle-test-{}", std::process::id());
         let line = "trap 'rm -f \"$0\"; exit' TERM; : 2>/dev/null >\"$0\"; script -qc 'sleep 1000' /dev/null </dev/null & \
@@ -104,7 +104,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.0 {
             match child.stdin.take() {
-                // It cleans up once it reads the end.
+                // The script cleans up when its input ends.
                 Some(stdin) => drop(stdin),
                 None => child.kill().unwrap_or(()),
             }
@@ -113,7 +113,7 @@ impl Drop for Load {
     }
 }
 
-/// The first lines in which two records of events differ, with those before.
+/// The first lines in which two records of events differ, with the lines before them.
 fn first_difference(one: &Path, other: &Path) -> String {
     let read = |path: &Path| fs::read_to_string(path).unwrap();
     let (one, other) = (read(one), read(other));
@@ -122,8 +122,8 @@ fn first_difference(one: &Path, other: &Path) -> String {
     format!("event {same} is the first that differs\n{}\n\nbeside\n{}", part(&one), part(&other))
 }
 
-/// Whatever else this machine does, and whoever runs it, with however few open files: not a request, not an event of the guest's kernel
-/// comes at another nanosecond.
+/// Whatever else the host does, whoever runs the lab, and however few files may be open: not one request and
+/// not one event of the guest's kernel shifts by a nanosecond.
 #[test]
 fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     if !present(&["linux.uml", "mkfs.ext4", "taskset", "setpriv", "perl"]) {
@@ -149,7 +149,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
             .unwrap_or_else(|error| panic!("{wrapper:?}: {error}: {}", told(&output)));
         (report, events)
     };
-    // As an ordinary user, if this is root and such a user can get here.
+    // Runs as an ordinary user if this is root and such a user can access the directories.
     let nobody = tools::ordinary_user_of_lab(Path::new(straddle));
     let processor = straddle_guest::processors().first().unwrap().to_string();
     let (first, first_events) = run(0, &["env"], "1");
@@ -186,7 +186,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         again(&wrapper);
         drop(load);
     }
-    // Two beside each other, so that each disturbs the other.
+    // Two at a time, so that each disturbs the other.
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| run(99, &["env"], "1").0);
         again(&["env"]);
@@ -196,7 +196,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     assert_ne!(first["fingerprint"], seeded["fingerprint"], "another seed is another run");
 }
 
-/// No stack of the guest's kernel reaches a user; a sentence does.
+/// A panic of the guest's kernel is reported as one sentence, without the stack.
 #[test]
 fn a_panic_of_the_guest_is_a_sentence() {
     if !present(&["linux.uml"]) {
@@ -240,7 +240,7 @@ fn who_computes_is_charged_and_does_not_stop_the_rest() {
         "perl -e '1 while 1' & sleep 2; kill $!; perl -e 'for (my $i = 0; $i < 2e7; $i++) {}'; echo done";
     let report = well(&["--drive", "wd10ears", "--", script]);
     assert_eq!(output(&report), "done\n");
-    // Two seconds of one loop, and some of the other; nobody knows how fast this machine is.
+    // Two seconds of the first loop, and some of the second; how much depends on the host's speed.
     assert!(report["spent"]["computed_ns"].as_u64().unwrap() > 1_900_000_000, "{}", report["spent"]);
 }
 
@@ -330,7 +330,7 @@ fn what_a_file_system_has_been_given_it_gives_back() {
     for (drive, start) in [("wd10ears", "34s"), ("qlc-16k", "40s")] {
         let report = well(&["--drive", drive, "--start", start, "--size", "400MiB", "--", &script]);
         let sound: Vec<String> = FILE_SYSTEMS.iter().map(|name| format!("sound {name}")).collect();
-        // Beside that the tools warn: sector 40 is no boundary of 16 KiB.
+        // The tools may print warnings as well: sector 40 is not on a 16 KiB boundary.
         let said = output(&report).lines().filter(|line| line.starts_with("sound "));
         assert_eq!(said.collect::<Vec<_>>(), sound, "{drive}");
     }

@@ -1,5 +1,5 @@
-//! The host's files as `straddle lab` shows them to its guest: more of them than a process may open, renamed while they are open, closed to
-//! others, of any date and any name.
+//! The host's files as `straddle lab` shows them to its guest: more files than a process may open, files
+//! renamed while open, files in closed folders, with any date and any name.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::process::Command;
 use runs::{output, well};
 use tools::{Dir, STRADDLE, present, text, told};
 
-/// The guest's kernel keeps a file of the host open for each that it knows.
+/// The guest's kernel keeps a host file open for each file that it knows.
 #[test]
 fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
     if !present(&["linux.uml", "mkfs.ext4"]) {
@@ -54,7 +54,7 @@ fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
     let left = |folder: &str| fs::read_dir(output_folder.join(folder)).unwrap().count();
     assert_eq!((left(""), left("moved")), (2, 48));
 
-    // A limit that is too low for anything is named, with what raises it.
+    // If the limit is too low for the lab to start, the error names it and how to raise it.
     let starved = limited("16");
     let errors = text(&starved.stderr);
     assert_eq!(starved.status.code(), Some(3), "{errors}");
@@ -64,8 +64,9 @@ fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
     );
 }
 
-/// A file that is open and written to while it is renamed, with others in its place, keeps all that is written: through its descriptor and through a
-/// mapping, with more files open than the host has descriptors for.
+/// A file that is open and written to while it is renamed, with others put in its place, keeps everything
+/// written through its descriptor and through a mapping, with more files open than the host has descriptors
+/// for.
 #[test]
 fn what_is_renamed_while_it_is_open_keeps_what_is_written() {
     if !present(&["linux.uml", "perl", "python3"]) {
@@ -116,7 +117,8 @@ fn what_is_renamed_while_it_is_open_keeps_what_is_written() {
     ["64", "1024"].into_iter().for_each(run);
 }
 
-/// An ordinary user's files below a folder that is closed to everybody: more of them open than the host has descriptors for.
+/// An ordinary user's files below a folder that nobody may enter: more of them are open than the host has
+/// descriptors for.
 #[test]
 fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
     if !present(&["linux.uml", "python3", "setpriv"]) {
@@ -147,7 +149,8 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
     assert_eq!(text(&run.stdout), "300\n", "{}", told(&run));
 }
 
-/// What the guest writes to the host is dated by the guest's clock, for the guest: programs that compare times do the same every time.
+/// Files that the guest writes to the host have the guest's time stamps in the guest, so programs that
+/// compare times behave the same in every run.
 #[test]
 fn times_of_files_that_the_guest_has_written_are_its_own() {
     if !present(&["linux.uml"]) {
@@ -155,7 +158,7 @@ fn times_of_files_that_the_guest_has_written_are_its_own() {
     }
     let script = "cd $OUTPUT; n=0; for i in {1..20}; do echo a >a$i; sleep 60; echo b >b$i; [ b$i -nt a$i ] && n=$((n + 1)); done; echo $n
         for i in {1..20}; do rm a$i; ln -s b$i a$i; stat -c %Y a$i; done | uniq -c";
-    // The same folder: its name is a part of what the guest is given.
+    // Both runs use the same folder, because its name is part of the guest's input.
     let dir = Dir::new("lab-times");
     let folder = dir.path().to_str().unwrap();
     let script = script.replace("$OUTPUT", "\"$OUTPUT\"");
@@ -165,12 +168,13 @@ fn times_of_files_that_the_guest_has_written_are_its_own() {
         report
     });
     let (newer, links) = output(&reports[0]).split_once('\n').unwrap();
-    // The host gives the links the inodes of what was removed; what they had been is forgotten.
+    // The host reuses the inodes of removed files for the links; what the lab recorded about those files must
+    // be forgotten.
     assert_eq!((newer, links.lines().count()), ("20", 1), "{links}");
     assert_eq!(reports[0]["spent"], reports[1]["spent"]);
 }
 
-/// Folders with any name that a folder can have.
+/// A folder may have any possible name.
 #[test]
 fn a_folder_may_have_any_name() {
     use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What a plan would destroy is named before, and refused unless it is asked for.
+//! What a plan would destroy is named in advance, and refused unless the user asks for it.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -15,7 +15,7 @@ use tools::{Dir, present, shell, straddle_in, told, write_table};
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
 
-/// What no tool here makes: name, byte (from the end where negative), magic.
+/// Signatures that no tool here writes: name, offset (from the end if negative), magic.
 const WRITTEN: [(&str, i64, &[u8]); 12] = [
     ("hfsplus", 1024, b"H+\0\x04"),
     ("apfs", 24, b"\x01\0\0\0\0\0\0\0NXSB\0\x10\0\0"),
@@ -31,7 +31,8 @@ const WRITTEN: [(&str, i64, &[u8]); 12] = [
     ("isw_raid_member", -1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
 ];
 
-/// Refused without `--wipe`, and by name; with it the plan and its writing say the name again.
+/// Asserts that a plan without `--wipe` is refused with the name, and that with it the plan and its
+/// application print the name again.
 fn refused_by_name(dir: &Dir, name: &str) {
     let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
     assert_eq!(refused.status.code(), Some(4), "{name}: {}", told(&refused));
@@ -69,7 +70,7 @@ fn a_disk_full_of_something_is_refused_by_name() {
     }
 }
 
-/// A member of a firmware RAID shows the table of the array: changing it on one disk is refused as well.
+/// A member of a firmware RAID shows the array's table: changing it on a single disk is refused as well.
 #[test]
 fn a_table_on_a_member_is_not_changed() {
     let dir = Dir::new("member");
@@ -126,14 +127,14 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
     for line in lines {
         assert!(flat(&dry).contains(line) && flat(&applied).contains(line), "{line}\n{}", told(&applied));
     }
-    // One that is deleted is lost as well, one that stays is not.
+    // The content of a deleted partition is lost too; that of a kept one is not.
     let undone = straddle_in(dir.path(), &["undo", "plan.undo", "--write", "disk"]);
     assert_eq!(undone.status.code(), Some(0), "{}", told(&undone));
     let deleted = flat(&straddle_in(dir.path(), &["plan", "disk", "--delete", "2"]));
     assert!(deleted.contains(lines[1]) && !deleted.contains("Holidays"), "{deleted}");
 }
 
-/// What came onto the disk after the plan was made is not overwritten by it.
+/// Content that appeared on the disk after the plan was made is not overwritten.
 #[test]
 fn what_the_plan_does_not_know_of_is_not_overwritten() {
     if !present(&["mkfs.ext4"]) {

@@ -1,4 +1,5 @@
-//! Whoever writes meets others: servers, loop devices, owners who write meanwhile, closed terminals. Their data stay theirs.
+//! Commands that write while other programs use the same data: servers, loop devices, owners that write
+//! meanwhile, and closed terminals. No data of theirs is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,7 @@ use tools::{Dir, STRADDLE, output, present, told};
 
 const SIZE: u64 = 8 << 20;
 
-/// An image full of bytes that nobody else writes.
+/// An image full of bytes that no other program writes.
 fn image(dir: &Dir, name: &str) -> (PathBuf, Vec<u8>) {
     let path = dir.join(name);
     let bytes: Vec<u8> = (0..SIZE).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
@@ -43,7 +44,7 @@ fn journals(dir: &Dir) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Waits until `is_so`, for as long as a slow machine may take.
+/// Waits until `is_so` returns true, for as long as a slow machine may take.
 fn until(is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -52,12 +53,12 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// How many files of journals have been complete.
+/// The number of complete journal files.
 fn complete(dir: &Dir) -> usize {
     journals(dir).iter().filter(|path| path.extension().is_some_and(|end| end == "journal")).count()
 }
 
-/// A run that measures: its journal has its name, so that it may write.
+/// Starts a run and waits until its journal has its final name, from when on the run may write.
 fn running(dir: &Dir, target: &Path) -> Child {
     let child = bench(dir, target, &["--used", "--runtime", "100"]).spawn().unwrap();
     until(|| complete(dir) > 0);
@@ -125,7 +126,7 @@ fn an_image_that_qemu_serves_is_refused_under_each_of_its_names() {
     assert!(journals(&dir).is_empty() && !dir.join("plan.undo").exists());
 }
 
-/// The contents of a modelled drive, and an image that qemu-nbd serves: whoever comes second is refused.
+/// The store of a modelled drive, and an image that qemu-nbd serves: whichever comes second is refused.
 #[test]
 fn a_store_and_a_server_of_qemus_keep_each_other_out() {
     if !present(&["qemu-nbd"]) {
@@ -151,7 +152,7 @@ fn a_store_and_a_server_of_qemus_keep_each_other_out() {
     assert!(!second.status.success() && told(&second).contains("lock"), "{}", told(&second));
     drop(first);
     let _ = fs::remove_file(&nbd);
-    // Its socket is there before the image is open, and it greets whoever comes after that.
+    // qemu-nbd creates its socket before it opens the image, and sends a greeting only afterwards.
     let _ = fs::remove_file(&socket);
     let _first = Ends(qemu().spawn().unwrap());
     until(|| {
@@ -182,7 +183,7 @@ fn a_file_that_was_there_is_written_only_where_it_is_given() {
     assert!(read.status.success(), "{}", told(&read));
 }
 
-/// A file that was made for a run goes with it, whatever is called so by then stays.
+/// A file that was created for a run is removed with it, but a file that has taken its place stays.
 #[test]
 fn what_takes_the_place_of_a_made_file_stays() {
     let dir = Dir::new("made");
@@ -201,7 +202,7 @@ fn what_takes_the_place_of_a_made_file_stays() {
     assert_eq!(fs::read(&path).unwrap(), b"theirs");
 }
 
-/// Somebody else who writes to a file while it is measured: the kernel has them wait until the run has stopped.
+/// Another program writes to a file while it is measured: the kernel makes it wait until the run has stopped.
 #[test]
 fn nothing_is_lost_of_what_others_write_during_a_run() {
     let dir = Dir::new("meanwhile");
@@ -217,7 +218,7 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
         until(|| complete(&dir) > 0);
         std::thread::sleep(Duration::from_millis(u64::from(round) * 37 % 200));
         assert!(child.try_wait().unwrap().is_none(), "{name} has ended by itself");
-        // By a name of its own, cut short, or in many small pieces.
+        // In many small pieces, by another name, or by truncating the file.
         let at = usize::from(round) * 4096 * 11;
         match round % 3 {
             0 => {
@@ -249,14 +250,16 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
     }
 }
 
-/// A run that `start` makes and whose file the owner writes to meanwhile, or cuts short: the file, and what it held before.
+/// Writes to the file of a run made by `start`, or truncates it, as its owner would. Returns the file and its
+/// former contents.
 fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (PathBuf, Vec<u8>) {
     let (path, bytes) = image(dir, "disk.img");
-    // Before the run, which does not see it: what is written then is found when it is closed.
+    // Opened before the run, which therefore does not see the open; the change is found when the descriptor
+    // is closed.
     let owner = OpenOptions::new().write(true).open(&path).unwrap();
     let child = start(&path).spawn().unwrap();
     until(|| complete(dir) > 0);
-    // Larger than what a run can write over before it notices.
+    // Larger than what a run can overwrite before it notices.
     let at: u32 = 1 << 20;
     let theirs = vec![0xEE; 4 << 20];
     if cut {
@@ -294,7 +297,7 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
     (path, bytes)
 }
 
-/// The journal is kept, and the target not measured again before that is settled.
+/// Asserts that the journal is kept, and that the target is not measured again until the journal is settled.
 fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
     let now = fs::read(path).unwrap();
     assert_eq!(complete(dir), 1);
@@ -324,9 +327,9 @@ fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
     }
 }
 
-/// A file of another user's, whom the kernel does not keep waiting: what the run finds otherwise at the end stays, and it says since
-/// when what was written may be lost. A write that is on its way when the file is cut short makes it longer again, by no more than
-/// itself.
+/// The file belongs to another user, whom the kernel does not make wait. Data that the run finds changed at
+/// the end stays, and the message says since when other writes may have been lost. A write that is in flight
+/// when the file is truncated extends it again, by no more than that write.
 #[test]
 fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
@@ -350,7 +353,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     };
     let (path, bytes) = image(&dir, "disk.img");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    // Those whom it sees are itself.
+    // The only process that has the file open is the run itself.
     for (tool, limit) in [("bench", "--runtime"), ("probe", "--time")] {
         let mut alone = Command::new(&straddle);
         alone
@@ -362,7 +365,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         let alone = output(&mut alone, "");
         assert!(alone.status.success(), "{tool}: {}", told(&alone));
     }
-    // Who reads is not told from who writes where /proc does not show it.
+    // Where /proc does not show it, a reader cannot be distinguished from a writer.
     let child = as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap();
     until(|| complete(&dir) > 0);
     drop(fs::File::open(&path).unwrap());
@@ -422,12 +425,13 @@ fn nohup_is_heeded() {
     let mut child = Ends(child);
     until(|| complete(&dir) > 0);
     tools::signal(child.0.id(), "HUP");
-    // It is still there to be interrupted, which is another status than that of a death by SIGHUP.
+    // It is still running, so it can be interrupted; that gives another status than being killed by SIGHUP.
     tools::signal(child.0.id(), "INT");
     assert_eq!(child.0.wait().unwrap().code(), Some(130));
 }
 
-/// A disk that gives nothing any more when all is to be compared: what is kept, where, and how to have it back.
+/// A disk that fails all reads when everything is to be compared: the message says what is kept, where, and
+/// how to restore it.
 #[test]
 fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     if !present(&["strace"]) {
@@ -435,7 +439,7 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     }
     let dir = Dir::new("uncompared");
     let (path, bytes) = image(&dir, "disk.img");
-    // The reads of the target; the last of them is a comparison.
+    // Counts the reads of the target; the last one is part of the comparison.
     let traced = |command: &Command, inject: Option<usize>| {
         let log = dir.join("log");
         let mut traced = Command::new("strace");
@@ -460,7 +464,7 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     for word in ["Input/output error", &format!("the journal {} is kept", journal.display()), &command] {
         assert!(said.contains(word), "{word}: {said}");
     }
-    // Neither can be put back what the disk does not take.
+    // Restoring fails too while the disk accepts no writes.
     let mut restore = Command::new(STRADDLE);
     restore.args(["bench", "--restore", "--journals"]).arg(dir.join("journals"));
     let mut broken = Command::new("strace");
@@ -478,8 +482,8 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
 }
 
-/// A drive that errs for a moment, at any of the reads of a restore, has not lost what its owner wrote: a read that fails is
-/// tried again, sector by sector, and what cannot be read beside what is theirs is left alone.
+/// A drive that fails briefly, at any of the reads of a restore, does not cost the owner's data: a failed
+/// read is retried sector by sector, and unreadable sectors next to changed ones are left alone.
 #[test]
 fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
     if !present(&["strace"]) {
@@ -488,7 +492,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
     let dir = Dir::new("moment");
     let (path, mut theirs) = image(&dir, "disk.img");
     drop(Ends(running(&dir, &path)));
-    // A byte in a page, not in its first sector, whose others are as they were.
+    // One byte in a page, not in its first sector; the page's other sectors are unchanged.
     let at = (5 << 20) + 70_000;
     theirs[at] ^= 0xFF;
     OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&theirs[at..=at], at as u64).unwrap();
@@ -508,7 +512,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
     refused(&shown, &["left alone"]);
     let mut beside = 0;
     for first in 1..=reads {
-        // The whole piece and then a part of it; and one sector for good.
+        // The whole piece, then also a part of it; and finally one sector for good.
         for count in [1, 2, 6] {
             let (done, _) = restore(Some((first, count)));
             assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", told(&done));
@@ -527,6 +531,6 @@ fn a_target_that_is_open_for_writing_elsewhere_is_in_use() {
     let _writer = Ends(Command::new("sleep").arg("1000").stdout(file).spawn().unwrap());
     refused(&bench(&dir, &path, &["--used"]).output().unwrap(), &["(sleep) has it open for writing"]);
     let _reader = File::open(&path).unwrap();
-    // As long as nobody writes, others may read.
+    // Other programs may read as long as none writes.
     assert!(fs::read(&path).unwrap() == bytes);
 }

@@ -1,12 +1,13 @@
-//! straddle beside parted and sfdisk on image files: the same starts, the same tables.
+//! straddle compared with parted and sfdisk on image files: the same starts, the same tables.
 //!
-//! parted knows nothing of what an image is meant for. It takes every file for a disk of 512-byte physical
-//! sectors without a preferred size, so only these verdicts can be compared:
+//! parted cannot know what an image is meant for. It treats every file as a disk with 512-byte physical
+//! sectors and no preferred size, so only these verdicts can be compared:
 //!
-//! - `align-check opt` asks for 1 MiB: it is our "neither S001 nor S008", whatever the image is assumed to be for.
-//! - `align-check min` asks for one sector and says "aligned" to every start: that is our "no S001" for 512n.
+//! - `align-check opt` requires 1 MiB: this equals "neither S001 nor S008", whatever drive the image is
+//!   assumed to be for.
+//! - `align-check min` requires one sector and calls every start "aligned": this equals "no S001" for 512n.
 //!
-//! On purpose we differ for `--assume 512e`: there S001 is found, and `min` is blind to it.
+//! The results differ on purpose for `--assume 512e`: straddle finds S001, and `min` cannot see it.
 
 mod tools;
 
@@ -21,7 +22,7 @@ fn starts() -> Vec<u64> {
     (34..=72).chain([2048, 2049, 4096]).collect()
 }
 
-/// A GPT of partitions of one sector at `starts`, as small in front as a GPT can be.
+/// A GPT of one-sector partitions at `starts`, with the smallest possible header area.
 fn image_of_starts(dir: &Dir, starts: &[u64]) -> std::path::PathBuf {
     let image = dir.image("starts.img", 8 << 20);
     let lines: String = starts.iter().map(|start| format!("start={start}, size=1\n")).collect();
@@ -29,12 +30,12 @@ fn image_of_starts(dir: &Dir, starts: &[u64]) -> std::path::PathBuf {
     image
 }
 
-/// What `parted -s IMAGE align-check KIND NUMBER` says.
+/// Whether `parted -s IMAGE align-check KIND NUMBER` reports alignment.
 fn parted_says_aligned(image: &Path, kind: &str, number: u64) -> bool {
     let command = &mut Command::new("parted");
     let output =
         tools::output(command.arg("-s").arg(image).args(["align-check", kind, &number.to_string()]), "");
-    // Its exit status alone would not tell "not aligned" from "no such partition".
+    // The exit status alone would not distinguish "not aligned" from "no such partition".
     assert!(output.stderr.is_empty(), "{command:?}\n{}", tools::told(&output));
     output.status.success()
 }
@@ -64,7 +65,7 @@ fn starts_are_judged_as_parted_judges_them() {
             only_ours.push(start);
         }
     }
-    // The difference on purpose: every start off 4096 bytes, told the image is for a 512e drive.
+    // The intended difference: every start off 4096 bytes, if the image is declared to be for a 512e drive.
     assert_eq!(only_ours.len(), starts.iter().filter(|start| **start % 8 != 0).count());
     assert!(only_ours.contains(&&63));
 }
@@ -74,8 +75,8 @@ fn a_phase_is_ours_alone() {
     if !present(&["sfdisk", "parted"]) {
         return;
     }
-    // On a drive whose sector 7 is the first to begin a physical one, sector 63 is right and 2048 is wrong.
-    // parted on a file cannot know, and says the opposite of both.
+    // On a drive whose first physical sector boundary is at sector 7, sector 63 is aligned and 2048 is not.
+    // parted on a file cannot know this, and reports the opposite for both.
     let dir = Dir::new("phase");
     let image = image_of_starts(&dir, &[63, 2048]);
     let found = codes(&check(&image, &["--assume", "physical=4096,offset=3584"]));
@@ -109,14 +110,14 @@ fn listed_by_tool(image: &Path, block: u64) -> BTreeSet<Row> {
         .collect()
 }
 
-/// We list what sfdisk (fdisk for 4096-byte sectors) lists, and that is `count` partitions.
+/// Asserts that straddle lists the same `count` partitions as sfdisk (fdisk for 4096-byte sectors).
 fn same_list(image: &Path, block: u64, count: usize) {
     let (ours, theirs) = (listed_by_us(image), listed_by_tool(image, block));
     assert_eq!(ours, theirs, "{}", image.display());
     assert_eq!(ours.len(), count, "{ours:?}");
 }
 
-/// Three partitions with a gap in their numbers; counts in `unit` sectors to the 64 KiB.
+/// Three partitions with a gap in their numbers, in units of `unit` sectors (64 KiB).
 fn gpt_script(unit: u64) -> String {
     let at = |n: u64| n * unit;
     format!(

@@ -1,5 +1,5 @@
-//! Every printed block of commands is pasted whole, as people do, onto a copy of a disk with file systems in it: none of them is
-//! lost, and what checks such a file system finds nothing wrong.
+//! Every printed block of commands is pasted as a whole, as users do, onto a copy of a disk with file
+//! systems: none of them is lost, and the file system's checker finds no error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -18,20 +18,20 @@ const ARGS: [&str; 2] = ["--assume", "512e"];
 
 const IMAGE: u64 = 64 << 20;
 
-/// Sectors of the image.
+/// The end of the image, in sectors.
 const END: u64 = IMAGE / 512;
 
-/// A table: its script without partition 1, whose first sector and whose sectors follow.
+/// Tables: the script before partition 1, that partition's first sector and size, and the rest of the script.
 const TABLES: [(&str, u64, u64, &str); 11] = [
-    // Windows XP: the whole disk, to the end of its last cylinder.
+    // Windows XP: the whole disk, up to the end of its last cylinder.
     ("label: dos\n", 63, END - 63, ", type=7, bootable\n"),
     ("label: dos\n", 63, END - 64, ", type=7, bootable\n"),
-    // With room, and with a neighbour right behind.
+    // With free space behind the partition, and with a neighbour directly behind it.
     ("label: dos\n", 63, 100_000, ", type=7, bootable\n"),
     ("label: dos\n", 63, 100_003, ", type=7, bootable\n"),
     ("label: dos\n", 63, 100_001, ", type=7, bootable\nstart=100064, size=1000, type=83\n"),
     ("label: gpt\nfirst-lba: 34\n", 34, END - 34 - 33, "\n"),
-    // What sgdisk makes of the whole disk; and of a part, where sfdisk grows it.
+    // sgdisk's partition over the whole disk; and over a part, where sfdisk can grow it.
     ("label: gpt\n", 2048, END - 2048 - 33, "\n"),
     ("label: gpt\nfirst-lba: 34\n", 34, 100_000, "\n"),
     ("label: gpt\n", 2048, 100_003, "\n"),
@@ -39,7 +39,8 @@ const TABLES: [(&str, u64, u64, &str); 11] = [
     ("label: dos\n", 2048, 100_000, ", type=7, bootable\n"),
 ];
 
-/// File systems: what makes them in FS at sector START, what has to be installed for that, and what checks them.
+/// File systems: the command that makes one in FS at sector START, the programs that it needs, and the
+/// command that checks it.
 const FILE_SYSTEMS: [(&str, &[&str], &str); 10] = [
     ("mkfs.ext4 -q -F -b 1024 -d files FS", &["mkfs.ext4", "e2fsck", "debugfs"], "e2fsck -fn FS"),
     ("mkfs.ext4 -q -F -b 4096 -d files FS", &["mkfs.ext4", "e2fsck", "debugfs"], "e2fsck -fn FS"),
@@ -48,10 +49,10 @@ const FILE_SYSTEMS: [(&str, &[&str], &str); 10] = [
         &["mkfs.ntfs"],
         NTFS,
     ),
-    // As it is after a move that nobody told of.
+    // The state after a move that was not recorded in the boot sector.
     ("mkfs.ntfs -Q -q -F -p 77 -H 255 -S 63 FS && ntfscp -f FS files/content content", &["mkfs.ntfs"], NTFS),
-    // ntfsresize puts the copy of the boot sector elsewhere than mkfs does; where that is not the last sector, which ntfsfix
-    // looks at, there is one more.
+    // ntfsresize puts the copy of the boot sector elsewhere than mkfs does. ntfsfix looks for it in the last
+    // sector, so if that is a different one, another copy is put there.
     (
         "s=$(stat -c %s FS) && truncate -s +16K FS && mkfs.ntfs -Q -q -F -p 77 -H 255 -S 63 FS && \
          ntfscp -f FS files/content content && { yes | ntfsresize -f --size $((s / 4096 * 4096)) FS >&2; } && \
@@ -60,7 +61,7 @@ const FILE_SYSTEMS: [(&str, &[&str], &str); 10] = [
         &["mkfs.ntfs"],
         NTFS,
     ),
-    // In a partition that has grown since.
+    // In a partition that was enlarged afterwards.
     (
         "s=$(stat -c %s FS) && truncate -s $((s / 4096 * 4096)) FS && echo secret | cryptsetup luksFormat -q --type luks2 \
          --sector-size 4096 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 FS - && truncate -s $s FS && \
@@ -74,7 +75,7 @@ const FILE_SYSTEMS: [(&str, &[&str], &str); 10] = [
     ("mkswap -q FS", &["mkswap"], "true"),
 ];
 
-/// ntfsfix compares the boot sector with its copy, but only says so.
+/// ntfsfix compares the boot sector with its copy, but reports the result only as text.
 const NTFS: &str = "ntfsfix -n FS >said && grep -q 'alternate boot sector... OK' said";
 
 /// A disk with a file system in partition 1.
@@ -99,7 +100,8 @@ impl Disk {
         Self { dir, image, what: format!("{start}+{sectors}, {line}") }
     }
 
-    /// Pastes `lines` into a shell, on a copy of the disk, and then once more, as somebody does who is not sure that it worked.
+    /// Pastes `lines` into a shell on a copy of the disk, and then again, like a user who is not sure that it
+    /// worked.
     fn paste(&self, lines: &[String], is_told: bool) -> (PathBuf, String) {
         let copy = self.dir.join("copy.img");
         run(Command::new("cp").arg("--sparse=always").arg(&self.image).arg(&copy), "");
@@ -107,13 +109,14 @@ impl Disk {
         (copy, format!("{}\n{}", self.what, said.join("\nonce more\n")))
     }
 
-    /// Has a shell take `lines`. DEVICE is a copy of the partition, where the user says it.
+    /// Runs `lines` in a shell. If `is_told`, DEVICE is replaced by a copy of the partition, as by the user.
     fn give(&self, lines: &[String], copy: &Path, is_told: bool) -> String {
         let mut pasted = lines.join("\n").replace(&*self.image.to_string_lossy(), &copy.to_string_lossy());
         if is_told && pasted.contains("DEVICE") {
             let start = place(copy).0;
             extract(copy, &self.dir.join("device.img"));
-            // In the place of a node of the partition: what a tool changes there is on the disk.
+            // This stands in for the partition's device node: what a tool changes in the copy is written back
+            // to the disk.
             let back = format!(
                 " && dd if=device.img of={} bs=1M oflag=seek_bytes seek={} conv=notrunc status=none && echo",
                 copy.display(),
@@ -125,7 +128,7 @@ impl Disk {
         format!("{pasted}\n{}", told(&said))
     }
 
-    /// Whether the file system in the copy is as it was: all its bytes, or its file where it became smaller.
+    /// Asserts that the file system in the copy is unchanged: all its bytes or, if it was shrunk, its file.
     fn is_whole(&self, copy: &Path, check: &str, said: &str) {
         let (_, old_len) = place(&self.image);
         let (start, len) = place(copy);
@@ -139,14 +142,15 @@ impl Disk {
             "",
         );
         assert!(output.status.success(), "{said}\n{}", told(&output));
-        // Of a LUKS of such sectors every whole one is used, and cryptsetup opens it with nothing else.
+        // LUKS with larger sectors uses every whole sector, and cryptsetup opens it only with a whole number
+        // of them.
         if was == "crypto_LUKS" {
             let used = old_len / 8 * 8;
             assert!(len >= used && len.is_multiple_of(8), "{len} of {old_len}: {said}");
             assert!(bytes(&whole, 0, used * 512) == bytes(&part, 0, used * 512), "{start}: {said}");
             return;
         }
-        // The number of hidden sectors may have been written.
+        // A command may have changed the number of hidden sectors.
         if len >= old_len && !said.contains("printf") {
             assert!(bytes(&whole, 0, old_len * 512) == bytes(&part, 0, old_len * 512), "{start}: {said}");
         }
@@ -160,7 +164,7 @@ impl Disk {
     }
 }
 
-/// What is in the file.
+/// The contents of the test file.
 fn content() -> Vec<u8> {
     (0_u32..500_000).flat_map(u32::to_le_bytes).collect()
 }
@@ -172,21 +176,21 @@ fn copy_in(from: &Path, to: &Path, sector: u64) {
     run(Command::new("dd").args(dd).args(of), "");
 }
 
-/// First sector and sectors of partition 1.
+/// First sector and number of sectors of partition 1.
 fn place(image: &Path) -> (u64, u64) {
     let report = tools::check(image, &ARGS);
     let partition = list(&report, "partitions").iter().find(|p| p["number"] == 1).unwrap();
     (number(partition, "start_lba"), number(partition, "sectors"))
 }
 
-/// Writes partition 1 into a file of its own.
+/// Copies partition 1 into a file.
 fn extract(image: &Path, to: &Path) {
     let (start, sectors) = place(image);
     let file = fs::File::create(to).unwrap();
     file.write_all_at(&bytes(image, start * 512, sectors * 512), 0).unwrap();
 }
 
-/// The blocks of commands in a report, with what they risk.
+/// The blocks of commands in a report, each with its risk.
 fn blocks(report: &Value) -> Vec<(String, Vec<String>)> {
     let mut blocks = Vec::new();
     for finding in list(report, "findings") {
@@ -200,8 +204,9 @@ fn blocks(report: &Value) -> Vec<(String, Vec<String>)> {
     blocks
 }
 
-/// What follows from another finding has no fix, and the other one is there and has one; and no fix names bytes that another
-/// one moves. Returns how many findings follow from others.
+/// Asserts that a finding that follows from another has no fix, that the other one is present and has one,
+/// and that no fix names bytes that another fix moves. Returns the number of findings that follow from
+/// others.
 fn is_one_fix_for_one_cause(report: &Value) -> usize {
     let findings = list(report, "findings");
     let following: Vec<&Value> = findings.iter().filter(|f| f["follows"].is_array()).collect();
@@ -219,7 +224,7 @@ fn is_one_fix_for_one_cause(report: &Value) -> usize {
     following.len()
 }
 
-/// How often each thing was seen.
+/// How often each case occurred.
 #[derive(Default)]
 struct Counts {
     moved: usize,
@@ -237,19 +242,19 @@ impl Counts {
     }
 }
 
-/// Pastes every block that is printed for `disk`, whose file system `check` checks.
+/// Pastes every block of commands printed for `disk`, and checks its file system with `check`.
 fn paste_all(disk: &Disk, check: &str) -> Counts {
     let report = tools::check(&disk.image, &ARGS);
     let mut counts = Counts { following: is_one_fix_for_one_cause(&report), ..Counts::default() };
     for (risk, lines) in blocks(&report) {
         let all = lines.join("\n");
-        // That these lose all is said in capitals; tests/fixes.rs holds them to it.
+        // These announce in capitals that all data is lost; tests/fixes.rs checks that.
         if risk == "destroys" {
             continue;
         }
         counts.moved += usize::from(all.contains("--move-data"));
         counts.written += usize::from(all.contains("printf"));
-        // Where no DEVICE is asked for, both ways are the same.
+        // Without a DEVICE in the commands, both variants are the same.
         let asks = all.contains("DEVICE");
         for is_told in [false, true].into_iter().take(if asks { 2 } else { 1 }) {
             let (copy, said) = disk.paste(&lines, is_told);
@@ -279,7 +284,7 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
     ]) {
         return;
     }
-    // ext4 and NTFS are shrunk; of the others some tables show enough.
+    // ext4 and NTFS are shrunk; for the others, a few of the tables are enough.
     let is_shrunk = |make: &str| make.contains("ext4") || make.contains("-p START");
     let systems = FILE_SYSTEMS.into_iter().filter(|(_, needed, _)| present(needed));
     let mut disks = systems.flat_map(|(make, _, check)| {

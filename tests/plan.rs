@@ -1,4 +1,5 @@
-//! `plan`, `apply` and `undo` from the command line: on images, and on loop devices, where the kernel judges.
+//! `plan`, `apply` and `undo` from the command line: on images, and on loop devices, where the kernel's view
+//! is compared.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +16,7 @@ use tools::{
     word,
 };
 
-/// Runs straddle, which has to end with `code`, and returns all that it says.
+/// Runs straddle, which has to end with `code`; returns its output on both streams.
 fn ends(dir: &Dir, code: i32, arguments: &[&str]) -> String {
     let output = straddle_in(dir, arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", told(&output));
@@ -104,14 +105,15 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
 }
 
-/// Where the backup GPT of a disk that has grown is in the way, the refusal names what moves it; where it is not, nothing.
+/// If the backup GPT of a disk that has grown is in the way, the refusal names the option that moves it;
+/// otherwise it does not.
 #[test]
 fn a_refusal_to_grow_says_what_makes_room() {
     if !present(&["sfdisk"]) {
         return;
     }
     const MIB: u64 = 1 << 20;
-    // (the label, the partition's size in sectors, the disk's size then, the size asked for)
+    // (the label, the partition's size in sectors, the disk's final size, the size asked for)
     let cases: [(&str, u64, u64, &str); 7] = [
         ("gpt", 64 * 2048 - 2048 - 33, 96, "1"),
         ("gpt", 62 * 2048, 96, "1"),
@@ -131,7 +133,7 @@ fn a_refusal_to_grow_says_what_makes_room() {
         let plain = plan(&[]);
         assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", told(&plain));
         let is_named = text(&plain.stderr).contains("--relocate-backup");
-        // It may still not be enough, but it makes room.
+        // The option makes room, though the room may still not be enough.
         let has_grown = label == "gpt" && mib > 64;
         assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", told(&plain));
         helped += usize::from(is_named && plan(&["--relocate-backup"]).status.success());
@@ -178,7 +180,7 @@ fn files_and_scripts_ask_for_the_same() {
     let dump = run(Command::new("sfdisk").args(["--dump", "disk.img"]).current_dir(dir.path()), "");
     assert_eq!(dump, script);
     ends(&dir, 2, &["plan", "disk.img", "--file", "script"]);
-    // Read to its limit, however much there is.
+    // A request is read only up to its limit, however long it is.
     fs::write(dir.join("large"), "[[part]]\nsize = '1MiB'\n".repeat(100_000)).unwrap();
     for option in ["--file", "--from-sfdisk"] {
         for request in ["large", "/dev/zero"] {
@@ -201,7 +203,7 @@ fn the_json_has_the_published_form() {
     assert_eq!(roles, ["primary", "extended", "logical"]);
 }
 
-/// Number, first byte and size of each partition, as parted reads them in sectors of `sector`.
+/// Number, first byte and size of each partition as parted lists them, for sectors of `sector` bytes.
 fn parted(image: &Path, sector: u64) -> Vec<String> {
     let mut command = Command::new("parted");
     command.args(["-s", "-m"]).arg(image).args(["unit", "B", "print"]);
@@ -215,7 +217,7 @@ fn parted(image: &Path, sector: u64) -> Vec<String> {
         .collect()
 }
 
-/// The same as fdisk reads it.
+/// Number, first byte and size of each partition as fdisk lists them.
 fn fdisk(image: &Path, sector: u64) -> Vec<String> {
     let mut command = Command::new("fdisk");
     command.args(["-b", &sector.to_string(), "-l", "-o", "Device,Start,Sectors"]).arg(image);
@@ -299,7 +301,7 @@ fn a_table_is_converted_and_back() {
     }
 }
 
-/// One partition of 320 MiB at 1 MiB, in sectors of `sector`, with what `program` makes in it.
+/// A partition of 320 MiB at 1 MiB, in sectors of `sector` bytes, with content made by `program`.
 fn with_content(dir: &Dir, name: &str, sector: u64, program: &[&str]) -> PathBuf {
     let image = dir.image(name, 400 << 20);
     let sectors = |bytes: u64| bytes / sector;
@@ -307,13 +309,14 @@ fn with_content(dir: &Dir, name: &str, sector: u64, program: &[&str]) -> PathBuf
     tools::write_table(&image, sector, &script);
     let part = dir.image("part", 320 << 20);
     run(Command::new(program[0]).args(&program[1..]).arg(&part), "secret\n");
-    // What is zero stays a hole.
+    // Zeros stay holes.
     let dd = "dd bs=1M seek=1 conv=notrunc,sparse status=none if=part of=";
     shell(&format!("{dd}{name}; rm part"), dir.path());
     image
 }
 
-/// A name, the present sectors, the new ones, what makes the content, and why it is refused.
+/// A name, the present sector size, the new one, the command that makes the content, and the reason for a
+/// refusal.
 type Case<'a> = (&'a str, u64, &'a str, &'a str, Option<&'a str>);
 
 #[test]
@@ -380,7 +383,7 @@ fn what_comes_into_a_partition_after_the_plan_counts_too() {
     assert!(fs::read(&image).unwrap() == before && !dir.join("late.json.undo").exists());
 }
 
-/// What runs in the guest: a table each way, with what the kernel lists, and a disk in use.
+/// The script for the guest: a table of each kind, with what the kernel lists, and a disk in use.
 const IN_GUEST: &str = r#"
 S() { "$INPUT/straddle" "$@"; }
 cd /tmp
@@ -408,7 +411,7 @@ S undo in-use.undo --write /dev/vda --force > /dev/null
 echo "left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 "#;
 
-/// A kernel with its own readers of both tables, in both sector sizes.
+/// The kernel reads both kinds of table with its own code, in both sector sizes.
 #[test]
 fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
     if !present(&["linux.uml", "sfdisk", "jq", "mkfs.ext4"]) {
@@ -443,7 +446,8 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
 /// Number, first byte and size of each partition.
 type ByJudge<'a> = BTreeMap<&'a str, Vec<[u64; 3]>>;
 
-/// Disks of seven geometries, in two kinds of table, and two of them with tables that came from sectors of the other size.
+/// Disks of seven geometries with two kinds of table, and two of them with tables converted from sectors of
+/// the other size.
 const WRITTEN_IN_GUEST: usize = 7 * 2 + 2 * 2;
 
 #[test]
@@ -464,7 +468,7 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
     for ((config, table), mut judges) in seen {
         let place = format!("{config} {table}");
         judges.values_mut().for_each(|listed| listed.sort_unstable());
-        // A container moves when its table is converted, and the kernel shows two sectors of it.
+        // An extended partition moves when its table is converted, and the kernel shows two sectors of it.
         let without = |listed: &[[u64; 3]]| -> Vec<[u64; 3]> {
             listed.iter().copied().filter(|p| table.starts_with("gpt") || p[0] != 2).collect()
         };
@@ -498,7 +502,7 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
     }
 }
 
-/// Whoever comes back later: what was put into the new partitions is not lost to an undo.
+/// An undo much later must not destroy what was put into the new partitions.
 #[test]
 fn what_was_written_since_is_not_undone() {
     if !present(&["mkfs.ext4", "mkfs.vfat"]) {
@@ -508,7 +512,7 @@ fn what_was_written_since_is_not_undone() {
     let target = dir.image("disk.img", 64 << 20);
     let (path, plan) = (target.to_str().unwrap(), dir.join("p.json"));
     let (plan, undo) = (plan.to_str().unwrap().to_owned(), format!("{}.undo", plan.to_str().unwrap()));
-    // (what stood there before the plan, what was put there afterwards)
+    // (content before the plan, content written afterwards)
     let cases = [
         ("true", "printf raw | dd of=disk.img bs=1 seek=1100000 conv=notrunc"),
         ("true", "mkfs.ext4 -q -F -E offset=1048576 disk.img 32M"),
@@ -524,7 +528,7 @@ fn what_was_written_since_is_not_undone() {
         let made = ["plan", path, "--table", "gpt", "--part", "32MiB", "--wipe", "--save", &plan];
         assert!(run(&made).status.success());
         assert!(run(&["apply", &plan, "--write", path]).status.success());
-        // As it was left it can be taken back; and again after it was written once more.
+        // An unchanged disk can be reverted, and again after another apply.
         assert!(run(&["undo", &undo, "--write", path]).status.success());
         assert!(std::fs::read(&target).unwrap() == former);
         std::fs::remove_file(&undo).unwrap();

@@ -1,4 +1,5 @@
-//! What is printed of others' strings: nothing that a terminal obeys, that is not seen, or that a shell runs.
+//! Strings from foreign sources in the output: nothing reaches the terminal that it would obey, that is
+//! invisible, or that a shell would run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,8 +15,8 @@ use serde_json::Value;
 use straddle_device::shown::is_hidden;
 use tools::{Dir, STRADDLE, output, present, run, told};
 
-/// A title for the terminal, colours in one byte and in more, the other direction, separators, nothing at all, a tag, DEL, a
-/// line of its own, and a command.
+/// A terminal title, colours in one byte and in several, reversed direction, separators, a zero-width space,
+/// a tag character, DEL, a line of its own, and a command.
 const NASTY: &str = "a\u{1b}]0;t\u{7}\u{1b}[31m\u{9b}1m\u{202e}b\u{2066}\u{2028}c\u{200b}d\u{e0041}\u{7f}\u{feff}\u{ad}\nstatus: ok'$(touch X)`touch X`";
 
 fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
@@ -25,7 +26,7 @@ fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
     )
 }
 
-/// Fails where anything of that kind gets out; colours may, where they are asked for.
+/// Fails if any such character is printed; colours are allowed if they were requested.
 fn clean(what: &str, output: &Output) {
     let coloured = what.contains("--color always");
     for (stream, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
@@ -33,7 +34,8 @@ fn clean(what: &str, output: &Output) {
         let mut rest = text.to_owned();
         if coloured {
             for style in ["0", "1", "2", "31", "32", "33", "36"] {
-                // Ours; that of the string is followed by what is in it.
+                // These are straddle's own colours; that of the string would be followed by its next
+                // character.
                 assert!(!rest.contains("\u{1b}[31m\\u{9b}"), "{what}: {stream}: {text:?}");
                 rest = rest.replace(&format!("\u{1b}[{style}m"), "");
             }
@@ -44,7 +46,7 @@ fn clean(what: &str, output: &Output) {
     }
 }
 
-/// Runs it, and looks at what is printed. With JSON, that it is some.
+/// Runs straddle and checks its output; with --json, also that it is valid JSON.
 fn looked_at(dir: &Dir, arguments: &[&str], counts: &mut [usize; 2]) -> Output {
     let output = straddle(dir, arguments);
     let what = arguments.join(" ");
@@ -58,7 +60,7 @@ fn looked_at(dir: &Dir, arguments: &[&str], counts: &mut [usize; 2]) -> Output {
     output
 }
 
-/// A profile of a modelled drive that has such names.
+/// A profile of a modelled drive with such names.
 fn profile(dir: &Dir, name: &str) {
     let escaped = serde_json::to_string(NASTY).unwrap().replace('\u{7f}', "\\u007f");
     fs::write(dir.join(name), format!("base = \"wd10ears\"\nname = {escaped}\ntitle = {escaped}\n")).unwrap();
@@ -144,14 +146,14 @@ fn names_of_files_are_printed_and_not_obeyed() {
     assert!(counts[0] > 60 && counts[1] >= 10, "{counts:?}");
 }
 
-/// What stands behind `words` in the output.
+/// The text after `words` in the output, up to the end of the line.
 fn line_after(output: &Output, words: &str) -> String {
     let said = told(output);
     let line = said.lines().find_map(|line| line.split_once(words)).unwrap_or_else(|| panic!("{said}"));
     line.1.to_owned()
 }
 
-/// Runs a line that was printed.
+/// Runs a printed command line in a shell.
 fn by_shell(dir: &Dir, line: &str) -> Output {
     let folder = Path::new(STRADDLE).parent().unwrap().display();
     let line = format!("PATH='{folder}':$PATH; {line}");
@@ -182,7 +184,8 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
         let planned = output(command.arg(&image), "");
         assert!(planned.status.success(), "{}", told(&planned));
         let line = line_after(&planned, "nothing is written yet: ");
-        // A name that is no UTF-8 is shown with what replaces it, and given as an argument.
+        // A name that is not UTF-8 is shown with replacement characters, so the real one is passed as an
+        // argument.
         let applied = if std::str::from_utf8(name).is_ok() {
             by_shell(&dir, &line)
         } else {
@@ -197,8 +200,8 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
     }
 }
 
-/// Disks `ext4`, `swap`, `luks`, `btrfs`, `xfs`, `vfat`, `gpt` and `qcow2`, and a sysfs tree below `root`, with labels and names to be
-/// obeyed; the partition's name.
+/// Makes the disks `ext4`, `swap`, `luks`, `btrfs`, `xfs`, `vfat`, `gpt` and `qcow2`, and a sysfs tree below
+/// `root`, with labels and names that contain control characters; returns the partition's name.
 fn labelled(dir: &Dir) -> String {
     let label = "\u{1b}[31m\u{202e}\u{200b}x";
     let luks = "cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /dev/zero \
@@ -219,13 +222,13 @@ fn labelled(dir: &Dir) -> String {
             tools::skipped(&format!("{name}: {}", told(&made)));
         }
     }
-    // The label of a FAT is eleven bytes of the boot sector and of the root directory.
+    // The label of a FAT is eleven bytes in the boot sector and in the root directory.
     let mut fat = fs::read(dir.join("vfat")).unwrap();
     fat[43..54].copy_from_slice(b"\x1b[31m\x1b]0;\x07 ");
     fs::write(dir.join("vfat"), fat).unwrap();
     dir.image("gpt", 16 << 20);
     let hex = |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-    // 36 units of UTF-16.
+    // 36 UTF-16 code units.
     let name = "\u{1b}]0;t\u{7}\u{9b}1m\u{202e}b\u{2028}c\u{200b}\u{7f}\nstatus: ok'$(X)";
     let script = format!("label: gpt\nstart=2049, size=8192, name=\"{}\"\n", hex(name));
     run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(dir.join("gpt")), &script);
@@ -283,7 +286,7 @@ fn names_on_disks_are_printed_and_not_obeyed() {
     looked_at(&dir, &["plan", "gpt", "--delete", "1", "--save", "plan"], &mut counts);
     looked_at(&dir, &["apply", "plan", "--write", "gpt", "--dry-run"], &mut counts);
     assert!(counts[1] > 20, "{counts:?}");
-    // What is escaped is the same string to whoever reads the JSON.
+    // After JSON unescaping, the string is the original one.
     let report: Value = serde_json::from_slice(&straddle(&dir, &["check", "gpt", "--json"]).stdout).unwrap();
     assert_eq!(report["targets"][0]["partitions"][0]["name"], name);
 }

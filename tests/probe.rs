@@ -1,4 +1,4 @@
-//! `straddle probe` from the command line, and what `check` makes of it.
+//! `straddle probe` from the command line, and how `check` uses its result.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -75,7 +75,7 @@ fn what_was_measured_is_used_by_check() {
     assert_eq!(straddle(&["check", "--measured", name, "drive:wd10ears"]).code, 2);
 }
 
-/// A 64 MiB image whose MBR lists one partition.
+/// A 64 MiB image whose MBR has one partition.
 fn image(dir: &TempDir, start: u32) -> String {
     let mut bytes = vec![0_u8; 64 << 20];
     bytes[446 + 4] = 0x83;
@@ -106,7 +106,7 @@ fn check_tells_what_a_missed_boundary_costs() {
         assert!((2.5..3.5).contains(&ratio), "{workload}: {ratio}");
     }
     assert!(costs("drive:wd10ears", &on).is_empty());
-    // With the jumper, 63 is a boundary.
+    // With the jumper, sector 63 is on a boundary.
     let jumper = costs("drive:wd10ears,jumper=on", &image(&dir, 63));
     assert_eq!(
         (&jumper[0]["past_bytes"], &jumper[0]["random_write_ratio"]),
@@ -147,7 +147,8 @@ fn what_cannot_be_probed_is_a_usage_error() {
     assert_eq!(straddle(&["probe", "drive:wd10ears", "--time", "never"]).code, 2);
 }
 
-/// In a guest in virtual time: the same probe on a kernel's block device, which is a modelled drive that lies.
+/// In a guest in virtual time: the same probe on a kernel's block device, which is a modelled drive with
+/// false claims.
 #[test]
 fn in_a_guest_the_drive_is_found_and_not_its_claim() {
     if !tools::present(&["linux.uml", "sfdisk"]) {
@@ -197,7 +198,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             );
         }
     }
-    // Partitions from one end to the other.
+    // A partition that covers the whole image.
     let image = dir.image("full.img", 8 << 20);
     tools::write_table(&image, 512, "label: dos\nstart=2048\n");
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");

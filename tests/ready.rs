@@ -1,5 +1,5 @@
-//! What is said is ready to be used: commands that are told for an image do what they are told for, messages name what is
-//! meant, and who may not read a disk learns that it was not judged.
+//! Output is ready for use: commands printed for an image do what they are meant to, messages name their
+//! subject, and a user who may not read a disk is told that it was not judged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tools::{Dir, STRADDLE, flat, list, output, present, run, shell, text, told, word, write_table};
 
-/// What straddle says on both channels with these arguments, in `dir`; and its status.
+/// The output of straddle on both streams with these arguments, run in `dir`, and its status.
 fn said(dir: &Dir, args: &[&str]) -> (String, i32) {
     let output = output(Command::new(STRADDLE).args(args).current_dir(dir.path()), "");
     (told(&output), output.status.code().unwrap())
@@ -61,7 +61,7 @@ fn an_image_comes_with_the_command_that_connects_it() {
         let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} 'an image'\n");
         assert!(told.contains(&expected) && told.contains("sfdisk"), "{format}: {told}");
     }
-    // QEMU reads this one and writes nothing to it: what it becomes can be written.
+    // QEMU reads this format but does not write it; what it is converted to can be written.
     shell("qemu-img convert -O vmdk -o subformat=streamOptimized raw.img stream.vmdk", dir.path());
     let (told, _) = said(&dir, &["check", "stream.vmdk"]);
     assert!(!told.contains("nbd") && !told.contains("sfdisk"), "{told}");
@@ -70,7 +70,7 @@ fn an_image_comes_with_the_command_that_connects_it() {
     assert!(said(&dir, &["check", "stream.vmdk.qcow2"]).0.contains("qemu-nbd"), "{line:?}");
 }
 
-/// A disk of this machine that nobody may not read, and whether the kernel lists partitions on it.
+/// A disk of this machine that `nobody` may not read, and whether the kernel lists partitions on it.
 fn unreadable_disk() -> Option<(PathBuf, bool)> {
     fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
@@ -98,7 +98,8 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
     let user = tools::ordinary_user(&program);
     let is_root = user == ["env"] && fs::metadata("/proc/self").unwrap().uid() == 0;
     let Some((disk, has_partitions)) = unreadable_disk().filter(|_| present(&["setpriv"]) && !is_root) else {
-        // A machine may have none, and TMPDIR be root's alone; the tests on constructed trees hold the same.
+        // A machine may have none, or TMPDIR may be root's alone; the tests on constructed trees cover the
+        // same.
         tools::not_run("no disk and user that may not read it");
         return;
     };
@@ -111,7 +112,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
     let report: Value = serde_json::from_slice(&one.stdout).unwrap_or_else(|_| panic!("{}", told(&one)));
     let target = &report["targets"][0];
     if has_partitions {
-        // Where they begin is known from the kernel.
+        // The kernel reports where they begin.
         assert!(
             !list(target, "partitions").is_empty() && matches!(one.status.code(), Some(0 | 1)),
             "{}",
@@ -171,7 +172,7 @@ fn messages_say_what_is_meant() {
         );
         assert_eq!(code, status, "{args:?}: {told}");
     }
-    // Units are units.
+    // Different units for the same size.
     for size in ["64s", "65536B", "64KiB", "1048576"] {
         let (told, code) = said(&dir, &[&plan[..], &[size, "--wipe"]].concat());
         assert_eq!(code, 0, "{size}: {told}");

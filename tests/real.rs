@@ -1,4 +1,5 @@
-//! `straddle bench` on files, and on block devices in a guest: what is measured, what is left behind, what is refused.
+//! `straddle bench` on files, and on block devices in a guest: what it measures, what it leaves behind, and
+//! what it refuses.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -113,7 +114,7 @@ fn ctrl_c_ends_a_run_and_leaves_nothing() {
             .env("XDG_STATE_HOME", dir.path());
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The journal says that it is at work.
+        // The journal shows that the run has begun.
         while fs::read_dir(dir.join("straddle")).map_or(0, Iterator::count) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -1,5 +1,5 @@
-//! `straddle reproduce` and `straddle drive fit` from the command line: the published figures are reproduced, within what each
-//! experiment allows, and what is not is told.
+//! `straddle reproduce` and `straddle drive fit` from the command line: the published figures are reproduced
+//! within each experiment's tolerance, and deviations are reported.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn every_published_figure_is_reproduced_within_its_limit() {
     }
 }
 
-/// A modelled figure of an experiment: of this step, this arm, the first measure.
+/// A modelled figure of an experiment: the first measure of this step and arm.
 fn modelled(report: &Value, step: usize, arm: usize) -> f64 {
     report["experiments"][0]["steps"][step]["arms"][arm]["figures"][0]["modelled"].as_f64().unwrap()
 }

@@ -1,6 +1,7 @@
-//! A run of `straddle bench` or `probe` that is killed at any moment, and `--restore` after it.
+//! Runs of `straddle bench` or `probe` that are killed at any moment, followed by `--restore`.
 //!
-//! `RESTORES` says how many times (40 if not set; `make restores`: 500), `RESTORE_SEED` where the moments come from.
+//! `RESTORES` is the number of kills (40 by default; `make restores`: 500), `RESTORE_SEED` the seed for their
+//! moments.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -55,7 +56,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
         let again = format!("RESTORES={count} RESTORE_SEED={seed}, kill {round}");
         let drawn = mixed(seed ^ (round << 32));
         let mut run = bench(&target, &journals).spawn().unwrap();
-        // However slow the machine is, half of the moments are after the journal is complete.
+        // On any machine, half of the kills come after the journal is complete.
         if round % 2 == 1 {
             has_begun(&mut run, || complete(&journals).is_some());
         }
@@ -79,7 +80,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
             "{again}: two journals of one target would not know of each other"
         );
         match drawn % 3 {
-            // By the command that the refusal names, as it is.
+            // With the command that the refusal prints, unchanged.
             0 => {
                 let said = String::from_utf8(refused.stderr).unwrap();
                 let command =
@@ -96,7 +97,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
     assert!(during > 0, "no run was killed while it measured");
 }
 
-/// A probe stores what it is about to write over bit by bit.
+/// A probe stores the contents of the area that it is about to overwrite, piece by piece.
 #[test]
 fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
     let (count, seed) = (number("RESTORES", 40) / 2, number("RESTORE_SEED", 1));
@@ -122,7 +123,7 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
         let complete = left().filter(|path| ends(path, "journal")).count();
         files += complete;
         if left().any(|path| ends(&path, "over")) {
-            // Killed while it removed them: its target holds what it held.
+            // It was killed while removing them: the target already has its former contents.
             restored(&journals, &[], 0);
             assert!(fs::read(&target).unwrap() == bytes && left().count() == 0, "{again}");
             continue;
@@ -153,7 +154,8 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
     assert!(files > 0, "no probe was killed while it measured");
 }
 
-/// Without one of its files, be it the last or the only one, a journal puts back nothing that the target does not lack, and stays.
+/// If one of its files is missing, even the last or the only one, a journal writes nothing that the target
+/// does not lack, and is kept.
 fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     let mut paths: Vec<_> = fs::read_dir(journals).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| ends(path, "journal"));
@@ -170,14 +172,15 @@ fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     fs::rename(&elsewhere, lost).unwrap();
 }
 
-/// From a byte to tens of thousands, anywhere: they stay until they may go.
+/// The owner changes from one to tens of thousands of bytes anywhere: they stay until the user allows
+/// otherwise.
 fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again: &str) {
     let file = OpenOptions::new().write(true).open(target).unwrap();
     let length = if drawn & 8 == 0 { 1 } else { 1 + (drawn >> 40) as usize % 70_000 };
     let at = usize::try_from((drawn >> 8) % (SIZE - length as u64)).unwrap();
     let theirs: Vec<u8> = bytes[at..].iter().take(length).map(|byte| !byte).collect();
     file.write_all_at(&theirs, at as u64).unwrap();
-    // Who still has it open for writing is asked to end first.
+    // A program that still has it open for writing would have to be ended first.
     drop(file);
     let mut changed = bytes.to_vec();
     changed[at..at + length].copy_from_slice(&theirs);
@@ -186,7 +189,7 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
     let folder = format!("straddle bench --restore --journals {} --force", quote_path(journals));
     assert!(told.contains(&folder), "{again}: {told}");
-    // The other way out, on a copy.
+    // The other suggested way, tried on a copy of the journal.
     let kept = journals.with_extension("kept");
     run(Command::new("cp").arg("-a").arg(journals).arg(&kept), "");
     let (_, line) = told.split_once("remove the journal (").unwrap();
@@ -198,10 +201,10 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
 }
 
-/// Cut short, or with one bit that has changed: it is not used, and has another name.
+/// A truncated journal, or one with a flipped bit, is not used, and is renamed.
 fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u8], drawn: u64, again: &str) {
     let mut whole = fs::read(journal).unwrap();
-    // Behind the line that says whose it is.
+    // After the first line, which identifies the target.
     let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let at = title + (drawn >> 8) as usize % (whole.len() - title);
     match drawn & 8 {
@@ -217,7 +220,7 @@ fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u
     fs::remove_file(renamed).unwrap();
 }
 
-/// A device over a file, detached at the end.
+/// A loop device over a file, detached when dropped.
 struct Loop(PathBuf);
 
 impl Drop for Loop {
@@ -226,8 +229,9 @@ impl Drop for Loop {
     }
 }
 
-/// An owner comes while it is put back, and writes what is to be put back yet, what was put back, and what is beside it. On a file
-/// the owner waits; on a device at most the write that is on its way is lost. Neither is called restored.
+/// An owner writes during a restore: to areas not yet restored, to restored ones, and beside them. On a file
+/// the owner has to wait; on a device, at most the write in flight is lost. In neither case does the run
+/// report success.
 #[test]
 fn whoever_comes_while_it_is_put_back_loses_nothing() {
     if !tools::present(&["strace", "losetup"]) {
@@ -245,7 +249,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let target = device.as_ref().map_or(&file, |device| &device.0);
         let opened = || OpenOptions::new().read(true).write(true).open(target).unwrap();
         let area = killed_while_it_measures(target, &journals);
-        // Yesterday's: what may go.
+        // Written before the restore: this data may be overwritten, because of --force.
         let spots: Vec<u64> = (0..3).map(|number| area + number * 16384).collect();
         let owner = opened();
         spots.iter().for_each(|at| owner.write_all_at(&[b'Y'; 512], *at).unwrap());
@@ -295,13 +299,13 @@ fn ends(path: &Path, suffix: &str) -> bool {
     path.extension().is_some_and(|end| end == suffix)
 }
 
-/// A file of a journal that is complete.
+/// A complete journal file.
 fn complete(journals: &Path) -> Option<PathBuf> {
     let mut found = fs::read_dir(journals).into_iter().flatten().flatten().map(|entry| entry.path());
     found.find(|path| ends(path, "journal"))
 }
 
-/// Waits until a program that runs has begun with what `is_there` looks for.
+/// Waits until `is_there` is true while the program runs.
 fn has_begun(run: &mut Child, is_there: impl Fn() -> bool) {
     while !is_there() {
         assert!(run.try_wait().unwrap().is_none(), "it ended before that");
@@ -309,7 +313,8 @@ fn has_begun(run: &mut Child, is_there: impl Fn() -> bool) {
     }
 }
 
-/// Kills a run that has begun to measure; the first byte of one of its areas, of 64 KiB and more.
+/// Kills a run that has begun to measure; returns the first byte of one of its areas, which have at least 64
+/// KiB.
 fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
     let complete = || complete(journals);
     let mut measured = bench(target, journals).spawn().unwrap();
@@ -324,8 +329,9 @@ fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
     area.unwrap_or_else(|| panic!("{areas:?}"))["start"].as_u64().unwrap()
 }
 
-/// A store that takes no more writes: the kernel keeps what was written to the device above it in its cache, as if it were stored;
-/// below a loop device over another one, even O_DIRECT reads that cache. The journal stays until the store itself has it.
+/// A backing store that accepts no more writes: the kernel keeps data written to the device above in its
+/// cache, as if it were stored. Below a loop device over another one, even O_DIRECT reads that cache. The
+/// journal is kept until the store itself has the former contents.
 #[test]
 fn what_only_the_cache_has_is_not_restored() {
     if !tools::present(&["linux.uml", "losetup", "fallocate"]) {

@@ -1,15 +1,17 @@
-//! Read-modify-write counted by an independent judge: nbdkit's blocksize filter.
+//! Read-modify-writes counted by an independent program: nbdkit's blocksize filter.
 //!
-//! `nbdkit --filter=blocksize --filter=log --filter=stats memory minblock=4096`: what the client sends comes to the first
-//! filter, which makes whole blocks of it; the second, beneath, writes down every request that the blocks are read and
-//! written by, and the third counts them. The mapping to a modelled drive that writes each request through at once:
+//! `nbdkit --filter=blocksize --filter=log --filter=stats memory minblock=4096`: the client's requests reach
+//! the first filter, which turns them into whole blocks. The second, below it, logs every request by which
+//! the blocks are read and written, and the third counts them. This corresponds to a modelled drive that
+//! writes each request through at once:
 //!
-//! - blocksize reads a block for a write's head if that begins inside the block, and for its tail if that ends inside
-//!   another one; a write that lies within one block reads it once. That is the drive's `rmw_reads`.
-//! - It then writes the head's block, the whole blocks between, and the tail's block by requests of their own. Their bytes
-//!   together are the drive's `media_write_bytes`, their number is not its number of operations.
-//! - Writes of qemu-io carry FUA and go one at a time, so nothing is merged: as on a drive without a write cache, where
-//!   each write is on the medium before the next is sent.
+//! - blocksize reads a block for a write's head if the write begins inside it, and for its tail if the write
+//!   ends inside another one; for a write within a single block it reads that block once. These reads are the
+//!   drive's `rmw_reads`.
+//! - It then writes the head's block, the whole blocks between, and the tail's block in separate requests.
+//!   Their total bytes are the drive's `media_write_bytes`; their number is not its number of operations.
+//! - qemu-io's writes carry FUA and are sent one at a time, so nothing is merged, as on a drive without a
+//!   write cache, where each write is on the medium before the next is sent.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +27,7 @@ use tools::{Dir, present, run};
 
 const CAPACITY: u64 = 64 << 20;
 
-/// What was read to complete blocks, in order, and all bytes written.
+/// The blocks read to complete partial writes, in order, and the number of bytes written.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Work {
     reads: u64,
@@ -33,7 +35,7 @@ struct Work {
     write_bytes: u64,
 }
 
-/// (offset, length) of every write: each alignment of both ends at least once, then random ones.
+/// (offset, length) of every write: first each alignment of both ends at least once, then random ones.
 fn writes() -> Vec<(u64, u64)> {
     let mut state = 20_261_121_u64;
     let mut random = |below: u64| {
@@ -49,7 +51,7 @@ fn writes() -> Vec<(u64, u64)> {
     ends.chain(others).map(|(first, sectors)| (first * 512, sectors * 512)).collect()
 }
 
-/// The value of `key` in a line of the log filter, which is hexadecimal.
+/// The hexadecimal value of `key` in a line of the log filter.
 fn field(line: &str, key: &str) -> u64 {
     let value = line.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap();
     u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap()
@@ -85,7 +87,7 @@ fn by_nbdkit(writes: &[(u64, u64)]) -> Work {
             (requests, work.write_bytes) = (requests + 1, work.write_bytes + count);
         }
     }
-    // The third filter agrees about how many there were.
+    // The third filter confirms the number of requests.
     let stats = fs::read_to_string(stats).unwrap();
     for (kind, count) in [("read", work.reads), ("write", requests)] {
         let agrees =
@@ -160,7 +162,7 @@ fn a_drive_that_writes_through_reads_and_writes_what_nbdkit_does() {
     for policy in ["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred"] {
         assert_eq!(by_the_model(&writes, policy), judged, "{policy}");
     }
-    // Write by write, so that errors cannot cancel out: each alignment of both ends.
+    // Compared write by write, so that errors cannot cancel out: each alignment of both ends.
     for write in writes.iter().take(8 * 26).step_by(5) {
         let alone = [*write];
         assert_eq!(by_the_model(&alone, "immediate-merged"), by_nbdkit(&alone), "{write:?}");

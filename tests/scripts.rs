@@ -1,4 +1,4 @@
-//! The scripts of this repository say what is so: a stub stands for the program under test, since what is tried here is the script.
+//! Tests of the repository's scripts, with a stub in place of the program that a script runs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ fn script(name: &str) -> Command {
     Command::new(root.join("scripts").join(name))
 }
 
-/// `scripts/repeats 4` with a program that ends as `body` says; `$count` is the number of the run.
+/// Runs `scripts/repeats 4` with a program that behaves as `body`; `$count` is the number of the run.
 fn repeats(body: &str) -> (Dir, Output) {
     let dir = Dir::new("repeats");
     let stub = dir.join("stub");
@@ -49,7 +49,7 @@ fn repeats_succeeds_only_where_all_runs_are_one() {
         let all = format!("{}{}", text(&run.stdout), text(&run.stderr));
         assert_eq!(run.status.code(), Some(status), "{body}: {}", told(&run));
         assert!(all.contains(said), "{body}: {all}");
-        // Nothing stays, but for the records of runs that differ.
+        // Nothing is left behind except the records of runs that differ.
         let left: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -70,13 +70,13 @@ fn test_refuses_what_it_does_not_know() {
     assert_eq!(script("test").arg("--help").output().unwrap().status.code(), Some(0));
 }
 
-/// A program of that name in `dir`, which does what `body` says.
+/// Makes a program called `name` in `dir` that runs `body`.
 fn stub(dir: &Dir, name: &str, body: &str) {
     fs::write(dir.join(name), format!("#!/bin/bash\n{body}\n")).unwrap();
     fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// `scripts/test` over one test program, which prints `lines`, and whether it succeeds; with `ci`, under CI.
+/// Runs `scripts/test` with one test program, which prints `lines`; with `ci`, as under CI.
 fn tested(arguments: &[&str], lines: &str, ci: bool) -> Output {
     let dir = Dir::new("tested");
     stub(&dir, "program", &format!("for ((i = 0; i < 100000; i++)); do :; done; printf '{lines}'"));
@@ -98,7 +98,7 @@ fn test_counts_what_was_skipped_or_left_out() {
     }
     let ended = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\\n";
     let bad = "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\\n";
-    // tests/cli.rs looks for the whole word.
+    // The word is not written out here, because tests/cli.rs searches the sources for it.
     let skipped = format!("{}: no tool\\n{ended}", "SKIPPED");
     for (arguments, lines, ci, status, said) in [
         (&[][..], ended.to_owned(), true, 0, "3 passed, 0 failed, 0 skipped"),

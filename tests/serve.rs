@@ -1,7 +1,8 @@
-//! `straddle serve` end to end, with clients that others have written: nbdinfo, nbdcopy, qemu-img, qemu-io, fio.
+//! `straddle serve` end to end, with independent clients: nbdinfo, nbdcopy, qemu-img, qemu-io, fio.
 //!
-//! The contents are held against what the client was given to write; the numbers of requests against what it says it sent.
-//! Nothing here is timed: how long a reply takes is the model's, and held against it in the crate.
+//! Contents are compared with what the client was given to write, and numbers of requests with what the
+//! client reports. No times are checked here: the model determines the time of a reply, and the crate's tests
+//! check it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,11 +21,11 @@ use serde_json::Value;
 use server::{Setting, json, request, summary, transmit};
 use tools::{STRADDLE, output, present, run, shell, told};
 
-/// A small solid-state drive, and a disk: nothing here needs a large one.
+/// A small SSD and a small disk: no test here needs a large one.
 const DISK: &str = "\
 name = \"small\"\ntitle = \"a small disk\"\nbase = \"wd10ears\"\n";
 
-/// A file that looks random, and is the same in every run.
+/// Writes a file that looks random and is the same in every run.
 fn noise(path: &Path, bytes: usize) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut data = Vec::with_capacity(bytes);
@@ -83,7 +84,7 @@ fn nbdcopy_gets_back_what_it_wrote_over_several_connections() {
     let server = setting.serve(&["--store", &store]);
     let copy = |arguments: &[&str]| run(Command::new("nbdcopy").args(arguments), "");
     copy(&["--connections=4", "--flush", source.to_str().unwrap(), &setting.uri()]);
-    // The drive is larger than the file, so the way back is qemu-img's, which is told how much.
+    // The drive is larger than the file, so reading back uses qemu-img, which can be given a size.
     shell(
         &format!("qemu-img dd -f raw -O raw bs=1M count=24 if='{}' of='{back}'", setting.uri()),
         setting.dir.path(),
@@ -92,7 +93,7 @@ fn nbdcopy_gets_back_what_it_wrote_over_several_connections() {
     let report = summary(server);
     assert!(report["write_bytes"].as_u64().unwrap() >= 24 << 20, "{report}");
     assert_eq!((&report["failed_requests"], &report["broken_clients"]), (&0.into(), &0.into()));
-    // The store holds it, and another server with it.
+    // The contents are in the store, and a second server on the store has them.
     shell("cmp -n 25165824 source store", setting.dir.path());
     let server = setting.serve(&["--store", &store]);
     let read = format!("qemu-img dd -f raw -O raw bs=1M count=24 if='{}' of='{back}.2'", setting.uri());
@@ -153,12 +154,12 @@ fn hostile_clients_harm_nobody_else() {
     let server = setting.serve(&[]);
     let connect = || UnixStream::connect(setting.path("nbd")).unwrap();
     let mut good = transmit(connect());
-    // Who never fetches what it asked for.
+    // A client that never reads the replies.
     let mut slow = transmit(connect());
     for cookie in 0..200 {
         slow.write_all(&request(0, cookie, 0, 1 << 20)).unwrap();
     }
-    // Garbage at each stage, and who goes away in the middle of a write.
+    // Garbage at each stage, and a client that disconnects in the middle of a write.
     let mut closed = 0;
     for bytes in [&[0xff_u8; 64][..], b"\0\0\0\x03GARBAGE GARBAGE GARBAGE"] {
         let mut stream = connect();
@@ -176,7 +177,7 @@ fn hostile_clients_harm_nobody_else() {
     half.write_all(&request(1, 1, 0, 1 << 20)).unwrap();
     half.write_all(&[1; 1000]).unwrap();
     drop(half);
-    // Past the end, too large, not whole sectors: an error, and it goes on.
+    // Past the end, too large, or not whole sectors: each gives an error, and the connection continues.
     for (code, offset, length, error) in [
         (0, u64::MAX - 511, 512, 22),
         (0, 0, 64 << 20, 22),
@@ -261,7 +262,7 @@ fn a_store_of_another_size_or_in_use_is_refused() {
     summary(server);
 }
 
-/// Sends a control command; the answer.
+/// Sends a control command and returns the answer.
 fn command(setting: &Setting, line: &str) -> Value {
     let mut stream = UnixStream::connect(setting.path("control")).unwrap();
     writeln!(stream, "{line}").unwrap();
@@ -303,7 +304,7 @@ fn the_control_socket_tells_cuts_and_quits() {
     assert_eq!((ended.status.code(), &json(&ended)["ending"]), (Some(3), &"power_cut".into()));
     assert!(ended.err.contains("power was cut"), "{}", ended.err);
     assert!(!setting.dir.join("nbd").exists());
-    // What was flushed is there; what was not is as before it.
+    // Flushed data is there; data that was not flushed is lost.
     let contents = fs::File::open(&store).unwrap();
     let mut sector = [0; 512];
     for (offset, left) in [(0, 1), (1 << 20, 0)] {
@@ -353,7 +354,8 @@ fn in_real_time_replies_are_late_and_never_early() {
     drop(client);
     let report = summary(server);
     assert_eq!((&report["reads"], &report["lateness"]["replies"]), (&20.into(), &20.into()), "{report}");
-    // A revolution of 11.1 ms at most, a seek and more: the wall's time is the model's, four times as fast, and what it was late.
+    // At least the rotational waits, at most 11.1 ms each: real time is the model's time at four times the
+    // speed, plus any lateness.
     let rotation = report["counters"]["rotation_wait_ns"].as_u64().unwrap();
     assert!(report["elapsed_ns"].as_u64().unwrap() > rotation / 4, "{report}");
     let histogram = report["lateness"]["histogram"].as_array().unwrap();

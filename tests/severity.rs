@@ -1,4 +1,5 @@
-//! A verdict is about the data that will be written: the same place is an error, a warning or advice by what is there.
+//! A verdict is about the data that will be written: the same position is an error, a warning or advice,
+//! depending on the content.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -13,14 +14,15 @@ use tools::{Dir, STRADDLE, list, present, run, shell, word, write_table};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
 
-/// An image of `mib` MiB with what sgdisk makes by these options.
+/// An image of `mib` MiB with a table made by sgdisk with these options.
 fn gpt(dir: &Dir, mib: u64, options: &[&str]) -> PathBuf {
     let image = dir.image("disk.img", mib << 20);
     run(Command::new("sgdisk").args(options).arg(&image), "");
     image
 }
 
-/// Makes a file system (its command, with FS for the file) of `sectors` sectors and puts it at sector `start`.
+/// Makes a file system of `sectors` sectors (FS in the command stands for the file) and copies it to sector
+/// `start`.
 fn put(dir: &Dir, image: &Path, make: &str, start: u64, sectors: u64) {
     dir.image("fs.img", sectors * 512);
     shell(&make.replace("FS", "fs.img"), dir.path());
@@ -43,10 +45,11 @@ fn an_end_matters_where_it_is_written() {
     if !present(&["sgdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.fat", "mkfs.ntfs", "mkfs.btrfs", "mkswap"]) {
         return;
     }
-    // What takes the whole disk ends 33 sectors before its end: 3584 bytes past a physical sector.
+    // A partition over the whole disk ends 33 sectors before the disk's end: 3584 bytes past a physical
+    // sector boundary.
     let cases = [
         ("mkfs.ext4 -q -F -b 4096 FS", "advice"),
-        // mkfs leaves out what is no whole page, unless it is told how much there is.
+        // mkfs leaves out the last partial page unless it is given a size.
         ("mkfs.ext4 -q -F -b 1024 FS", "advice"),
         ("mkfs.ext4 -q -F -b 1024 FS 408559", "warning"),
         ("mkfs.xfs -q -f -s size=4096 FS", "advice"),
@@ -54,7 +57,7 @@ fn an_end_matters_where_it_is_written() {
         ("mkfs.fat -s 16 FS", "advice"),
         ("mkfs.ntfs -Q -q -F -c 4096 FS", "advice"),
         ("mkswap -q FS", "advice"),
-        // A header that says more than there is.
+        // A header with a larger size than there is.
         ("sh -c 'truncate -s +8K FS; mkswap -q FS; truncate -s -8K FS'", "warning"),
         ("true", "warning"),
     ];
@@ -64,10 +67,10 @@ fn an_end_matters_where_it_is_written() {
         put(&dir, &image, make, 2048, 400 * 2048 - 33 - 2048);
         let (found, status) = judged(&image, "S002");
         assert_eq!(found, [severity], "{make}");
-        // Blocks of 1 KiB are a finding of their own.
+        // 1 KiB blocks cause a finding of their own.
         assert_eq!(status, i32::from(severity == "warning" || make.contains("1024")), "{make}");
     }
-    // The next partition's first bytes are in the same sector.
+    // The next partition begins in the same physical sector.
     let dir = Dir::new("end");
     let image = gpt(&dir, 64, &["-a1", "-n", "1:2048:40002", "-n", "2:40003:80000"]);
     put(&dir, &image, "mkfs.ext4 -q -F -b 4096 FS", 2048, 37955);
@@ -104,7 +107,7 @@ fn a_start_matters_where_something_is_written() {
         let (found, status) = judged(&image, "S001");
         assert_eq!(found, [severity], "{kind} {make}");
         let report = tools::check(&image, &ARGS);
-        // Nor does it matter how little such a FAT writes, or where its clusters begin.
+        // For such a FAT, small clusters and their position do not matter either.
         let grave = list(&report, "findings").iter().any(|f| word(f, "severity") != "advice");
         assert_eq!(grave, severity == "error", "{kind} {make}: {report:#}");
         assert_eq!(status, i32::from(grave), "{kind} {make}");
@@ -115,7 +118,7 @@ fn a_start_matters_where_something_is_written() {
     }
 }
 
-/// The partitions of ChromeOS and Container-Optimized OS: four of a single block, between those that are used.
+/// The partitions of ChromeOS and Container-Optimized OS: four of a single block, among those in use.
 #[test]
 fn partitions_of_one_block_are_only_advice() {
     if !present(&["sfdisk"]) {
@@ -147,7 +150,7 @@ fn what_a_board_boots_from_is_only_advice() {
     if !present(&["sfdisk", "mkfs.fat"]) {
         return;
     }
-    // Raspberry Pi OS has had both starts, and clusters of 512 and 2048 bytes.
+    // Raspberry Pi OS has used both starts, and clusters of 512 and 2048 bytes.
     let linux = "start=200000, size=40000, type=83\n";
     let (fat, ext4) = ("mkfs.fat -F 32 -s 1 FS", "mkfs.ext4 -q -F -b 1024 FS");
     let cases = [
@@ -155,7 +158,7 @@ fn what_a_board_boots_from_is_only_advice() {
         (8193, "c", linux, fat, true),
         (63, "b", linux, "mkfs.fat -F 16 -s 4 FS", true),
         (63, "e", linux, "mkfs.fat -F 16 -s 4 FS", true),
-        // A camera's card, a data partition, one behind a Linux, and no FAT at all.
+        // A camera's card, a data partition, a FAT after a Linux partition, and a partition without FAT.
         (63, "c", "", fat, false),
         (63, "c", "start=200000, size=40000, type=7\n", fat, false),
         (8193, "c", "start=2048, size=4096, type=83\n", fat, false),
@@ -177,7 +180,7 @@ fn what_a_board_boots_from_is_only_advice() {
     }
 }
 
-/// Writes an MBR of two partitions (type, first sector, sectors), whatever a tool would say to it.
+/// Writes an MBR of two partitions (type, first sector, sectors), even one that no tool would write.
 fn mbr(image: &Path, entries: [(u8, u32, u32); 2]) {
     let file = OpenOptions::new().write(true).open(image).unwrap();
     for (at, (kind, start, sectors)) in (446..).step_by(16).zip(entries) {
@@ -202,7 +205,8 @@ fn an_iso_that_is_a_disk_is_left_alone() {
     );
     let image = dir.join("a.iso");
     let sectors = u32::try_from(std::fs::metadata(&image).unwrap().len() / 512).unwrap();
-    // Debian's and Fedora's way: all of it is a partition, and the EFI system partition a window in that.
+    // As Debian and Fedora do: one partition covers everything, and the EFI system partition is a window in
+    // it.
     mbr(&image, [(0x17, 0, sectors), (0xEF, 4064, 4001)]);
     put(&dir, &image, "mkfs.fat -s 1 FS", 4064, 4001);
     let report = tools::check(&image, &ARGS);
@@ -212,11 +216,11 @@ fn an_iso_that_is_a_disk_is_left_alone() {
         assert_eq!(word(finding, "severity"), "advice", "{finding}");
         assert!(finding["fix"].is_null() || list(&finding["fix"], "commands").is_empty(), "{finding}");
     }
-    // GRUB's way: a GPT, whose first partition is a gap.
+    // As GRUB does: a GPT whose first partition is a gap.
     let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];
     run(Command::new("sgdisk").args(options).arg(&image), "");
     assert_eq!(judged(&image, "S001"), (vec!["advice".to_owned()], 0));
-    // What is left over of one behind a new table is no ISO.
+    // Remains of an ISO image behind a new table are not an ISO image.
     run(Command::new("sgdisk").args(["-o", "-a1", "-n", "1:2049:12001"]).arg(&image), "");
     assert_eq!(judged(&image, "S001"), (vec!["error".to_owned()], 1));
 }
@@ -239,7 +243,7 @@ fn a_boot_sector_says_where_it_is() {
         (active, "mkfs.fat -s 8 -h 2048 FS", None),
         (active, "mkfs.fat -s 8 FS", None),
         (active, "mkfs.exfat FS", None),
-        // Behind its own record is where DOS counts from.
+        // DOS counts from the partition's own EBR.
         (
             "label: dos\nstart=1985, size=50000, type=5\nstart=2048, size=40000, type=7\n",
             "mkfs.fat -s 8 -h 63 FS",
@@ -289,7 +293,8 @@ fn what_moves_a_boot_sector_says_so() {
     }
 }
 
-/// A FAT of 40 MiB: 16 bits, or 32 with clusters of a sector; and where its root directory is, and its first table.
+/// A 40 MiB FAT, with 16 bits, or with 32 bits and one-sector clusters; and the offsets of its root directory
+/// and of its first table.
 fn fat(dir: &Dir, is_32: bool) -> (PathBuf, u64, u64) {
     let image = dir.image("fat.img", 40 << 20);
     let options: &[&str] = if is_32 { &["-F", "32", "-s", "1"] } else { &["-F", "16", "-s", "4"] };
@@ -301,7 +306,7 @@ fn fat(dir: &Dir, is_32: bool) -> (PathBuf, u64, u64) {
     (image, table + u64::from(boot[16]) * sectors * 512, table)
 }
 
-/// A directory entry: name, attributes, first cluster.
+/// A directory entry with this name, attributes and first cluster.
 fn entry(name: &[u8], attributes: u8, cluster: u16) -> Vec<u8> {
     let mut entry = vec![b' '; 11];
     entry[..name.len()].copy_from_slice(name);
@@ -338,7 +343,7 @@ fn labels_of_fat_are_what_blkid_reads() {
             let (image, at, table) = fat(&dir, is_32);
             let file = OpenOptions::new().write(true).open(&image).unwrap();
             if is_32 {
-                // Cluster 2 goes on in 3.
+                // Cluster 2 is continued in cluster 3.
                 file.write_all_at(&[3, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0x0F], table + 8).unwrap();
             }
             file.write_all_at(root, at).unwrap();

@@ -17,7 +17,7 @@ fn file(dir: &TempDir, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// 4 KiB writes, aligned, far from each other and slow enough for a disk, with a read and a flush among them.
+/// Aligned 4 KiB writes, far apart and slow enough for a disk, with a read and a flush among them.
 fn trace(requests: u64) -> String {
     let mut text = "time_ms,host,op,offset,length\n".to_owned();
     for index in 0..requests {
@@ -164,7 +164,7 @@ fn an_empty_trace_is_no_error() {
     assert_eq!((&report["runs"][0]["requests"], &report["runs"][1]["ratio"]), (&0.into(), &1.0.into()));
 }
 
-/// 4 KiB writes, far from each other, `every` milliseconds.
+/// 4 KiB writes, far apart, one every `every` milliseconds.
 fn steady(requests: u64, every: u64) -> String {
     let mut text = "time_ms,op,offset,length\n".to_owned();
     for index in 0..requests {
@@ -173,7 +173,8 @@ fn steady(requests: u64, every: u64) -> String {
     text
 }
 
-/// What is told of two shifts does not depend on how long the trace is, whether the drive keeps up or not.
+/// The comparison of two shifts does not depend on the length of the trace, whether or not the drive keeps
+/// up.
 #[test]
 fn a_comparison_is_not_a_matter_of_the_traces_length() {
     let dir = TempDir::new().unwrap();

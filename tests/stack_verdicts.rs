@@ -1,10 +1,12 @@
-//! Verdicts on stacks that real tools made in a guest, held against the kernel and against each other.
+//! Verdicts on stacks made by real tools in a guest, compared with the kernel and with each other.
 //!
-//! - What a tool aligned is no error: LVM and cryptsetup follow the disk's alignment offset, and the kernel shows 0 on
-//!   top of them. Then nothing is to be moved; where it shows something else, there is an error.
-//! - An array looks the same from each of its members, while it runs, after it was assembled again, and from the bytes
-//!   alone; mdadm's data offset says which of them are misaligned.
-//! - A partition of an array is judged from each member as the kernel judges it, whichever holds its first byte.
+//! - A layer that a tool aligned is not an error: LVM and cryptsetup follow the disk's alignment offset, and
+//!   the kernel reports 0 on top of them. Then nothing has to be moved. If the kernel reports anything else,
+//!   there is an error.
+//! - An array gives the same findings from each of its members: while it runs, after it was assembled again,
+//!   and from the bytes alone. mdadm's data offset tells which of them are misaligned.
+//! - A partition of an array gets the kernel's verdict from each member, whichever member holds its first
+//!   byte.
 //! - One cause is one finding in a run over all disks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +19,10 @@ use tools::{Guest, list, present, word};
 
 const TOOLS: [&str; 7] = ["linux.uml", "sfdisk", "mdadm", "lvm", "cryptsetup", "mkfs.ext4", "dumpe2fs"];
 
-/// The errors that say that data is off a physical sector.
+/// The codes of errors for data that is off a physical sector.
 const OFF: [&str; 6] = ["S001", "S050", "S051", "S052", "S053", "S054"];
 
-/// Stacks of tests/guest/verdicts.sh: fewer mean that the guest did not do its work.
+/// The number of stacks in tests/guest/verdicts.sh: with fewer, the guest did not do its work.
 const FOLLOWING: usize = 9;
 const ARRAYS: usize = 16;
 
@@ -28,7 +30,7 @@ fn findings<'a>(target: &'a Value, codes: &[&str]) -> Vec<&'a Value> {
     list(target, "findings").iter().filter(|f| codes.contains(&word(f, "code").as_str())).collect()
 }
 
-/// What is off below is fixed there: what shows of it above says so, and has no fix of its own.
+/// A misalignment is fixed where it occurs: findings above refer to it and have no fix of their own.
 fn check_below(guest: &Guest) {
     for (name, disks) in [("md", 2), ("luks", 1)] {
         let all = guest.targets(&format!("once-below-{name}"));
@@ -49,7 +51,7 @@ fn check_below(guest: &Guest) {
             assert!(finding["fix"].is_null(), "{finding:#}");
         }
     }
-    // Alone it has nothing to follow from but its own shift.
+    // Alone it can only follow from the device's own shift.
     let alone = &guest.targets("once-below-md-alone")[0];
     let [file_system, shift] = ["S001", "S023"].map(|code| findings(alone, &[code])[0]);
     assert_eq!(file_system["follows"], serde_json::json!([{ "code": "S023" }]));
@@ -59,7 +61,7 @@ fn check_below(guest: &Guest) {
     );
 }
 
-/// Code and byte of the findings about where an array's data is.
+/// Code and offset of the findings about the position of an array's data.
 fn places(target: &Value, codes: &[&str]) -> BTreeSet<(String, u64)> {
     let place = |f: &&Value| (word(f, "code"), f["offset_bytes"].as_u64().unwrap_or(0));
     findings(target, codes).iter().map(place).collect()
@@ -95,13 +97,13 @@ fn check_arrays(guest: &Guest) {
         for (member, offset) in facts.iter().filter(|(name, _)| name.starts_with("sd")) {
             let view = |when: &str| guest.targets(&format!("md-{name}-{member}.{when}"))[0].take();
             let views = ["created", "assembled", "stopped"].map(|when| (when, view(when)));
-            // mdadm's data offset.
+            // Taken from mdadm's data offset.
             let off = (!offset.is_multiple_of(8)).then(|| ("S050".to_owned(), offset * 512));
             for (when, view) in &views {
                 let place = format!("{name} {member} {when}: {}", view["findings"]);
                 assert_eq!(places(view, &["S050"]), off.iter().cloned().collect(), "{place}");
                 assert!(findings(view, &["S080"]).is_empty(), "{place}");
-                // 1 MiB is a multiple of the stripe, but with three copies' worth of members.
+                // 1 MiB is a multiple of the stripe, except for two copies on three members.
                 let healthy = |f: &&&Value| word(f, "layer").contains("partition 1");
                 let nested = findings(view, &["S054", "S057"]);
                 let is_whole = !name.starts_with("10f2") && !name.starts_with("10o2");
@@ -110,7 +112,7 @@ fn check_arrays(guest: &Guest) {
                 offline_tables += usize::from(*when == "stopped" && second > 0);
                 assert!(*when == "stopped" || second == 1, "the kernel says {}: {place}", facts["p2"]);
             }
-            // What the bytes of one member show is what the running array shows.
+            // The bytes of a single member show the same as the running array.
             let live = places(&views[0].1, &["S050", "S054", "S057"]);
             let offline = places(&views[2].1, &["S050", "S054", "S057"]);
             assert!(offline.is_subset(&live), "{name} {member}: {offline:?}, live {live:?}");
@@ -131,12 +133,12 @@ fn check_once(guest: &Guest) {
         };
         all.iter().flat_map(of).collect()
     };
-    // The kernel hands its -1 up.
+    // The kernel passes its -1 up.
     assert_eq!(guest.text("once-array.align"), "-1\n-1\n");
     let found = count("once-array", "S020");
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].0 == "/dev/md0" && found[0].1.contains("the same shows on dm-"), "{found:?}");
-    // Status and kinds count it on each all the same.
+    // Status and kinds count the finding on each of them nevertheless.
     let all = guest.targets("once-array");
     for target in all.iter().filter(|target| word(target, "target") != "/dev/sda") {
         let name = word(target, "target");
@@ -144,7 +146,7 @@ fn check_once(guest: &Guest) {
         let judged = (word(target, "status"), target["kinds"].to_string());
         assert!(!stacked || judged == ("error".to_owned(), r#"["alignment"]"#.to_owned()), "{target}");
     }
-    // A member's own data offset stays that member's own.
+    // Each member's data offset is a finding of its own.
     assert_eq!(count("once-array", "S050").len(), 3);
     let found = count("once-thin", "S061");
     assert_eq!(found.len(), 1, "{found:?}");
@@ -152,7 +154,7 @@ fn check_once(guest: &Guest) {
     let found = count("once-hints", "S061");
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].1.contains("partition 2") && found[0].1.contains("md0"), "{found:?}");
-    // The optimum is a multiple of the stripe of 128 KiB, and mkfs took it.
+    // The optimum is a multiple of the 128 KiB stripe, and mkfs has used it.
     assert_eq!(guest.text("once-hints.opt").trim(), "524288");
     assert!(
         guest
@@ -161,13 +163,14 @@ fn check_once(guest: &Guest) {
             .any(|l| l.starts_with("RAID stripe width:") && l.ends_with(" 512"))
     );
     assert_eq!(count("once-hints", "S064"), []);
-    // From each partition alone, by the name of the target that was asked for.
+    // From each partition alone; the finding is reported at the target that was asked for.
     for (array, target) in ["named", "nameless", "volume"].into_iter().flat_map(|a| [1, 2].map(|n| (a, n))) {
         for when in ["live", "offline"] {
             let name = format!("once-two-{array}-{when}-{target}");
             let report = &guest.targets(&name)[0];
             let small = findings(report, &["S061"]);
-            // Of a volume over both the second has no file system's start to see offline.
+            // For a volume over both, the start of the file system cannot be seen from the second partition
+            // offline.
             let hidden = array == "volume" && target == 2 && when == "offline";
             assert_eq!(small.len(), usize::from(!hidden), "{name}: {report}");
             let judged = (word(report, "status"), guest.text(&format!("{name}.rc")).trim().to_owned());

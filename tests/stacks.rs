@@ -1,18 +1,19 @@
-//! straddle on stacks of one to five layers and more, as the real tools and a real kernel made them in a guest: who is
-//! to blame for what is misaligned, at which byte, by how much.
+//! straddle on stacks of one to five layers and more, made by the real tools and a real kernel in a guest:
+//! which layer is misaligned, at which byte, and by how much.
 //!
-//! tests/guest/stacks.sh lists the stacks, makes them, and writes down what mdadm, LVM, cryptsetup, sfdisk and the
-//! others say of each layer. From these figures alone, with the arithmetic that is here, follows what is to be found:
+//! tests/guest/stacks.sh lists the stacks, makes them, and records what mdadm, LVM, cryptsetup, sfdisk and
+//! others report for each layer. The expected findings are calculated here from these figures alone:
 //!
-//! - Offsets add up from the disk upwards. A layer that adds something which is not a multiple of 4096 is reported if
-//!   the sum is none either (S001 partition, S050 RAID member, S051 PV, S052 logical volume, S053 LUKS, S054 other).
-//! - A layer that adds a multiple of 4096 only inherits, and is not reported.
-//! - Where the sum is a multiple again, two layers make up for each other, which is an advice (S056); and what lies below
-//!   is not reported, because the data that is written is aligned.
-//! - Every segment of a logical volume counts by its place less its place in the volume.
+//! - Offsets add up from the disk upwards. A layer whose own offset is not a multiple of 4096 is reported if
+//!   the sum is not one either (S001 partition, S050 RAID member, S051 PV, S052 logical volume, S053 LUKS,
+//!   S054 other).
+//! - A layer whose own offset is a multiple of 4096 only inherits, and is not reported.
+//! - Where the sum is a multiple again, two layers make up for each other, which is advice (S056). What lies
+//!   below is then not reported, because the data that is written is aligned.
+//! - Each segment of a logical volume counts with its place less its offset in the volume.
 //!
-//! What a LUKS container holds cannot be seen without its key. straddle reads the images as files, and as a user who
-//! is not root.
+//! The contents of a LUKS container cannot be seen without its key. straddle reads the images as files, and
+//! as an ordinary user.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -46,7 +47,7 @@ const TOOLS: [&str; 16] = [
     "losetup",
 ];
 
-/// Fewer stacks than this mean that the guest did not do its work.
+/// With fewer stacks than this, the guest did not do its work.
 const LEAST_STACKS: usize = 66;
 
 /// The physical sector that straddle assumes for an image.
@@ -55,18 +56,18 @@ const PHYSICAL: u64 = 4096;
 /// The user and group "nobody" of Debian.
 const NOBODY: u32 = 65534;
 
-/// The codes that say where a layer's data is.
+/// The codes of findings about the position of a layer's data.
 const PLACES: [&str; 7] = ["S001", "S050", "S051", "S052", "S053", "S054", "S056"];
 
 /// A layer as its own tool describes it.
 struct Judged {
     kind: String,
-    /// The runs of its space: where in it, and where on the device below, both in bytes; for a logical volume counted
-    /// from the physical volume's first byte. None for what is at the top.
+    /// The runs of its space: the offset in the space and the offset on the device below, both in bytes; for
+    /// a logical volume the latter is relative to the physical volume's first byte. Empty for the top layer.
     runs: Vec<(u64, u64)>,
 }
 
-/// One line of the manifest.
+/// A line of the manifest.
 struct Stack {
     name: String,
     layers: Vec<Judged>,
@@ -95,7 +96,7 @@ impl Stack {
         &self.layers[..sealed.map_or(self.layers.len(), |at| at + 1)]
     }
 
-    /// "partition > md > …", for people.
+    /// "partition > md > …", for messages.
     fn told(&self) -> String {
         let layer = |layer: &Judged| {
             let runs: Vec<String> = layer.runs.iter().map(|(at, place)| format!("{}", place - at)).collect();
@@ -105,22 +106,23 @@ impl Stack {
     }
 }
 
-/// A space: from which of its bytes on it lies where on the disk, run by run.
+/// A space as runs: the offset in it at which each run begins, and the run's offset on the disk.
 type Space = Vec<(u64, u64)>;
 
-/// Where byte `at` of a space is on the disk.
+/// The offset on the disk of byte `at` of a space.
 fn on_disk(space: &Space, at: u64) -> u64 {
     let (start, disk) = space.iter().rev().find(|(start, _)| *start <= at).expect("spaces start at 0");
     disk + (at - start)
 }
 
-/// What is to be said of a layer: code, byte on the disk, bytes past a physical sector (none for S056).
+/// A finding on a layer: code, byte on the disk, bytes past a physical sector (`None` for S056).
 type Said = (String, u64, Option<u64>);
 
-/// What follows from the judges' figures: what is to be found, from the disk up, and where each visible layer starts.
+/// Calculates from the tools' figures the expected findings, from the disk up, and the start of each visible
+/// layer.
 fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
     let (mut found, mut starts) = (Vec::new(), Vec::new());
-    // Of each of `found` the layer, and of each layer whether all of its data is aligned.
+    // For each entry of `found` its layer, and for each layer whether all of its data is aligned.
     let (mut layers, mut aligned) = (Vec::new(), Vec::new());
     let mut space: Space = vec![(0, 0)];
     let mut first_extent = 0;
@@ -133,11 +135,11 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
         let mut here = Space::new();
         for (at, place) in &layer.runs {
             here.push((*at, on_disk(&space, *place)));
-            // Another run below begins another one here.
+            // Where a run of the space below begins, a run begins here too.
             let cuts = space.iter().filter(|(start, _)| !lv && start > place);
             here.extend(cuts.map(|(start, disk)| (at + start - place, *disk)));
         }
-        // A logical volume is not to blame for where its PV's extents begin.
+        // A logical volume is not responsible for where its PV's extents begin.
         let base = if lv { first_extent } else { 0 };
         let adds = |(at, place): &(u64, u64)| !(place - base).abs_diff(*at).is_multiple_of(PHYSICAL);
         let code = match (layer.kind.as_str(), index) {
@@ -155,7 +157,8 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
         };
         let past = |(at, disk): &(u64, u64)| (disk % PHYSICAL + PHYSICAL - at % PHYSICAL) % PHYSICAL;
         aligned.push(here.iter().all(|run| past(run) == 0));
-        // What is told is where the run's first block begins, if one does.
+        // The reported offset is that of the first block that begins in the run, or of the run itself if none
+        // does.
         let told = |(at, disk): &(u64, u64)| {
             let lead = at.next_multiple_of(PHYSICAL) - at;
             let end = here.iter().map(|(other, _)| *other).filter(|other| other > at).min();
@@ -169,7 +172,7 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
             layers.push(index);
         }
         if layer.kind == "pv" {
-            // Logical volumes count from the PV's first byte.
+            // Logical volumes are relative to the PV's first byte.
             first_extent = layer.runs[0].1;
         } else {
             space = here;
@@ -182,7 +185,7 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
     (found.collect(), starts)
 }
 
-/// What straddle says of the places of layers.
+/// straddle's findings on the positions of layers.
 fn said(report: &Value) -> Vec<Said> {
     let findings = list(report, "findings").iter().filter(|f| PLACES.contains(&word(f, "code").as_str()));
     findings
@@ -196,7 +199,7 @@ fn said(report: &Value) -> Vec<Said> {
         .collect()
 }
 
-/// Whether straddle reads each layer as its own tool does, up to the last one that can be seen.
+/// Checks that straddle reads each layer as its own tool does, up to the last visible one.
 fn compare_layers(stack: &Stack, starts: &[u64], report: &Value) {
     let name = &stack.name;
     let mut layers = stack.visible();
@@ -245,7 +248,7 @@ fn compare_layers(stack: &Stack, starts: &[u64], report: &Value) {
     assert!(here.is_null(), "{name}: more than there is: {here}");
 }
 
-/// What stands at the top of what can be seen has to be where the figures say, or they are wrong.
+/// Checks that the topmost visible layer is really where the figures say; otherwise they are wrong.
 fn witness(stack: &Stack, image: &Path, start: u64) {
     let (at, magic): (u64, &[u8]) = match stack.visible().last().unwrap().kind.as_str() {
         "luks1" | "luks2" => (0, b"LUKS\xba\xbe"),
@@ -261,11 +264,11 @@ fn witness(stack: &Stack, image: &Path, start: u64) {
     assert_eq!(found, magic, "{}: nothing at byte {start}", stack.name);
 }
 
-/// What straddle says of an image, asked by a user who may read it and nothing else.
+/// The report on an image, requested as a user who may only read it.
 fn ask(program: &Path, image: &Path) -> Value {
     let mut command = Command::new(program);
     command.args(["check", "--json"]).arg(image);
-    // Who may not even get there asks as whoever this is.
+    // If that user cannot reach the image, the present user is used.
     let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 1 == 1);
     if fs::metadata("/proc/self").unwrap().uid() == 0 && image.ancestors().skip(1).all(is_open) {
         command.uid(NOBODY).gid(NOBODY);

@@ -1,4 +1,5 @@
-//! The status of a target: what is no disk is not judged, what is blank passes, and each status is called by what it is.
+//! The status of a target: a file that is not a disk is not judged, a blank disk passes, and each status is
+//! reported under its own name.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -12,7 +13,7 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{Dir, STRADDLE, list, output, present, shell, told, word, write_table};
 
-/// The answer of `check --json` on a file, with its exit status.
+/// The report of `check --json` on a file, with the exit status.
 fn judged(dir: &Path, name: &str, args: &[&str]) -> (Value, i32) {
     let mut command = Command::new(STRADDLE);
     let run = output(command.args(["check", "--json", name]).args(args).current_dir(dir), "");
@@ -20,12 +21,13 @@ fn judged(dir: &Path, name: &str, args: &[&str]) -> (Value, i32) {
     (report["targets"][0].clone(), run.status.code().unwrap())
 }
 
-/// The same as text on stdout and stderr.
+/// The text output of `check` on a file, stdout and stderr.
 fn text(dir: &Path, name: &str, args: &[&str]) -> String {
     told(&output(Command::new(STRADDLE).args(["check", name]).args(args).current_dir(dir), ""))
 }
 
-/// Files that are no disk, or of which nothing can be judged: name, and the line that makes it.
+/// Files that are not a disk, or of which nothing can be judged: name, required tools, and the command that
+/// makes it.
 const NO_DISKS: [(&str, &[&str], &str); 14] = [
     ("readme", &[], "yes 'Read me first.' | head -c 100000 > readme"),
     ("tiny", &[], "printf x > tiny"),
@@ -64,18 +66,19 @@ fn what_is_no_disk_is_not_judged() {
         assert!(!word(&target, "reason").is_empty() && target["error"].is_null(), "{name}: {target}");
         let text = text(dir.path(), name, &[]);
         assert!(text.contains("not judged") && !text.contains("1 ok"), "{name}: {text}");
-        // In a list of findings it is no line that could be missed: it fails, and says so on stderr.
+        // The quiet list of findings has no line for it that could be missed: the command fails, and says so
+        // on stderr.
         let quiet = output(Command::new(STRADDLE).args(["check", "-q", name]).current_dir(dir.path()), "");
         assert_eq!(quiet.status.code(), Some(3), "{name}: {}", told(&quiet));
         assert!(String::from_utf8_lossy(&quiet.stderr).contains("not judged"), "{name}: {}", told(&quiet));
-        // What is known to be no disk fails whatever is allowed.
+        // A file known not to be a disk fails whatever option is given.
         let (target, code) = judged(dir.path(), name, &["--allow-unknown"]);
         let known = matches!(name, "tar.gz" | "gz.gz" | "wim");
         assert_eq!((word(&target, "status").as_str(), code == 3), ("not_judged", known), "{name}: {target}");
     }
 }
 
-/// Bytes without any order, of many seeds: none is taken for a disk.
+/// Random bytes from many seeds: none is taken for a disk.
 #[test]
 fn noise_is_not_judged() {
     let dir = Dir::new("noise");
@@ -94,10 +97,11 @@ fn noise_is_not_judged() {
     }
 }
 
-/// What the tools that pack can pack.
+/// The compression programs.
 const PACKERS: [&str; 4] = ["gzip", "xz", "zstd", "bzip2"];
 
-/// Images to pack: name, what is needed, and the line that makes it of `my disk`, which has a misaligned partition.
+/// Images to compress: name, required tools, and the command that makes it from `my disk`, which has a
+/// misaligned partition.
 const TO_PACK: [(&str, &[&str], &str); 5] = [
     ("my disk", &[], "true"),
     ("disk.qcow2", &["qemu-img"], "qemu-img convert -O qcow2 'my disk' disk.qcow2"),
@@ -106,7 +110,8 @@ const TO_PACK: [(&str, &[&str], &str); 5] = [
     ("blank", &[], "truncate -s 9M blank"),
 ];
 
-/// A compressed image is judged as the image is, and says so; the commands of its fixes name what its own command unpacks.
+/// A compressed image is judged like the image itself, and reported as compressed; the commands of its fixes
+/// name the file that its own command unpacks.
 #[test]
 fn a_compressed_image_is_read_through() {
     let dir = Dir::new("packed");
@@ -137,7 +142,7 @@ fn a_compressed_image_is_read_through() {
             let drawn = output(Command::new(STRADDLE).args(["map", &packed]).current_dir(dir.path()), "");
             assert!(told(&drawn).contains(&format!(", read through {tool}")), "{}", told(&drawn));
             assert!(before == fs::read(dir.join(&packed)).unwrap(), "{packed} was written to");
-            // The commands are for a file that is not there before it is unpacked.
+            // The commands are for a file that does not exist before unpacking.
             let lines: Vec<&str> = seen.lines().filter(|line| line.contains("sfdisk")).collect();
             let operand = match *name {
                 "my disk" => format!("'{packed}.raw'"),
@@ -171,7 +176,7 @@ fn what_cannot_be_read_through_is_an_error_at_its_byte() {
         let error = word(&target, "error");
         assert!(error.contains("cannot be read through") && error.contains("byte "), "{tool}: {error}");
     }
-    // A folder that takes no file.
+    // A folder in which no file can be created.
     if present(&["gzip"]) {
         shell("gzip -c disk > disk.gz", dir.path());
         let mut command = Command::new(STRADDLE);
@@ -182,7 +187,8 @@ fn what_cannot_be_read_through_is_an_error_at_its_byte() {
     }
 }
 
-/// Overlays over overlays over a raw disk: each error gives the command that has one file more read, until all is.
+/// Overlays over overlays over a raw disk: each error prints the command that reads one file more, until all
+/// are read.
 #[test]
 fn an_overlay_gives_the_command_that_reads_it() {
     if !present(&["qemu-img"]) {
@@ -204,7 +210,7 @@ fn an_overlay_gives_the_command_that_reads_it() {
         let last = loop {
             let straddle = format!("'{STRADDLE}'{}", line.strip_prefix("straddle").unwrap());
             let run = output(Command::new("sh").args(["-c", &straddle]).current_dir(dir.path()), "");
-            // It has a line of its own.
+            // The command is on a line of its own.
             let all = told(&run);
             let Some(next) = all.lines().find_map(|line| line.strip_prefix("    straddle ")) else {
                 break run;
@@ -215,13 +221,13 @@ fn an_overlay_gives_the_command_that_reads_it() {
         };
         assert_eq!((last.status.code(), rounds), (Some(1), 2), "{format}: {line}: {}", told(&last));
     }
-    // What is not there is not offered.
+    // No command is printed for a missing backing file.
     let dir = Dir::new("overlays");
     shell("qemu-img create -q -u -f qcow2 -b gone -F raw top 8M", dir.path());
     assert!(!text(dir.path(), "top", &[]).contains("straddle check"));
 }
 
-/// The fix that findings share is told once, with all that it is for.
+/// A fix that several findings share is printed once, with everything that it is for.
 #[test]
 fn a_fix_is_told_once_and_names_what_it_is_for() {
     let dir = Dir::new("shared");
@@ -294,7 +300,7 @@ fn what_is_blank_passes() {
             shell(&format!("qemu-img create -q -f {format} image.{format} 64M"), dir.path());
             names.push(format!("image.{format}"));
         }
-        // An overlay has what it lies over, and that is not looked at.
+        // An overlay has the contents of its backing file, which is not read.
         shell("qemu-img create -q -f qed -b raw-67108864 -F raw over.qed", dir.path());
         let (target, code) = judged(dir.path(), "over.qed", &[]);
         assert_eq!((word(&target, "status").as_str(), code), ("failed", 3), "{target}");
@@ -308,7 +314,8 @@ fn what_is_blank_passes() {
     }
 }
 
-/// Status, kinds and exit status of tables that are right, misaligned, and damaged. No word of one is used of another.
+/// Status, kinds and exit status for tables that are aligned, misaligned, and damaged. No term for one is
+/// used for another.
 #[test]
 fn a_status_says_what_is_wrong() {
     let dir = Dir::new("kinds");
@@ -334,7 +341,7 @@ fn a_status_says_what_is_wrong() {
         ("right", "ok", &[][..], 0),
         ("off", "error", &["alignment"], 1),
         ("damaged", "error", &["table_damage"], 1),
-        // Neither copy of the GPT is left: what the MBR announces is not there.
+        // Neither copy of the GPT is left: the MBR announces a GPT that does not exist.
         ("both", "warning", &["table_damage"], 1),
         ("overlapping", "error", &["table_damage"], 1),
     ];

@@ -1,5 +1,6 @@
-//! A logical volume over several disks is judged on each of them, by what lies there, whichever holds its first byte:
-//! the same while it is active and when it is not, and as the kernel's own tables have it.
+//! A logical volume over several disks is judged on each of them by the parts that lie there, whichever disk
+//! holds its first byte: with the same result whether it is active or not, and in agreement with the kernel's
+//! own tables.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -9,16 +10,16 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tools::{Guest, list, number, present, word};
 
-/// Volumes of tests/guest/volume-parts.sh.
+/// The number of volumes in tests/guest/volume-parts.sh.
 const VOLUMES: usize = 10;
 
 /// The physical sector of its disks, in sectors of 512 bytes.
 const PHYSICAL: u64 = 32;
 
-/// Errors about where a partition or a layer on it begins.
+/// The codes of errors about where a partition or a layer on it begins.
 const OFF: [&str; 3] = ["S001", "S051", "S052"];
 
-/// Code and byte of what is found about places, advice left out.
+/// Code and offset of the errors about positions.
 fn places(target: &Value) -> BTreeSet<(String, u64)> {
     let findings = list(target, "findings").iter().filter(|finding| word(finding, "severity") == "error");
     let placed = findings.filter(|finding| OFF.contains(&word(finding, "code").as_str()));

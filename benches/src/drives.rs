@@ -1,7 +1,7 @@
-//! How many requests a second the modelled drives serve, on one core, in real time.
+//! The number of requests per second that the modelled drives serve on one core, in real time.
 //!
-//! No peer stands beside them: DiskSim and MQSim are not packaged, so their published figures (15,000 to 40,000 I/Os a second, on
-//! other machines) cannot be measured in the same run, and no ratio is printed.
+//! There is no comparison: DiskSim and MQSim are not packaged, so their published figures (15,000 to 40,000
+//! I/Os per second, on other machines) cannot be measured in the same run, and no ratio is printed.
 
 use std::time::Instant;
 
@@ -11,11 +11,11 @@ use straddle_io::{Operation, Request, Time};
 
 use crate::samples::Samples;
 
-/// Requests of a run.
+/// Requests per run.
 const REQUESTS: u64 = 2_000_000;
-/// Rounds, the arms in turn.
+/// Rounds; the loads take turns.
 const ROUNDS: usize = 7;
-/// Requests of the run that shows what memory does.
+/// Requests in the run that shows the use of memory.
 const MANY: u64 = 100_000_000;
 
 /// A kind of request on a kind of drive.
@@ -58,13 +58,13 @@ const LOADS: &[Load] = &[
     },
 ];
 
-/// Runs every load in turn, and prints what each reaches.
+/// Runs every load in turn, and prints the rate that each reaches.
 pub(crate) fn run() -> Result<Vec<Samples>> {
     let mut runs = Vec::new();
     for load in LOADS {
         let profile = Profile::open_with(load.drive, load.replaced)?;
         let mut drive = Drive::new(&profile);
-        // The first requests fill the caches and, on an SSD, use up what is free: none of that is measured.
+        // The first requests fill the caches and, on an SSD, use up the free space; they are not measured.
         let mut work = Work { random: 1, next: 0, at: Time::ZERO };
         work.serve(&mut drive, load, REQUESTS)?;
         runs.push((load, drive, work, Samples::new(load.name)));
@@ -91,7 +91,7 @@ pub(crate) fn run() -> Result<Vec<Samples>> {
     Ok(runs.into_iter().map(|(_, _, _, samples)| samples).collect())
 }
 
-/// One hundred million requests, and the most memory that they took.
+/// Serves 100 million requests, and prints the peak of memory.
 fn memory() -> Result<()> {
     let load = &LOADS[1];
     let mut drive = Drive::new(&Profile::open_with(load.drive, load.replaced)?);
@@ -115,7 +115,7 @@ impl Work {
         let blocks = drive.claims().capacity / 4096;
         let mut done = Vec::new();
         for _ in 0..requests {
-            // Knuth's MMIX generator; the high half is random enough to choose blocks.
+            // Knuth's MMIX generator; its high half is random enough to choose blocks.
             self.random =
                 self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let offset = (self.random >> 32) * blocks / (1 << 32) * 4096;

@@ -1,4 +1,4 @@
-//! The images that are measured: real tables by sfdisk, and sparse copies of them.
+//! The images used for measuring: real tables by sfdisk, and sparse copies of them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 /// The size of an image.
 const LEN: usize = 64 << 20;
 
-/// What a file system stores at least: blocks of zeros are left out of copies.
+/// A file system's smallest unit of storage: copies leave out blocks of zeros.
 const BLOCK: usize = 4096;
 
-/// A directory that goes when the run ends.
+/// A directory that is removed when dropped.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
@@ -22,7 +22,7 @@ impl Dir {
         Self::within(&std::env::temp_dir(), "images")
     }
 
-    /// A folder in `parent`, with `what` in its name.
+    /// A directory in `parent` whose name contains `what`.
     pub(crate) fn within(parent: &Path, what: &str) -> Result<Self> {
         let path = parent.join(format!("straddle-benches-{what}-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -37,7 +37,8 @@ impl Dir {
         &self.0
     }
 
-    /// An image with table number `index`: GPT or MBR, some with logical partitions, some aligned and some not.
+    /// An image with table number `index`: GPT or MBR, some with logical partitions, some aligned and some
+    /// misaligned.
     pub(crate) fn one_table(&self, index: usize) -> Result<PathBuf> {
         let path = self.0.join(format!("table-{index}.img"));
         File::create(&path)?.set_len(u64::try_from(LEN)?)?;
@@ -45,8 +46,8 @@ impl Dir {
         Ok(path)
     }
 
-    /// An image of depth 5: a partition, a RAID member (metadata at the end), a physical volume, its volumes, and what is
-    /// in them. RAID and LVM are made by mdadm and LVM in the guest that the tests use.
+    /// An image of depth 5: a partition, a RAID member (metadata at the end), a physical volume, its volumes,
+    /// and their contents. mdadm and LVM make the RAID and the volumes in the tests' guest.
     pub(crate) fn deep(&self) -> Result<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let made = self.0.join("guest");
@@ -74,7 +75,7 @@ impl Dir {
         Ok(path)
     }
 
-    /// `count` small qcow2 images, copies of one.
+    /// Makes `count` small qcow2 images, all copies of the first.
     pub(crate) fn qcow2(&self, count: usize) -> Result<Vec<String>> {
         let raw = self.one_table(0)?;
         let first = self.0.join("0.qcow2");
@@ -89,7 +90,7 @@ impl Dir {
         Ok(names)
     }
 
-    /// The names of `count` images in the directory with `distinct` different tables.
+    /// Makes `count` images with `distinct` different tables; returns their names in the directory.
     pub(crate) fn many(&self, count: usize, distinct: usize) -> Result<Vec<String>> {
         let mut originals = Vec::new();
         for index in 0..distinct {
@@ -111,7 +112,7 @@ impl Dir {
     }
 }
 
-/// Has sfdisk write a table.
+/// Writes a table with sfdisk.
 fn partition(image: &Path, script: &str) -> Result<()> {
     let mut child = Command::new("/usr/sbin/sfdisk")
         .args(["--quiet", "--no-reread", "--no-tell-kernel"])
@@ -134,8 +135,8 @@ impl Drop for Dir {
     }
 }
 
-/// The blocks that are not all zeros, with their places. Read one by one: what this process holds at its peak, the
-/// processes that it starts begin with.
+/// The blocks that are not all zeros, with their offsets. They are read one by one, because the peak of this
+/// process is also where the measured peak of its child processes starts.
 fn blocks(file: &File) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut block = vec![0; BLOCK];
@@ -148,7 +149,7 @@ fn blocks(file: &File) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(found)
 }
 
-/// sfdisk's script for table number `index`.
+/// The script for sfdisk for table number `index`.
 fn script(index: usize) -> String {
     let shift = index % 8;
     let (first, second) = (63 + index % 40, 8192 + shift);

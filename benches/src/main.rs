@@ -1,7 +1,7 @@
-//! Measures straddle beside the tools that do the like: `cargo run --release -p straddle-benches -- check`.
+//! Measures straddle next to comparable tools: `cargo run --release -p straddle-benches -- check`.
 //!
-//! The law of this crate: whole processes are measured from outside, the arms take turns within each round so that
-//! whatever else the machine does hits all of them, and a figure is a median with its quartiles.
+//! The law of this crate: whole processes are measured from outside, the arms take turns within each round so
+//! that any other load of the machine affects all of them, and a figure is a median with its quartiles.
 
 mod drives;
 mod images;
@@ -21,19 +21,19 @@ use anyhow::{Context, Result, bail};
 use crate::process::Arm;
 use crate::samples::Samples;
 
-/// Rounds for one image: a process takes about a millisecond.
+/// Rounds for one image; a process takes about a millisecond.
 const ROUNDS_OF_ONE: usize = 400;
 
 /// Rounds for many images.
 const ROUNDS_OF_MANY: usize = 9;
 
-/// So many images are given in one call.
+/// The number of images in one call.
 const MANY: usize = 10_000;
 
-/// So many qcow2 images are given in one call.
+/// The number of qcow2 images in one call.
 const MANY_QCOW2: usize = 2000;
 
-/// So many of them have a table of their own; the others are copies.
+/// The number of images with a table of their own; the others are copies.
 const DISTINCT: usize = 250;
 
 const USAGE: &str =
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))
 }
 
-/// Whether all went well, as an exit code.
+/// The exit code for an outcome.
 fn done(outcome: Result<bool>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -86,12 +86,12 @@ fn check() -> Result<Vec<Samples>> {
     let mut all = one_image(&straddle, &dir)?;
     all.extend(many_images(&straddle, &dir)?);
     all.extend(many_qcow2(&straddle, &dir)?);
-    // Last: what making it takes of memory would show in the peaks of the others.
+    // This comes last: the memory needed to make the image would show in the other peaks.
     all.extend(deep_image(&straddle, &dir)?);
     Ok(all)
 }
 
-/// Writes every sample to the file that was asked for.
+/// Writes every sample to the file `raw`, if it was given.
 fn keep(all: &[Samples], raw: Option<&Path>) -> Result<()> {
     let Some(path) = raw else { return Ok(()) };
     let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -101,7 +101,7 @@ fn keep(all: &[Samples], raw: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Builds straddle as it is released, so that no old one is measured, and returns where it is.
+/// Builds straddle in release mode, so that no stale build is measured; returns its path.
 fn build() -> Result<PathBuf> {
     let status = Command::new(env!("CARGO")).args(["build", "--release", "-p", "straddle"]).status()?;
     if !status.success() {
@@ -115,7 +115,7 @@ fn build() -> Result<PathBuf> {
     Ok(built)
 }
 
-/// One image and a process for it: what a person at a prompt, or a loop in a script, waits for.
+/// One image and one process: the time that a user at a prompt, or a loop in a script, waits.
 fn one_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     let image = dir.one_table(0)?;
     let path = image.display().to_string();
@@ -137,7 +137,7 @@ fn one_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     Ok(samples)
 }
 
-/// An image of five layers, beside what finds the first of them.
+/// An image of five layers, compared with tools that find the first of them.
 fn deep_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     let path = dir.deep()?.display().to_string();
     let mut arms = vec![
@@ -172,7 +172,7 @@ fn many_qcow2(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     Ok(samples)
 }
 
-/// Ten thousand images in one call: what an image store's nightly check waits for.
+/// Ten thousand images in one call: the time of a nightly check of an image store.
 fn many_images(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     let names = dir.many(MANY, DISTINCT)?;
     let arm = |name, options: &[&str]| {

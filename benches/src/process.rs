@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::samples::Samples;
 
-/// Rounds that are run first and not counted: caches fill, the processor wakes.
+/// Warm-up rounds that are not counted: caches fill, and the processor's clock rises.
 const WARM_UP: usize = 2;
 
-/// A command that is measured.
+/// A command to be measured.
 pub(crate) struct Arm {
     name: &'static str,
     program: PathBuf,
@@ -26,13 +26,13 @@ impl Arm {
         Self { name, program: program.to_owned(), words, dir: None }
     }
 
-    /// The same, run in `dir`.
+    /// This command, run in `dir`.
     pub(crate) fn within(mut self, dir: &Path) -> Self {
         self.dir = Some(dir.to_owned());
         self
     }
 
-    /// Whether the program is installed; says so when not.
+    /// Whether the program is installed; prints a message if not.
     pub(crate) fn is_there(&self) -> bool {
         let there = self.program.exists();
         if !there {
@@ -41,7 +41,7 @@ impl Arm {
         there
     }
 
-    /// Runs it once: how long it took, and its peak of resident memory in bytes.
+    /// Runs it once; returns its duration and its peak of resident memory in bytes.
     fn run(&self) -> Result<(Duration, u64)> {
         let mut command = Command::new(&self.program);
         command.args(&self.words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -52,7 +52,7 @@ impl Arm {
         let child = command.spawn().with_context(|| format!("cannot run {}", self.program.display()))?;
         let (status, peak) = wait(child.id())?;
         let took = begun.elapsed();
-        // 1: findings, for straddle.
+        // straddle exits with 1 if there are findings.
         match status {
             0 | 1 => Ok((took, peak)),
             status => bail!("{} ended with {status}", self.name),
@@ -60,7 +60,7 @@ impl Arm {
     }
 }
 
-/// Runs the arms by turns, each time another one first.
+/// Runs the arms in turn, with a different one first in each round.
 pub(crate) fn interleave(arms: &[Arm], rounds: usize) -> Result<Vec<Samples>> {
     let mut samples: Vec<Samples> = arms.iter().map(|arm| Samples::new(arm.name)).collect();
     for round in 0..rounds + WARM_UP {
@@ -75,7 +75,7 @@ pub(crate) fn interleave(arms: &[Arm], rounds: usize) -> Result<Vec<Samples>> {
     Ok(samples)
 }
 
-/// Runs a command to its end: what it printed, and seconds of processor time, its own and the kernel's for it.
+/// Runs a command to its end; returns its output and its processor time in seconds, user and system.
 pub(crate) fn run_measured(command: &mut Command) -> Result<(String, f64)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut text = String::new();
@@ -91,15 +91,16 @@ pub(crate) fn run_measured(command: &mut Command) -> Result<(String, f64)> {
     Ok((text, seconds(usage.ru_utime) + seconds(usage.ru_stime)))
 }
 
-/// Waits for a child: its exit status, and its peak of resident memory in bytes. It is never less than what this process held
-/// when it started the child.
+/// Waits for a child; returns its exit status and its peak of resident memory in bytes. The peak is never
+/// less than what this process held when it started the child.
 fn wait(child: u32) -> Result<(i32, u64)> {
     let (code, usage) = waited(child)?;
     // Linux counts in KiB (getrusage(2)).
     Ok((code, u64::try_from(usage.ru_maxrss)? * 1024))
 }
 
-/// Waits for a child: its exit status and what it used. The standard library's own wait does not tell the latter.
+/// Waits for a child; returns its exit status and resource usage. The standard library's wait does not report
+/// the usage.
 #[allow(unsafe_code, reason = "wait4 has no safe form")]
 fn waited(child: u32) -> Result<(i32, libc::rusage)> {
     let pid = libc::pid_t::try_from(child)?;

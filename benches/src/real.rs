@@ -1,6 +1,6 @@
-//! `straddle bench` beside fio: the same requests on the same file, in the same run, in turn. On memory, where nothing but
-//! the program and the kernel cost time: requests a second, and processor time a request. On a modelled disk in a guest,
-//! where the disk costs all: the same figures.
+//! `straddle bench` compared with fio: the same requests to the same file, in the same run, in turn. On a
+//! file in memory only the program and the kernel take time: requests per second, and processor time per
+//! request. On a modelled disk in a guest the disk takes all the time: the same figures.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,25 +13,26 @@ use crate::process::run_measured;
 use crate::samples::Samples;
 use crate::serve::{LOADS, Load};
 
-/// A turn of a program, in seconds.
+/// Seconds per turn of a program.
 const SECONDS: u32 = 3;
-/// Turns of each.
+/// Turns of each program.
 const ROUNDS: usize = 7;
-/// Requests of each program on the modelled disk.
+/// Requests by each program on the modelled disk.
 const SLOW_COUNT: u32 = 4000;
 
-/// What a program did: requests a second, as it says itself, and seconds of processor time a request.
+/// What a program achieved: requests per second, as reported by itself, and seconds of processor time per
+/// request.
 struct Did {
     iops: f64,
     cpu: f64,
 }
 
-/// The load in straddle's words.
+/// straddle's name for the load.
 const fn workload(load: &Load) -> &'static str {
     if load.write { "random-write" } else { "random-read" }
 }
 
-/// In fio's.
+/// fio's name for the load.
 const fn rw(load: &Load) -> &'static str {
     if load.write { "randwrite" } else { "randread" }
 }
@@ -40,7 +41,7 @@ const fn engine(load: &Load) -> &'static str {
     if load.depth > 1 { "io_uring" } else { "psync" }
 }
 
-/// Runs both by turns; returns the samples as seconds a request.
+/// Runs both in turn; returns the samples as seconds per request.
 pub(crate) fn beside_fio(straddle: &Path) -> Result<Vec<Samples>> {
     let fio = Path::new("/usr/bin/fio");
     if !fio.exists() {
@@ -92,7 +93,7 @@ pub(crate) fn beside_fio(straddle: &Path) -> Result<Vec<Samples>> {
 fn by_straddle(straddle: &Path, file: &Path, load: &Load) -> Result<Did> {
     let mut command = Command::new(straddle);
     command.args(["bench", workload(load)]).arg(file).args(["--offsets", "0", "--json"]);
-    // fio keeps nothing either.
+    // fio does not preserve the contents either.
     command.arg("--destroy-data").arg(file);
     command.args(["--runtime", &SECONDS.to_string(), "--queue-depth", &load.depth.to_string()]);
     let (text, cpu) = run_measured(&mut command)?;
@@ -106,13 +107,13 @@ fn by_fio(fio: &Path, file: &Path, load: &Load) -> Result<Did> {
     command.arg(format!("--ioengine={}", engine(load)));
     command.arg(format!("--iodepth={}", load.depth)).arg(format!("--runtime={SECONDS}"));
     let (text, cpu) = run_measured(&mut command)?;
-    // The one of the two directions that did anything.
+    // The section for the direction in use.
     let part = text.split(if !load.write { "\"read\" :" } else { "\"write\" :" }).nth(1);
     let part = part.context("fio's answer has no such part")?;
     Ok(Did { iops: number(part, "\"iops\" :")?, cpu: cpu / number(part, "\"total_ios\" :")? })
 }
 
-/// The first number behind `key`.
+/// The first number after `key`.
 fn number(text: &str, key: &str) -> Result<f64> {
     let rest = text.split(key).nth(1).with_context(|| format!("no {key} in {text}"))?.trim_start();
     let end = rest
@@ -121,7 +122,7 @@ fn number(text: &str, key: &str) -> Result<f64> {
     rest[..end].parse().with_context(|| format!("{key} is no number"))
 }
 
-/// In a guest in virtual time, on a modelled disk.
+/// Runs both in a guest in virtual time, on a modelled disk.
 fn on_a_disk(straddle: &Path) -> Result<()> {
     let dir = Dir::within(&std::env::temp_dir(), "disk")?;
     std::fs::copy(straddle, dir.join("straddle"))?;
@@ -146,7 +147,7 @@ fn on_a_disk(straddle: &Path) -> Result<()> {
             bail!("the guest: {}", String::from_utf8_lossy(&output.stderr));
         }
         let (ours, theirs) = text.split_once("\"fio version\"").context("fio printed nothing")?;
-        // Not the median: fio tells the mean.
+        // The mean instead of the median, because fio reports the mean.
         let (requests, elapsed) = (number(ours, "\"requests\":")?, number(ours, "\"elapsed_ns\":")? / 1e9);
         let theirs = number(theirs.split("\"read\" :").nth(1).context("no reads")?, "\"iops\" :")?;
         let ours = requests / elapsed;

@@ -1,19 +1,20 @@
-//! Samples, and what may be said of them.
+//! Samples and their statistics.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A spread (half the distance of the quartiles, against the median) from which on a figure is called unsteady.
+/// The spread (half the distance of the quartiles, relative to the median) above which a figure is called
+/// unsteady.
 const UNSTEADY: f64 = 0.15;
 
-/// What was measured of one arm, in the order of the rounds.
+/// The measurements of one arm, in the order of the rounds.
 pub(crate) struct Samples {
     pub(crate) name: &'static str,
     seconds: Vec<f64>,
     peak: u64,
 }
 
-/// A quartile of values: 1 of 4, 2 for the median, 3 of 4.
+/// A quartile of values: `quarter` is 1 for the first, 2 for the median, 3 for the third.
 fn quartile(values: &[f64], quarter: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -34,7 +35,7 @@ impl Samples {
         quartile(&self.seconds, 2)
     }
 
-    /// Median and quartiles in units of which a second has `scale`, and the peak of memory.
+    /// Formats the median and the quartiles, in units of 1/`scale` seconds, and the peak of memory.
     pub(crate) fn told(&self, scale: f64, unit: &str) -> String {
         let at = |quarter| quartile(&self.seconds, quarter) * scale;
         format!(
@@ -47,13 +48,14 @@ impl Samples {
         )
     }
 
-    /// How many millions a second of `count` things that took the measured time: the median and the quartiles.
+    /// Formats the rate in millions per second, for `count` things in the measured time: the median and the
+    /// quartiles.
     pub(crate) fn millions(&self, count: f64) -> String {
         let at = |quarter| count / quartile(&self.seconds, quarter) / 1e6;
         format!("{:6.2} million/s (quartiles {:.2} to {:.2}){}", at(2), at(3), at(1), self.warning())
     }
 
-    /// The same as a rate of `count` things.
+    /// Formats the rate per second, for `count` things in the measured time.
     pub(crate) fn rate(&self, count: usize) -> String {
         let count = u32::try_from(count).map_or(f64::NAN, f64::from);
         let at = |quarter| count / quartile(&self.seconds, quarter);
@@ -68,7 +70,8 @@ impl Samples {
         )
     }
 
-    /// How long this took against `other`, round by round: both arms of a round had the same machine.
+    /// The ratio of this arm's times to those of `other`, round by round: both arms of a round had the same
+    /// conditions.
     pub(crate) fn ratio(&self, other: &Self) -> String {
         let ratios: Vec<f64> = self.seconds.iter().zip(&other.seconds).map(|(a, b)| a / b).collect();
         let [low, middle, high] = [1, 2, 3].map(|quarter| quartile(&ratios, quarter));
@@ -76,7 +79,7 @@ impl Samples {
         format!("{middle:.2} times the time (quartiles {low:.2} to {high:.2}{verdict})")
     }
 
-    /// The samples in microseconds, behind the name.
+    /// The samples in microseconds, after the name.
     pub(crate) fn raw(&self) -> String {
         let mut line = self.name.to_owned();
         for seconds in &self.seconds {

@@ -1,8 +1,9 @@
-//! How many requests a second a served drive answers, beside nbdkit's memory plugin over NBD, and beside qemu-storage-daemon over
-//! vhost-user: the same client, in the same run, in turn.
+//! The number of requests per second that a served drive answers, compared with nbdkit's memory plugin over
+//! NBD and with qemu-storage-daemon over vhost-user: the same client, in the same run, in turn.
 //!
-//! The drive takes no time (its profile says so, and nobody waits for it), so that what is measured is the way in and out.
-//! nbdkit answers from its memory; QEMU from nothing at all (null-co), or from a file in memory; straddle models a drive as well.
+//! The drive takes no time (its profile says so, and there is no delay), so that only the transport is
+//! measured. nbdkit answers from its memory; QEMU from no storage at all (null-co), or from a file in memory;
+//! straddle also runs the drive's model.
 
 mod vhost;
 
@@ -18,15 +19,15 @@ use crate::images::Dir;
 use crate::samples::Samples;
 use vhost::FrontEnd;
 
-/// A round of one arm.
+/// Seconds per round of one arm.
 const SECONDS: f64 = 1.0;
-/// Rounds, the arms in turn.
+/// Rounds; the arms take turns.
 const ROUNDS: usize = 7;
-/// Bytes that requests go to: written before, so that no arm finds holes.
+/// The bytes that requests access; they are written first, so that no arm finds holes.
 const SIZE: u64 = 256 << 20;
 const BLOCK: usize = 4096;
 
-/// A drive that takes next to no time.
+/// A drive that takes almost no time.
 const PROFILE: &str = "\
 name = \"instant\"
 title = \"a drive that takes no time\"
@@ -58,7 +59,7 @@ over_provisioning = 0.5
 power_loss_protection = true
 ";
 
-/// What is asked, and how much of it at a time.
+/// The kind of requests, and how many at a time.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     pub(crate) write: bool,
@@ -72,12 +73,12 @@ pub(crate) const LOADS: [Load; 4] = [
     Load { name: "random 4 KiB writes, queue 32", write: true, depth: 32 },
 ];
 
-/// A server that goes with the value.
+/// A server that is ended when dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended already needs no end.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -88,7 +89,7 @@ fn start(command: &mut Command) -> Result<Server> {
     Ok(Server(quiet.spawn().context("cannot start a server")?))
 }
 
-/// The folder of the servers' sockets, and the drive that takes no time.
+/// Makes the folder for the servers' sockets, and the profile of the drive that takes no time.
 fn drive() -> Result<(Dir, String)> {
     let dir = Dir::new()?;
     let profile = dir.path().join("instant.toml");
@@ -99,7 +100,7 @@ fn drive() -> Result<(Dir, String)> {
     Ok((dir, target))
 }
 
-/// Over NBD, beside nbdkit's memory plugin: every load against both in turn.
+/// Measures over NBD, next to nbdkit's memory plugin: every load on both in turn.
 pub(crate) fn over_nbd(straddle: &Path) -> Result<Vec<Samples>> {
     let (dir, target) = drive()?;
     let dir = dir.path();
@@ -119,14 +120,14 @@ pub(crate) fn over_nbd(straddle: &Path) -> Result<Vec<Samples>> {
     in_turn(&mut clients, &["straddle serve", "nbdkit memory"], Client::run)
 }
 
-/// Over vhost-user, beside qemu-storage-daemon's nothing and its file in memory.
+/// Measures over vhost-user, next to qemu-storage-daemon with null-co and with a file in memory.
 pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
     let (dir, target) = drive()?;
     let dir = dir.path();
     let sockets = ["straddle-vhost", "null-vhost", "file-vhost"].map(|name| dir.join(name));
     let [ours, null, file] = sockets.each_ref().map(|path| path.display().to_string());
     let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--vhost-user", &ours]))?;
-    // In memory, whatever the folder for temporary files is in.
+    // In memory, wherever the folder for temporary files is.
     let image = Path::new("/dev/shm").join(format!("straddle-bench-{}", std::process::id()));
     let qemu = |blockdev: &str, socket: &str| {
         start(Command::new("qemu-storage-daemon").args([
@@ -147,7 +148,7 @@ pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
     std::fs::File::create(&image)?.set_len(1 << 30)?;
     let _file = qemu(&format!("driver=file,filename={}", image.display()), &file)?;
     let clients: Result<Vec<FrontEnd>> = sockets.iter().map(|path| FrontEnd::connect(path)).collect();
-    // Who has opened it keeps it.
+    // The server has opened the file, which stays until it is closed.
     std::fs::remove_file(&image)?;
     let mut clients = clients?;
     for client in &mut clients {
@@ -157,7 +158,7 @@ pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
     in_turn(&mut clients, &["straddle serve", "qemu null-co", "qemu tmpfs file"], FrontEnd::run)
 }
 
-/// Runs every load with each client in turn; the first is ours.
+/// Runs every load with each client in turn; straddle's client is the first.
 fn in_turn<C>(
     clients: &mut [C],
     names: &[&'static str],
@@ -189,7 +190,7 @@ fn in_turn<C>(
     Ok(all)
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as a server listens.
 fn connect(path: &Path) -> Result<UnixStream> {
     let begun = Instant::now();
     loop {
@@ -203,7 +204,7 @@ fn connect(path: &Path) -> Result<UnixStream> {
     }
 }
 
-/// Where the next request goes.
+/// Generates the offsets of requests.
 struct Random(u64);
 
 impl Random {
@@ -218,7 +219,7 @@ impl Random {
     }
 }
 
-/// A client with as many requests in flight as it is told.
+/// A client that keeps a given number of requests in flight.
 struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,
@@ -232,7 +233,7 @@ impl Client {
         let replies = BufReader::with_capacity(1 << 20, stream.try_clone()?);
         let mut client = Self { stream, replies, random: Random::new(), data: vec![0x5a; BLOCK] };
         client.replies.read_exact(&mut [0; 18])?;
-        // Both flags; EXPORT_NAME of the default export.
+        // Both flags, and EXPORT_NAME for the default export.
         client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")?;
         client.replies.read_exact(&mut [0; 10])?;
         Ok(client)
@@ -270,7 +271,7 @@ impl Client {
         Ok(())
     }
 
-    /// The time of a request.
+    /// Runs a load; returns the time per request.
     fn run(&mut self, load: &Load) -> Result<Duration> {
         let mut sent = 0_u32;
         let begun = Instant::now();

@@ -1,7 +1,8 @@
-//! The drive model against real drives: DiskSim's validation traces, replayed request by request.
+//! Compares the drive model with real drives: DiskSim's validation traces, replayed request by request.
 //!
-//! The law of this module: the drives' parameters are DiskSim's own and nothing is fitted to the traces. The traces and
-//! parameters are not part of straddle; their folder is an argument. Where it is missing, that is said loudly.
+//! The law of this module: the drives' parameters are DiskSim's own and nothing is fitted to the traces. The
+//! traces and parameters are not part of straddle; their folder is an argument. If it is missing, a message
+//! says so.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -14,13 +15,13 @@ use straddle_drive::{Profile, disksim};
 use straddle_io::Nanos;
 use straddle_trace::{Format, Options, Pace, Reader, replay};
 
-/// A drive that was measured, and what DiskSim 4.0 makes of it.
+/// A drive that was measured, and DiskSim 4.0's result for it.
 struct Measured {
     stem: &'static str,
     name: &'static str,
-    /// DiskSim's own demerit in milliseconds, to the three decimals in which it is published.
+    /// DiskSim's own demerit in milliseconds, with the three decimals that were published.
     disksim: f64,
-    /// Why straddle may be worse, if it is.
+    /// Why straddle may be worse, if it may.
     exception: Option<&'static str>,
 }
 
@@ -35,7 +36,7 @@ const DRIVES: [Measured; 5] = [
 /// The quantiles at which the distributions are compared, as in DiskSim's own validation.
 const QUANTILES: u32 = 10_000;
 
-/// A part of the model, taken away to see what it brings.
+/// A part of the model that is removed to show its effect.
 type Step = (&'static str, fn(&mut Profile));
 
 const STEPS: [Step; 12] = [
@@ -73,7 +74,7 @@ fn on_disk(profile: &mut Profile, change: impl FnOnce(&mut DiskParameters)) {
     }
 }
 
-/// Every sector of every track has an address.
+/// Gives an address to every sector of every track.
 fn without_gaps(disk: &mut DiskParameters) {
     let zones: Vec<_> = disk.geometry.zones().map(|(_, zone)| *zone).collect();
     if let Ok(plain) = Geometry::new(&zones, disk.geometry.surfaces(), 1, Direction::Forward) {
@@ -89,7 +90,8 @@ fn without_history(disk: &mut DiskParameters) {
     }
 }
 
-/// Validates the model on all drives of the folder, and prints what came of it. True if every drive is within its limit.
+/// Validates the model on all drives in the folder, and prints the results. Returns true if every drive is
+/// within its limit.
 pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
     if !dir.is_dir() {
         let given = !dir.as_os_str().is_empty();
@@ -99,7 +101,7 @@ pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
         println!(
             "SKIPPED: it needs the folder of DiskSim 4.0's parameters and traces: make validate DISKSIM=DIR"
         );
-        // Whoever has CI do it wants to know when it does not happen.
+        // Under CI, a missing folder must not pass unnoticed.
         return Ok(!(given && std::env::var_os("CI").is_some()));
     }
     println!("drive                 requests  trace mean  our mean  demerit ms  share  DiskSim ms  verdict");
@@ -109,7 +111,7 @@ pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
         let mut times = service_times(dir, drive, &profile)?;
         let (real, ours) = times.means();
         let demerit = times.demerit();
-        // DiskSim's is published to three decimals: no more can be compared.
+        // DiskSim's demerit is published with three decimals, so only these are compared.
         let within = (demerit * 1e3).round() <= (drive.disksim * 1e3).round();
         let verdict = match (within, drive.exception) {
             (true, _) => "ok".to_owned(),
@@ -134,7 +136,7 @@ pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
     Ok(passed)
 }
 
-/// What each part of the model brings: the demerit without it.
+/// Prints the demerit without each part of the model.
 fn print_steps(dir: &Path) -> Result<()> {
     print!("\ndemerit in ms without a part of the model  ");
     for drive in &DRIVES {
@@ -157,7 +159,7 @@ fn import(dir: &Path, drive: &Measured) -> Result<Profile> {
     disksim::import(dir, drive.stem).with_context(|| format!("{}: its parameters", drive.name))
 }
 
-/// Service times in milliseconds: the real drive's and the model's.
+/// Service times in milliseconds, of the real drive and of the model.
 struct Times {
     real: Vec<f64>,
     ours: Vec<f64>,
@@ -183,8 +185,8 @@ impl Times {
         (mean(&self.real), mean(&self.ours))
     }
 
-    /// Ruemmler and Wilkes's demerit: the root mean square of the horizontal distance between the two cumulative
-    /// distributions, each interpolated linearly.
+    /// Ruemmler and Wilkes's demerit: the root mean square of the horizontal distance between the two
+    /// cumulative distributions, each interpolated linearly.
     fn demerit(&mut self) -> f64 {
         self.real.sort_by(f64::total_cmp);
         self.ours.sort_by(f64::total_cmp);
@@ -196,7 +198,7 @@ impl Times {
     }
 }
 
-/// The time within which `share` of the sorted times lie; between two of them, on the line through both.
+/// The time that `share` of the sorted times do not exceed, interpolated linearly.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     let place = share * sorted.len() as f64;

@@ -1,7 +1,7 @@
-//! Turns real images and real attributes into inputs for the fuzz targets; `fuzz/make-seeds` calls it.
+//! Converts real images and real attributes to inputs for the fuzz targets; called by `fuzz/make-seeds`.
 //!
 //!     seeds image FLAGS BLOCKS FILE    an image, for gpt and mbr, to stdout (numbers as in `Disk`)
-//!     seeds layers FLAGS BLOCKS FILE   the same with no more of the image than all that is read of it needs
+//!     seeds layers FLAGS BLOCKS FILE   the same, reduced to the parts of the image that are read
 //!     seeds container FLAGS FILE       the same for an image in a container
 //!     seeds sysfs DIR                  a directory of sysfs (…/sys/block/NAME), for sysfs, to stdout
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Leaves out every patch that changes nothing of what `says` says: first many at once, then one by one.
+/// Leaves out every patch without which `says` returns the same: first many at once, then one by one.
 fn trim(data: &[u8], says: fn(&[u8]) -> String) -> Vec<u8> {
     let said = says(data);
     let (head, mut patches) = Disk::patches(data);

@@ -1,14 +1,14 @@
-//! Attributes of a device in a few bytes: the encoding of the inputs of `sysfs`.
+//! The encoding of a device's attributes in a few bytes, for the inputs of `sysfs`.
 //!
-//! The first byte chooses the [`KINDS`]; then records of a name (one byte: an index into [`NAMES`], or from 0x80 on a
-//! partition's attribute), a length (one byte, in which 255 stands for 1024) and the value.
+//! The first byte is an index into [`KINDS`]. Records follow: a name (one byte: an index into [`NAMES`], or
+//! from 0x80 on a partition's attribute), a length (one byte, in which 255 means 1024) and the value.
 
 use std::collections::BTreeMap;
 
 use straddle_device::DeviceKind;
 use straddle_device::sysfs::Attributes;
 
-/// The kinds of device whose figures are read differently.
+/// Kinds of devices whose figures are read in different ways.
 pub const KINDS: [DeviceKind; 8] = [
     DeviceKind::Scsi,
     DeviceKind::Nvme,
@@ -57,13 +57,13 @@ const OF_PARTITION: [&str; 3] = ["partition", "start", "size"];
 
 /// The attributes of one device.
 pub struct Map {
-    /// What kind of device it is.
+    /// The kind of device.
     pub kind: DeviceKind,
     values: BTreeMap<String, Vec<u8>>,
 }
 
 impl Map {
-    /// The device that `data` stands for.
+    /// Decodes an input.
     pub fn decode(data: &[u8]) -> Option<Self> {
         let (kind, mut rest) = data.split_first()?;
         let mut values = BTreeMap::new();
@@ -76,12 +76,12 @@ impl Map {
         Some(Self { kind: KINDS[usize::from(*kind) % KINDS.len()], values })
     }
 
-    /// A device of which one attribute is known.
+    /// A device with a single attribute.
     pub fn with(name: &str, value: &[u8]) -> Self {
         Self { kind: DeviceKind::Scsi, values: BTreeMap::from([(name.to_owned(), value.to_vec())]) }
     }
 
-    /// The record of an attribute, should it be one that is read: what [`Map::decode`] understands.
+    /// The record of an attribute as [`Map::decode`] reads it; `None` if the attribute is never read.
     pub fn record(name: &str, value: &[u8]) -> Option<Vec<u8>> {
         let value = &value[..value.len().min(1024)];
         let len = if value.len() < 255 { value.len() } else { 255 };

@@ -1,4 +1,4 @@
-//! The audit of what a target has read, and what must hold for it whatever was read.
+//! Audits what a target has read, and checks properties that must always hold.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use straddle_units::{ByteCount, Lba, LbaCount, Span};
 
 use crate::disk::Disk;
 
-/// A name that a shell would take apart.
+/// A path that a shell would split and expand.
 const TARGET: &str = "/tmp/it's $HOME; a disk.img";
 
-/// Topologies of which a boundary, a phase or a contradiction is worth a try.
+/// Topologies with various boundaries, phases and contradictions.
 const TOPOLOGIES: [&str; 11] = [
     "",
     "512n",
@@ -31,10 +31,10 @@ const TOPOLOGIES: [&str; 11] = [
     "512n,iu=2560,chunk=3584,stripe=5632,erase=6656,atomic=1KiB",
 ];
 
-/// The printed places of at most this many partitions are tried: each is an audit of its own.
+/// The largest number of partitions whose printed places are checked: each takes an audit of its own.
 const FEW: usize = 2;
 
-/// What holds for every table, however broken.
+/// Asserts what holds for every table, however broken.
 pub(crate) fn check_stack(stack: &Stack) {
     assert!(stack.partitions.len() <= MAX_PARTITIONS + 4, "{} partitions", stack.partitions.len());
     assert!(stack.problems.len() <= 8 * MAX_PARTITIONS, "{} problems", stack.problems.len());
@@ -48,7 +48,7 @@ pub(crate) fn check_stack(stack: &Stack) {
     }
 }
 
-/// What holds for every topology that is put together from what devices or people say.
+/// Asserts what holds for every topology built from statements by devices or users.
 pub(crate) fn check_topology(topology: &Topology) {
     let (logical, physical) = (topology.logical.value().bytes(), topology.physical.value());
     assert!(physical >= logical, "a physical sector of {physical:?}, a logical one of {logical:?}");
@@ -56,8 +56,9 @@ pub(crate) fn check_topology(topology: &Topology) {
     assert!(topology.physical_boundary().is_some());
 }
 
-/// Audits a stack on the unknown topology and on the one that the input chooses; all eleven for each input would cost the time of five
-/// others and find no more. Where the choice is the first, the kernel calls the alignment offset -1.
+/// Audits a stack on the unknown topology and on the one chosen by the input. All eleven for each input would
+/// take the time of five other inputs and find no more. If the choice is the first, the kernel's alignment
+/// offset is -1.
 pub(crate) fn on_chosen_topologies(stack: &Stack, size: ByteCount, is_image: bool, choice: u8) {
     let choice = usize::from(choice) % TOPOLOGIES.len();
     for index in BTreeSet::from([0, choice]) {
@@ -77,10 +78,11 @@ fn topology_of(text: &str) -> Topology {
     topology
 }
 
-/// Pages of databases; the last is none that there is.
+/// Database page sizes; the last one does not exist in practice.
 const PAGES: [Option<u64>; 6] = [None, Some(4096), Some(8192), Some(16 << 10), Some(64 << 10), Some(1000)];
 
-/// Audits a stack with the layers on it, on a drive with a jumper and on the topology that the input chooses, each with another page.
+/// Audits a stack with its layers, on a drive with a jumper and on the topology chosen by the input, each
+/// with another page size.
 pub(crate) fn layers_on_chosen_topologies(stack: &Stack, size: ByteCount, choice: u8) {
     let choice = usize::from(choice);
     for index in BTreeSet::from([3, choice % TOPOLOGIES.len()]) {
@@ -128,7 +130,7 @@ fn audit(
     };
     let mut findings = straddle_audit::run(&context);
     let judgement = Judgement::of(stack, &findings, Recognised::Known);
-    // What is asked for changes nothing of what is true.
+    // Filters must not change any verdict.
     let partition = stack.partitions.first().map(|partition| partition.number);
     straddle_audit::ask(
         &mut findings,
@@ -149,7 +151,7 @@ fn audit(
     }
 }
 
-/// Examines the disk as an image: what a user of `check` gets.
+/// Examines the disk as an image, as `check` does.
 pub(crate) fn examine(disk: Disk) {
     let open = Options { logical: disk.forced_block, ..Options::default() };
     let examiner = Examiner::new(straddle_examine::Options { open, ..straddle_examine::Options::default() });
@@ -174,7 +176,7 @@ fn check_finding(finding: &Finding) {
     let Some(miss) = finding.miss else { return };
     assert!(miss.past > ByteCount::ZERO && miss.past < miss.boundary.size());
     let at = finding.at.expect("a boundary is missed somewhere");
-    // A layer, and what a container holds, misses by its distance from where it stands below.
+    // The miss of a layer, or of a container's contents, is relative to its start below, not to this offset.
     if finding.layer.is_empty() && miss.name != "physical sector of the host" {
         assert_eq!(miss.boundary.past(at), miss.past);
     }
@@ -183,7 +185,8 @@ fn check_finding(finding: &Finding) {
     }
 }
 
-/// Commands are one line each, safe to show on a terminal, and a shell sees the target as one word, where it is named.
+/// Asserts that commands are one line each, are safe to show on a terminal, and give the target to a shell as
+/// one word, if they name it.
 fn check_commands(fix: &Fix, names_target: bool) {
     for command in &fix.commands {
         let line = &command.line;
@@ -193,8 +196,8 @@ fn check_commands(fix: &Fix, names_target: bool) {
     }
 }
 
-/// The words as a POSIX shell would see them, without expansions: no `$`, backquote or semicolon may stand
-/// unquoted. `None` when a quote is left open.
+/// Splits a line into words as a POSIX shell would, without expansions: no `$`, backquote or semicolon may be
+/// unquoted. `None` if a quote is not closed.
 fn shell_words(line: &str) -> Option<Vec<String>> {
     let mut words = vec![String::new()];
     let mut chars = line.chars();
@@ -209,7 +212,7 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
                     c => word.push(c),
                 }
             },
-            // One command after another, where that succeeded.
+            // One command after another, if the first succeeded.
             '&' if chars.as_str().starts_with("& ") => word.extend(chars.next()),
             '$' | '`' | ';' | '&' | '<' | '>' | '(' | ')' | '"' | '*' | '?' | '#' | '~' => {
                 panic!("{c} stands unquoted: {line:?}")
@@ -220,7 +223,8 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The place that a fix gives a partition is on the disk, beside the other partitions, and fixes.
+/// Asserts that the place that a fix gives a partition is on the disk, overlaps no other partition, and fixes
+/// the finding.
 fn check_place(context: &Context<'_>, number: u32, fix: &Fix) {
     let stack = context.stack;
     let Some((start, count)) = fix.commands.iter().find_map(|command| place_of(&command.line)) else {
@@ -233,7 +237,7 @@ fn check_place(context: &Context<'_>, number: u32, fix: &Fix) {
     assert!(!span.is_empty(), "{place}");
     assert!(span.end().get() <= context.size.get(), "past the end of {:?}: {place}", context.size);
     for other in stack.partitions.iter().filter(|other| is_in_the_way(other, old)) {
-        // What overlaps already is damage, told as such.
+        // An overlap that exists already is damage, and reported as such.
         assert!(
             !other.span.overlaps(span) || other.span.overlaps(old.span),
             "over partition {} at {:?}: {place}",
@@ -254,8 +258,9 @@ fn check_place(context: &Context<'_>, number: u32, fix: &Fix) {
     assert!(left.is_none(), "{place}: still {}", left.map_or("", |finding| &finding.message));
 }
 
-/// Start and size, as sfdisk (`echo 'start=1, size=2' | …`), sgdisk (`… -n 1:1:2 …`) and parted (`… 1s 2s`, its last
-/// words) are told: all of them in blocks, the latter two with the last block.
+/// Start and size of the place in a command of sfdisk (`echo 'start=1, size=2' | …`), sgdisk (`… -n 1:1:2 …`)
+/// or parted (`… 1s 2s`, its last words): all of them in blocks, the latter two with the last block in place
+/// of the size.
 fn place_of(line: &str) -> Option<(Lba, LbaCount)> {
     let number = |text: &str| text.parse::<u64>().ok();
     let blocks = |start: u64, last: u64| Some((Lba::new(start), LbaCount::new(last.checked_sub(start)? + 1)));
@@ -278,14 +283,14 @@ fn is_in_the_way(other: &Partition, of: &Partition) -> bool {
     other.number != of.number && !contains
 }
 
-/// The same partitions as those of a GPT.
+/// The same partitions, as entries of a GPT.
 pub(crate) fn as_table(stack: &Stack) -> Stack {
     let mut table = stack.clone();
     table.kind = TableKind::Gpt;
     for partition in &mut table.partitions {
         partition.kind = PartitionType::Guid([0x11; 16]);
         partition.role = Role::Primary;
-        // A table counts in blocks: the kernel's 512-byte sectors may be no whole number of them.
+        // A table counts in blocks, and the kernel's 512-byte sectors may not be a whole number of them.
         let span = Span::of_blocks(partition.start, partition.count, stack.block);
         partition.span = span.unwrap_or(partition.span);
     }

@@ -1,21 +1,21 @@
-//! A disk in a few bytes: the encoding of the inputs of all targets that read a medium.
+//! The encoding of a disk in a few bytes, for the inputs of all targets that read a medium.
 //!
-//! A head of [`HEAD`] bytes, then patches over a disk of zeros:
+//! An input has a head of [`HEAD`] bytes, followed by patches over a disk of zeros:
 //!
 //! | byte | what |
 //! |---|---|
-//! | 0 | bit 0: mend CRCs (`gpt`), signatures (`mbr`), checksums (layers and images) |
+//! | 0 | bit 0: correct CRCs (`gpt`), signatures (`mbr`), checksums (layers and images) |
 //! | 1 | bits 0-3: the device's block size (see [`block_choice`]), bits 4-7: the forced one |
-//! | 2 | which topologies a table with many partitions is audited on; for layers, on what they stand too |
+//! | 2 | which topologies a table is audited on; for layers, also what they stand on |
 //! | 3-10 | size in bytes, little endian |
 //!
 //! | byte of a patch | what |
 //! |---|---|
 //! | 0 | bit 0: the block is counted back from the end; bit 1: blocks of 4096 bytes, else of 512; bit 2: the block cannot be read |
 //! | 1-4 | block, little endian |
-//! | 5 | place in the block, in units of 2 bytes |
-//! | 6 | length less 1 |
-//! | 7- | the bytes; fewer where the input ends |
+//! | 5 | offset in the block, in units of 2 bytes |
+//! | 6 | length minus 1 |
+//! | 7- | the bytes; fewer at the end of the input |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,28 +26,29 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 const HEAD: usize = 11;
 /// Bytes of a patch before its own.
 const PATCH_HEAD: usize = 7;
-/// Bytes that are stored together.
+/// The size of the pages that are stored.
 const PAGE: u64 = 512;
-/// Longer arrays of entries than this are summed for nothing: the fuzzer is to find short inputs.
+/// Checksums are not computed for arrays of entries longer than this: the fuzzer is meant to find short
+/// inputs.
 const LARGEST_ARRAY: u64 = 1 << 20;
 
 /// A disk of zeros with patches.
 #[derive(Clone)]
 pub struct Disk {
-    /// The block size that the device has, where it says one.
+    /// The block size that the device reports, if any.
     pub device_block: Option<BlockSize>,
     /// The block size that the user declares.
     pub forced_block: Option<BlockSize>,
-    /// Which topologies to audit it on.
+    /// Selects the topologies on which to audit it.
     pub choice: u8,
-    /// Whether checksums are to be made right.
+    /// Whether checksums are to be corrected.
     pub mend: bool,
     len: u64,
     pages: BTreeMap<u64, [u8; PAGE as usize]>,
     unreadable: BTreeSet<u64>,
 }
 
-/// None, or one of the block sizes; the usual ones more than once.
+/// No block size, or one of the supported ones; the usual ones occur more than once.
 fn block_choice(bits: u8) -> Option<BlockSize> {
     let size = match bits & 0xf {
         8..=9 => 512,
@@ -62,7 +63,7 @@ fn block_choice(bits: u8) -> Option<BlockSize> {
 }
 
 impl Disk {
-    /// The disk that `data` stands for; `None` when there is not even a head.
+    /// Decodes an input; `None` if it is shorter than a head.
     pub fn decode(data: &[u8]) -> Option<Self> {
         let (head, mut rest) = data.split_first_chunk::<HEAD>()?;
         let len = u64::from_le_bytes(*head[3..].first_chunk()?);
@@ -93,9 +94,9 @@ impl Disk {
         Some(disk)
     }
 
-    /// The shortest encoding of an image: the bytes of it that are not zero.
+    /// The shortest encoding of an image: all of its non-zero bytes.
     pub fn encode(image: &[u8], flags: u8, blocks: u8) -> Vec<u8> {
-        /// A run of fewer zeros than this is cheaper in a patch than between two.
+        /// A run of fewer zeros than this is cheaper inside a patch than between two patches.
         const GAP: usize = PATCH_HEAD + 1;
         let mut data = vec![flags, blocks, 0];
         data.extend((image.len() as u64).to_le_bytes());
@@ -120,7 +121,7 @@ impl Disk {
         data
     }
 
-    /// The head of an encoding, and its patches: what [`Disk::decode`] takes, one after the other.
+    /// Splits an encoding into its head and its patches, as [`Disk::decode`] reads them.
     pub fn patches(data: &[u8]) -> (&[u8], Vec<&[u8]>) {
         let (head, mut rest) = data.split_at(data.len().min(HEAD));
         let mut patches = Vec::new();
@@ -132,7 +133,7 @@ impl Disk {
         (head, patches)
     }
 
-    /// The 512-byte blocks that hold bytes, by their first byte.
+    /// The offsets of the 512-byte blocks that contain data.
     pub(crate) fn touched(&self) -> Vec<u64> {
         self.pages.keys().map(|page| page * PAGE).collect()
     }
@@ -150,8 +151,8 @@ impl Disk {
         Some(bytes)
     }
 
-    /// Makes the CRCs of every GPT header right, in both block sizes, at the start, where that says that the backup
-    /// is, and at the end.
+    /// Corrects the CRCs of every GPT header, for both block sizes: at the start, at the place that the first
+    /// header gives for the backup, and at the end.
     pub fn mend_crcs(&mut self) {
         if !self.mend {
             return;
@@ -188,8 +189,8 @@ impl Disk {
         Some(())
     }
 
-    /// Puts the signature 0x55AA into every 512-byte block that a patch has touched: nothing is read of a boot
-    /// record without it, and chains of them would be rare.
+    /// Writes the signature 0x55AA into every 512-byte block that a patch has touched. Without it nothing is
+    /// read of a boot record, and chains of boot records would be rare.
     pub fn sign_boot_records(&mut self) {
         if !self.mend {
             return;

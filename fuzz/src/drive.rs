@@ -1,19 +1,19 @@
-//! Modelled drives: a profile of any text, and a few requests of any kind on what it makes.
+//! Modelled drives: a profile from arbitrary text, and a few arbitrary requests to the resulting drive.
 
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Nanos, Operation, Request};
 
 /// Bytes of a request in the input.
 const REQUEST: usize = 8;
-/// Requests that are taken.
+/// The largest number of requests used.
 const REQUESTS: usize = 32;
-/// No request is longer, in logical sectors.
+/// The longest request, in logical sectors.
 const SECTORS: u64 = 128;
-/// More events than so few requests can cause, even with one sector on a track.
+/// More events than these few requests can cause, even with one sector per track.
 const EVENTS: u32 = 200_000;
 
-/// The text up to the first zero byte is the profile; every eight bytes behind are a request: what, the pause before it,
-/// its length, and where, in thirds of the capacity.
+/// The text up to the first zero byte is the profile. Every eight bytes after it are a request: the
+/// operation, the pause before it, its length, and its place, in thirds of the capacity.
 pub fn drive(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let Ok(text) = std::str::from_utf8(&data[..end]) else { return };
@@ -77,7 +77,7 @@ fn request(drive: &Drive, id: u64, bytes: &[u8]) -> Request {
     };
     let length = u64::from(bytes[2]) % SECTORS * logical;
     let near = u64::from(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])) % 4096;
-    // Now and then past the end, or not whole sectors.
+    // Sometimes past the end, or not whole sectors.
     let offset = capacity / logical / 3 * u64::from(bytes[3] % 4) * logical
         + near * (logical / if bytes[3] > 250 { 2 } else { 1 });
     Request::new(id, operation, offset, length)

@@ -1,4 +1,5 @@
-//! Image containers: a file of patches is opened as an image that may open nothing else, and its disk is read.
+//! Image containers: a file of patches is opened as an image that may not open other files, and its disk is
+//! read.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::{Disk, audit};
 
-/// How much is read at a place.
+/// Bytes read at each place.
 const READ: u64 = 8192;
 
 fn opened(disk: &Disk) -> Option<Box<Image>> {
@@ -24,8 +25,8 @@ fn opened(disk: &Disk) -> Option<Box<Image>> {
     }
 }
 
-/// An image of `format`: it is opened and read at several places, and what is on its disk is audited. Whether the input
-/// is worth to be kept: whether it shows that format.
+/// Opens an image of `format`, reads it at several places, and audits the contents of its disk. Returns
+/// whether the input has that format and is therefore worth keeping.
 pub fn image(data: &[u8], format: Format) -> bool {
     let Some(mut disk) = Disk::decode(data) else { return false };
     disk.mend_image();
@@ -68,7 +69,7 @@ pub fn image(data: &[u8], format: Format) -> bool {
     true
 }
 
-/// Places of the disk that are worth a look: its two ends, and on both sides of the container's blocks.
+/// Places of the disk worth reading: its two ends, and both sides of the container's block boundaries.
 fn places(image: &Image, choice: u8) -> Vec<u64> {
     let (len, block) = (image.len().get(), image.container().block.get());
     let spread = len / 256 * u64::from(choice);
@@ -79,7 +80,7 @@ fn places(image: &Image, choice: u8) -> Vec<u64> {
     places
 }
 
-/// The bytes at a place are those of the file where it is said to be, and zeros where it is said to be nowhere.
+/// Asserts that the bytes at a place are those of the file at the reported offset, or zeros if there is none.
 fn check_place(disk: &Disk, image: &Image, at: u64) {
     let left = image.len().get() - at;
     let mut bytes = vec![0x5a; usize::try_from(left.min(READ)).expect("it is small")];
@@ -105,7 +106,7 @@ fn check_place(disk: &Disk, image: &Image, at: u64) {
     }
 }
 
-/// All that is read of an input, for who makes it smaller without changing that.
+/// Everything that is read of an input, for a program that minimises inputs without changing this.
 pub fn image_says(data: &[u8]) -> String {
     let Some(mut disk) = Disk::decode(data) else { return String::new() };
     disk.mend_image();

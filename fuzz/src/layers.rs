@@ -1,4 +1,4 @@
-//! What stands on partitions and disks, layer by layer, and what must hold for it whatever the bytes are.
+//! The layers on partitions and disks, and properties that must hold whatever the bytes are.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
@@ -10,7 +10,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::{Disk, audit};
 
-/// Where the disk of an input begins on the drive: a partition that is aligned to everything, to nothing, to 4 KiB.
+/// Where the input's disk begins on the drive: the start of a partition that is aligned to everything, to
+/// nothing, or to 4 KiB.
 const STARTS: [u64; 4] = [0, 63 * 512, 1 << 20, 5 * 4096];
 
 /// A drive on which `disk` is the last partition.
@@ -32,7 +33,7 @@ impl Medium for Drive<'_> {
     }
 }
 
-/// File systems: every kind of them over the same bytes, and the audit of what is found.
+/// File systems: reads every kind of them from the same bytes, and audits the results.
 pub fn filesystems(data: &[u8]) {
     let Some(disk) = Disk::decode(data) else { return };
     let view = View::of_drive(&disk);
@@ -59,8 +60,9 @@ pub fn filesystems(data: &[u8]) {
     }
 }
 
-/// md, LVM, LUKS and other mappings: what is read of a partition or a whole disk on which one of `kinds` stands, with all
-/// that stands on it, and its audit. Whether the input is worth to be kept: whether there is one.
+/// md, LVM, LUKS and other mappings: reads a partition or a whole disk that contains one of `kinds`, with all
+/// layers on it, and audits the result. Returns whether there is one, and the input is therefore worth
+/// keeping.
 pub fn volume(data: &[u8], kinds: &[VolumeKind]) -> bool {
     let Some(mut disk) = Disk::decode(data) else { return false };
     disk.mend_layers();
@@ -73,7 +75,7 @@ pub fn volume(data: &[u8], kinds: &[VolumeKind]) -> bool {
     true
 }
 
-/// A disk of the input's, or a drive with one partition.
+/// The input as a whole disk, or on a drive with one partition.
 fn read(disk: &Disk) -> Option<(Stack, ByteCount)> {
     let start = STARTS[usize::from(disk.choice >> 6)];
     let drive = Drive { disk, start };
@@ -83,7 +85,7 @@ fn read(disk: &Disk) -> Option<(Stack, ByteCount)> {
     Some((stack, drive.len()))
 }
 
-/// Any disk, with its table, and everything on it.
+/// Any disk with its table and all layers.
 pub fn layers(data: &[u8]) {
     let Some(mut disk) = Disk::decode(data) else { return };
     disk.mend_layers();
@@ -93,7 +95,7 @@ pub fn layers(data: &[u8]) {
     audit::examine(disk);
 }
 
-/// All that is read of an input, for who makes it smaller without changing that.
+/// Everything that is read of an input, for a program that minimises inputs without changing this.
 pub fn layers_say(data: &[u8]) -> String {
     let Some(mut disk) = Disk::decode(data) else { return String::new() };
     disk.mend_layers();
@@ -134,14 +136,14 @@ fn one_partition(span: Span, layer: Layer) -> Option<Stack> {
     Some(Stack { kind: TableKind::Gpt, layer: None, partitions: vec![partition], ..stack })
 }
 
-/// What holds for all layers of a drive of `len` bytes, and their audit.
+/// Checks what holds for all layers of a drive of `len` bytes, and audits them.
 fn check(stack: &Stack, len: ByteCount, choice: u8) {
     let mut count = 0;
     let mut pieces = 0;
     if let Some(layer) = &stack.layer {
         check_layer(layer, len, 1, &mut count, &mut pieces);
     }
-    // The limits hold for each partition.
+    // The limits apply to each partition.
     for layer in stack.partitions.iter().filter_map(|partition| partition.layer.as_ref()) {
         (count, pieces) = (0, 0);
         check_layer(layer, len, 1, &mut count, &mut pieces);
@@ -150,7 +152,7 @@ fn check(stack: &Stack, len: ByteCount, choice: u8) {
 }
 
 fn check_layer(layer: &Layer, len: ByteCount, depth: usize, count: &mut usize, pieces: &mut usize) {
-    // A logical volume is a layer between two levels.
+    // A logical volume is an additional layer between two levels.
     assert!(depth <= 2 * MAX_DEPTH, "{depth} levels");
     *count += 1;
     *pieces += layer.space.len();

@@ -1,8 +1,10 @@
-//! What the fuzz targets do, apart from the fuzzer: so that `cargo test` can replay every input on stable Rust.
+//! The bodies of the fuzz targets, without the fuzzer, so that `cargo test` can replay every input on stable
+//! Rust.
 //!
-//! The law of this crate: a target takes any bytes, and what it asserts holds for any bytes. Beside "no panic, no
-//! hang, little memory" that is what the crates promise: a partition lies where it says, lists are bounded, and a fix
-//! never puts a partition off a boundary, off the disk or over another one.
+//! The law of this crate: a target takes any bytes, and what it asserts holds for any bytes. Besides "no
+//! panic, no hang, little memory", that is what the crates promise: a partition lies where its entry says,
+//! lists are bounded, and a fix never places a partition off a boundary, past the end of the disk or over
+//! another one.
 
 mod attributes;
 mod audit;
@@ -32,15 +34,15 @@ pub use nbd::nbd;
 pub use plans::{backup, plan, request};
 pub use traces::{disksim, trace};
 
-/// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.
+/// GPTs (and tables in place of one): a sparse disk, with correct CRCs if the input asks for them.
 pub fn gpt(data: &[u8]) {
     let Some(mut disk) = Disk::decode(data) else { return };
     disk.mend_crcs();
     read(&disk);
 }
 
-/// MBRs and chains of EBRs: a sparse disk that gets an MBR signature, and every EBR that it names one too where the
-/// input asks for it.
+/// MBRs and chains of EBRs: a sparse disk with an MBR signature and, if the input asks for it, a signature in
+/// every EBR that is referred to.
 pub fn mbr(data: &[u8]) {
     let Some(mut disk) = Disk::decode(data) else { return };
     disk.sign_boot_records();
@@ -53,7 +55,7 @@ fn read(disk: &Disk) {
     audit::on_chosen_topologies(&stack, disk.len(), disk.device_block.is_none(), disk.choice);
 }
 
-/// `--assume`: the text, and the topologies that it makes.
+/// `--assume`: its text, and the resulting topologies.
 pub fn assume(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = straddle_units::parse_size(text);
@@ -68,7 +70,7 @@ pub fn assume(data: &[u8]) {
     let mut topology = Topology::unknown();
     assume.apply(&mut topology);
     audit::check_topology(&topology);
-    // A disk with starts on and off every boundary, and two partitions that leave no room.
+    // A disk with starts on and off every boundary, and two partitions that leave no free space.
     let partitions: Vec<KernelPartition> = [
         (1, 63 * 512, 1 << 20),
         (2, 2 << 20, 1 << 20),
@@ -90,7 +92,7 @@ pub fn assume(data: &[u8]) {
     audit::on_topology(&table, &topology, size, true);
 }
 
-/// sysfs: what the kernel says of a device, and of its partitions.
+/// sysfs: what the kernel reports about a device and its partitions.
 pub fn sysfs(data: &[u8]) {
     let Some(map) = Map::decode(data) else { return };
     audit_device(map.kind, &map);
@@ -107,11 +109,12 @@ fn audit_device(kind: DeviceKind, map: &Map) {
     let stack = straddle_layout::kernel_stack(&partitions, topology.logical.value());
     let size = size.unwrap_or(ByteCount::new(1 << 40));
     audit::on_topology(&stack, &topology, size, false);
-    // The same partitions as the disk's own table would list them: then fixes have commands.
+    // The same partitions as entries of the disk's own table, so that fixes have commands.
     audit::on_topology(&audit::as_table(&stack), &topology, size, false);
 }
 
-/// ATA, SCSI and NVMe identification. The first byte says which; ATA's checksum is made right where bit 7 is set.
+/// ATA, SCSI and NVMe identification. The first byte selects the kind; if its bit 7 is set, ATA's checksum is
+/// corrected.
 pub fn identify(data: &[u8]) {
     let Some((&which, data)) = data.split_first() else { return };
     match which & 0x7f {
@@ -143,7 +146,7 @@ pub fn identify(data: &[u8]) {
 }
 
 fn identify_ata(data: &[u8], mend: bool) {
-    /// Word 255: 0xA5 in its low byte, and in its high one what makes the sum over all bytes zero.
+    /// Word 255: 0xA5 in its low byte, and in its high byte the value that makes the sum of all bytes zero.
     const INTEGRITY: usize = 510;
     let mut words: [u8; 512] = padded(data);
     if mend {
@@ -159,7 +162,7 @@ fn identify_ata(data: &[u8], mend: bool) {
     audit_device(DeviceKind::Scsi, &Map::with("device/vpd_pg89", &page));
 }
 
-/// The first `N` bytes, or zeros where there are no more.
+/// The first `N` bytes, padded with zeros.
 fn padded<const N: usize>(data: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     let len = data.len().min(N);

@@ -1,11 +1,11 @@
-//! Checksums of superblocks and of image containers, made right: the fuzzer is to get past them.
+//! Corrects the checksums of superblocks and image containers, so that the fuzzer gets past them.
 
 use crate::Disk;
 
-/// Longer texts of LVM than this are summed for nothing.
+/// Checksums are not computed for LVM metadata texts longer than this.
 const LONGEST_TEXT: u64 = 1 << 20;
 
-/// LVM's CRC: the seed of its own, and not inverted at the end.
+/// LVM's CRC has its own seed, and is not inverted at the end.
 const LVM_SEED: u32 = 0xf597_a6cf;
 
 fn le32(bytes: &[u8], at: usize) -> u32 {
@@ -17,7 +17,7 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Disk {
-    /// Makes the checksums right of every superblock of md and LVM, and of every GPT, wherever they stand.
+    /// Corrects the checksums of every superblock of md and LVM, and of every GPT, wherever they are.
     pub fn mend_layers(&mut self) {
         if !self.mend {
             return;
@@ -65,7 +65,7 @@ impl Disk {
         self.write(at + sum_at as u64, &folded.to_le_bytes()[..4]);
     }
 
-    /// A GPT's header whose disk begins anywhere.
+    /// Corrects the CRCs of a GPT whose disk begins anywhere.
     fn mend_nested_gpt(&mut self, at: u64, header: &[u8]) {
         let own = le64(header, 24);
         for block in [512, 4096] {
@@ -85,7 +85,7 @@ impl Disk {
         self.write(at + 16, &crc.to_le_bytes());
     }
 
-    /// Makes the checksums right of VHD footers and headers, and of VHDX headers and region tables.
+    /// Corrects the checksums of VHD footers and headers, and of VHDX headers and region tables.
     pub fn mend_image(&mut self) {
         if !self.mend {
             return;

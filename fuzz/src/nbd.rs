@@ -1,9 +1,10 @@
-//! An NBD client that sends anything at all.
+//! An NBD client that sends arbitrary bytes.
 
 use straddle_serve::nbd::{Export, LARGEST_REQUEST, Session};
 
-/// Feeds the bytes to a session in pieces, whose size the first byte gives, and answers what comes out at once or never, as its
-/// top bit says. Whatever is handed out must be something that the drive takes; memory must stay bounded.
+/// Feeds the bytes to a session, in pieces of the size in the first byte's low bits. The first byte's top bit
+/// selects whether its requests are answered at once or never. Every request handed out must be acceptable to
+/// the drive, and memory must stay bounded.
 pub fn nbd(data: &[u8]) {
     let Some((&how, data)) = data.split_first() else { return };
     let export = Export {

@@ -1,4 +1,5 @@
-//! Plans, backups and scripts: files that somebody else may have written, before anything is done with a disk.
+//! Plans, backups and scripts, which may come from an untrusted source and are checked before a disk is
+//! touched.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 /// The size of the disk for requests and backups.
 const SIZE: u64 = 64 << 20;
 
-/// A disk of zeros, which nobody may write.
+/// A disk of zeros that refuses writes.
 struct Zeros(u64);
 
 impl Medium for Zeros {
@@ -43,7 +44,8 @@ impl Disk for Zeros {
     }
 }
 
-/// Every write is inside a disk of `size`, in whole units of 512 bytes, and says as many old bytes as new ones.
+/// Asserts that every write is inside a disk of `size` bytes, in whole units of 512 bytes, and has as many
+/// old bytes as new ones.
 fn check_steps(steps: &[Step], size: u64) {
     for step in steps {
         let Step::Write { at, old, new, .. } = step else { continue };
@@ -53,7 +55,7 @@ fn check_steps(steps: &[Step], size: u64) {
     }
 }
 
-/// A plan's JSON, and the steps of writing it on an empty disk of its size.
+/// Parses a plan's JSON, and makes the steps that write it to an empty disk of its size.
 pub fn plan(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(plan) = Plan::from_json(text) else { return };
@@ -67,15 +69,15 @@ pub fn plan(data: &[u8]) {
     }
 }
 
-/// A backup, with any sum, and the steps of taking it back on an empty disk.
+/// Parses a backup, whatever its checksum, and makes the steps that restore it on an empty disk.
 pub fn backup(data: &[u8]) {
     if let Some(steps) = Backup::preview(data, &Zeros(SIZE)) {
         check_steps(&steps, SIZE);
     }
 }
 
-/// A request as an sfdisk script or, where the first byte is odd, as TOML; the plan that it makes; and that plan's own script,
-/// which has to ask for the same partitions.
+/// A request, as an sfdisk script or, if the first byte is odd, as TOML; the plan that it makes; and that
+/// plan's own script, which has to request the same partitions.
 pub fn request(data: &[u8]) {
     let Some((&flags, data)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -5,11 +5,13 @@ use std::io;
 use straddle_drive::{Drive, Profile, disksim};
 use straddle_trace::{Options, Reader, replay};
 
-/// A trace with more requests or bytes is only read: the drive's time is no matter of the parsers.
+/// Traces with more requests or bytes are only parsed, not replayed: the model's time is not a property of
+/// the parsers.
 const REPLAYED: u64 = 256;
 const REPLAYED_BYTES: u64 = 16 << 20;
 
-/// The first byte's lowest bit: wrap; the others: a shift in sectors. What follows is a trace.
+/// The lowest bit of the first byte selects wrapping; its other bits are a shift in sectors. The rest is a
+/// trace.
 pub fn trace(data: &[u8]) {
     let Some((&flags, data)) = data.split_first() else { return };
     let (mut reader, mut count, mut bytes, mut before) = (Reader::new(data, "fuzz", None), 0, 0_u64, None);
@@ -40,7 +42,8 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// The `.diskspecs`, the `.model`, the `.seek` and the `.parv`, and requests as in `drive`, each behind a zero byte.
+/// The `.diskspecs`, the `.model`, the `.seek` and the `.parv`, then requests as in `drive`, separated by
+/// zero bytes.
 pub fn disksim(data: &[u8]) {
     let mut parts = data.splitn(5, |byte| *byte == 0);
     let mut text = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());

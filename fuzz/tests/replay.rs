@@ -1,4 +1,4 @@
-//! Every seed, and every input that once was a crash, through its target: what the fuzzer does first, on stable Rust.
+//! Replays every seed, and every input that once caused a crash, on stable Rust, as the fuzzer does first.
 
 use std::fs;
 use std::path::Path;

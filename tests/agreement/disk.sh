@@ -1,7 +1,8 @@
 #!/bin/bash
-# What takes the drive's time: measured in virtual time and in real time, and the same in both.
+# Operations whose time the drive determines: measured in virtual time and in real time, with the same
+# results.
 #
-# $DISK, of 512-byte sectors, has no partition table when this begins.
+# $DISK has 512-byte sectors and no partition table when this begins.
 
 printf 'label: dos\nstart=2048, size=2097152\nstart=2099234, size=2097152\n' | sfdisk -q "$DISK"
 for partition in 1 2; do
@@ -12,7 +13,7 @@ write_through() {
     dd if=/dev/zero of="$1" bs=4k count="$2" seek=1000 oflag=dsync conv=notrunc status=none
 }
 
-# Each write is waited for, so that what counts is the drive and not how fast the guest's processor is.
+# Each write is waited for, so that the result depends on the drive and not on the guest's processor.
 copy() {
     cp -r /tmp/tree/. "$MNT"
     unmount
@@ -27,7 +28,8 @@ rate() {
 measure 'dd, aligned' write_through "${DISK}1" 200
 measure 'dd, misaligned' write_through "${DISK}2" 60
 rate "${DISK}1" 'fio, a write'
-# The programs and what they read are in the guest's memory by now: it is not the host's files that are measured.
+# The programs and their input are in the guest's memory by now, so access to the host's files is not
+# measured.
 cp -r "$INPUT" /tmp/tree
 mount -t tmpfs none "$MNT"
 copy

@@ -1,8 +1,10 @@
 #!/bin/bash
-# What takes the kernel's time: a timeout, the journal's commit after 5 s, and the write-back of what is dirty for 30 s.
+# Operations whose time the kernel determines: a timeout, the journal's commit after 5 s, and the write-back
+# of data that has been dirty for 30 s.
 
-# Waits until the kernel has been up for 10.25 s, or 16 s more, and so on. It commits at whole seconds, and its timers of some seconds
-# are as coarse as 64 ticks of 10 ms: both come round together every 16 s.
+# Waits until the kernel has been up for 10.25 s, or 26.25 s, and so on every 16 s. The kernel commits at
+# whole seconds, and its timers of some seconds have a granularity of 64 ticks of 10 ms: the two coincide
+# every 16 s.
 meet_the_kernel() {
     perl -e 'for (;;) {
         open my $uptime, "<", "/proc/uptime" or die;
@@ -12,7 +14,8 @@ meet_the_kernel() {
     }'
 }
 
-# Writes a file of so many bytes, and prints when the first write of anything came to the drive, and when all of it was there.
+# Writes a file of this many bytes, and prints when the first write reached the drive, and when all of it was
+# there.
 arrivals() {
     perl -MTime::HiRes=time -e '
         my ($bytes) = @ARGV;
@@ -33,7 +36,7 @@ make_file_system ext4
 mount_it ext4
 sync
 measure timeout timeout 3 sleep 10 || [[ $? = 124 ]]
-# By then the kernel has found that nothing more is dirty, and no longer looks every 5 s.
+# By then the kernel has found nothing dirty, and no longer checks every 5 s.
 meet_the_kernel
 read -r commit data <<<"$(arrivals 4194304)"
 result commit "$commit"

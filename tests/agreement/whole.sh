@@ -1,5 +1,5 @@
 #!/bin/bash
-# All that a file system does to a drive, and whether the drive gives it back.
+# All operations of a file system on a drive, and whether the drive returns the data.
 
 make_file_system ext4 "$PART" -E discard
 mount_it ext4 "$PART" discard

@@ -1,11 +1,11 @@
-//! What the disks of a running machine show, and what they do not, in the guest.
+//! What the disks of a running machine show and what they do not, tested in the guest.
 
 use serde_json::Value;
 
 use super::codes;
 use crate::tools::{Guest, list, present, word};
 
-/// The names of the guest's files that begin and end so, without the end.
+/// The names of the guest's files with this beginning and end, without the end.
 fn named_from(guest: &Guest, begin: &str, end: &str) -> Vec<String> {
     guest.names(begin, end).iter().map(|name| format!("{begin}{name}")).collect()
 }
@@ -21,7 +21,8 @@ fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
     check_loops(&guest);
 }
 
-/// A healthy mirror with a table in it is healthy, running or stopped, and no plan goes to one half of it.
+/// A healthy mirror with a table in it gets no error, running or stopped, and no plan is made for one half of
+/// it.
 fn check_members(guest: &Guest) {
     let names = named_from(guest, "member-", ".plans");
     assert_eq!(names.len(), 8, "{names:?}");
@@ -46,7 +47,7 @@ fn check_members(guest: &Guest) {
     }
 }
 
-/// LVM's own volumes are no targets, and a healthy group is no reason to fail.
+/// LVM's internal volumes are not targets, and a healthy volume group does not cause a failure.
 fn check_volumes(guest: &Guest) {
     let names = named_from(guest, "lvm-", ".hidden");
     assert!(names.len() >= 4, "{names:?}");
@@ -69,7 +70,7 @@ fn check_volumes(guest: &Guest) {
     }
 }
 
-/// A loop device is off where its first byte is off on what it is over.
+/// A loop device is misaligned exactly if its first byte is misaligned on the device below.
 fn check_loops(guest: &Guest) {
     let names = named_from(guest, "loop-", ".facts");
     assert_eq!(names.len(), 8, "{names:?}");
@@ -83,7 +84,8 @@ fn check_loops(guest: &Guest) {
     }
 }
 
-/// What a disk does not show is not passed, and is told the same from wherever it is seen.
+/// What a disk does not show is not reported as fine, and gets the same answer from every device that shows
+/// it.
 #[test]
 fn what_a_disk_does_not_show_is_not_passed() {
     if !present(&[
@@ -105,7 +107,8 @@ fn what_a_disk_does_not_show_is_not_passed() {
     check_odd(&guest);
 }
 
-/// Something closed or inactive on an array: each member says what the array says, or that it does not show it.
+/// With a closed or inactive layer on an array, each member reports the same as the array, or that it cannot
+/// show it.
 fn check_inner(guest: &Guest) {
     let names = named_from(guest, "inner-", ".array.json");
     assert_eq!(names.len(), 8, "{names:?}");
@@ -133,16 +136,17 @@ fn check_inner(guest: &Guest) {
                     "{member}, {when}: {target}"
                 );
             }
-            // The firmware's arrays are not read.
+            // Arrays of the firmware are not read.
             assert_eq!(shown == 0, name.contains("imsm"), "{name}, {when}");
             assert_eq!(shown == members.len(), name.contains("1.0-1"), "{name}, {when}");
         }
-        // Of all disks the array is one, and says it.
+        // A run over all disks includes the array, and has its exit status.
         assert_eq!(guest.text(&format!("{name}.all.rc")), guest.text(&format!("{name}.array.rc")), "{name}");
     }
 }
 
-/// The kernel's -1 on a volume follows from what is off below where that is all there is, and has no fix of its own then.
+/// The kernel's -1 on a volume follows from a misalignment below if all devices below are examined; then it
+/// has no fix of its own.
 fn check_volumes_below(guest: &Guest) {
     for (name, cause) in [("pv1024", None), ("pv7", Some("S051")), ("whole1", None), ("whole0", Some("S001"))]
     {
@@ -156,7 +160,7 @@ fn check_volumes_below(guest: &Guest) {
             for finding in found {
                 let follows = finding.get("follows").and_then(Value::as_array).into_iter().flatten();
                 let follows: Vec<String> = follows.map(|cause| word(cause, "code")).collect();
-                // The other disk may be off as well for all that is known.
+                // If the other disk is not examined, it may be misaligned too.
                 let expected: Vec<&str> = cause.into_iter().filter(|_| is_whole).collect();
                 assert_eq!(follows, expected, "{run}: {finding}");
                 assert_eq!(finding.get("fix").is_some(), !is_whole, "{run}: {finding}");
@@ -165,7 +169,7 @@ fn check_volumes_below(guest: &Guest) {
     }
 }
 
-/// What is in use says which of two counts.
+/// If a disk has both a table and a superblock, the one that is in use counts.
 fn check_rivals(guest: &Guest) {
     let found: [(&str, &[&str]); 10] = [
         ("broken", &[]),
@@ -195,14 +199,14 @@ fn check_rivals(guest: &Guest) {
             assert!(unused.to_string().contains(&said), "{name}: {unused}");
         }
     }
-    // What else is mapped says nothing of either.
+    // An unrelated mapping does not decide between the two.
     let mapped = &guest.targets("rival-mapped")[0];
     assert_eq!(word(mapped, "status"), "not_judged", "{mapped}");
     assert!(word(mapped, "reason").contains("which of the two"), "{mapped}");
 }
 
-/// cryptsetup takes no larger sectors where a container ends inside one: there is no command before that is cut off, and
-/// the one afterwards works.
+/// cryptsetup accepts no larger sectors if a container ends inside one: there is no command before the
+/// container is cut to size, and the command afterwards works.
 fn check_odd(guest: &Guest) {
     for (when, refused) in [("before", true), ("after", false)] {
         let target = &guest.targets(&format!("odd.{when}"))[0];

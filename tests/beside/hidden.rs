@@ -1,11 +1,11 @@
-//! Tables and superblocks that share a disk: neither hides the other.
+//! Tables and superblocks that share a disk: neither may hide the other.
 
 use std::fs;
 
 use super::*;
 
-/// A disk that was a member of an array and got a table later, or the other way round: its bytes do not say which, so it does not
-/// pass, whatever the mark, the table and what is in a partition of it.
+/// A disk that was a member of an array and later got a table, or the other way round. Its bytes do not tell
+/// which, so it is not judged, whatever the superblock, the table and the partition's content.
 #[test]
 fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
     if !present(&["sfdisk", "mkfs.ext4"]) {
@@ -20,13 +20,14 @@ fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
             shell(&content.replace("START", &start.to_string()), dir.path());
             fs::rename(dir.join("disk"), dir.join("table")).unwrap();
             for (mark, at, data, is_rival) in MARKS {
-                // The superblock is in the first sector itself, and what follows.
+                // A superblock 1.1 occupies the first sector and those that follow.
                 if mark == "1.1" && !matches!(table, "dos" | "amiga") {
                     continue;
                 }
                 shell("cp --sparse=always table disk", dir.path());
                 let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
-                // The one at byte 0 leaves room for the table behind its 256 bytes.
+                // Written without its end, the superblock at byte 0 leaves room for a table after its first
+                // 256 bytes.
                 let block = md_1(at, data, (LEN >> 9) - 8192);
                 disk.write_all_at(&block[..if at == 0 { 384 } else { 512 }], at).unwrap();
                 drop(disk);
@@ -40,7 +41,8 @@ fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
                     assert!(!told(&checked).contains("--move-data"), "{what}");
                     continue;
                 }
-                // The table is the array's, which begins where the disk does: its partitions are judged by their starts.
+                // The table belongs to the array, which begins where the disk does: its partitions are judged
+                // by their starts.
                 let judged = match (table, start) {
                     ("dos" | "gpt", 2048) => 0,
                     ("dos" | "gpt", _) => 1,
@@ -52,8 +54,9 @@ fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
     }
 }
 
-/// What fills a disk and has the bytes of a table in its boot sector is what blkid says, and nothing is moved over it; neither does it
-/// pass, for the kernel lists the partition. Where something is in that, the table counts.
+/// A file system that fills a disk and whose boot sector resembles a table is what blkid says it is, and no
+/// command overwrites it. But it does not pass either, because the kernel lists the partition. If that
+/// partition has content, the table counts.
 #[test]
 fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
     if !present(&["blkid", "mkfs.ext4"]) {

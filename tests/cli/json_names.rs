@@ -1,8 +1,8 @@
-//! The names in the published JSON forms.
+//! The property names in the published JSON.
 
 use super::straddle;
 
-/// Numbers without a unit in their names: counts, ratios, shares, places in an order, and what is none of these.
+/// Numbers without a unit in their names: counts, ratios, shares, indexes, and others that have no unit.
 const PLAIN: &str = "advice after ashift before blank blocks blocks_requested blocks_sampled broken_clients cache_hits cached_writes \
     clock_reads destages discards erases error error_after error_before evaluations failed failed_requests first_track flushes \
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
@@ -11,7 +11,7 @@ const PLAIN: &str = "advice after ashift before blank blocks blocks_requested bl
     role rounds scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
     version warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
 
-/// Every property in a schema, with whether it is a number.
+/// Collects every property of a schema, and whether it is a number.
 fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {
     fn is_number(of: &serde_json::Value) -> bool {
         let has = |kind: &serde_json::Value| matches!(kind.as_str(), Some("integer" | "number"));

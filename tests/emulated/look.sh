@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Functions for scripts in the emulated machine, beside those of lib.sh:  . "$GUEST/look.sh"
+# Functions for scripts in the emulated machine, in addition to lib.sh:  . "$GUEST/look.sh"
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 
@@ -8,7 +8,8 @@ declare -A disk_of # by the names in devices.toml
 attributes='size ro removable alignment_offset queue/logical_block_size queue/physical_block_size
 queue/minimum_io_size queue/optimal_io_size queue/discard_granularity queue/chunk_sectors queue/zoned'
 
-# of_size MIB : the disk of this size, which no other has. Serial numbers are in other places with each driver.
+# of_size MIB : prints the disk of this size, which is unique. Each driver shows serial numbers in another
+# place.
 of_size() {
 	local i file
 	for ((i = 0; i < 100; i++)); do
@@ -21,7 +22,7 @@ of_size() {
 	return 1
 }
 
-# straddle_to DIR NAME ARG... : NAME.out, NAME.err and NAME.rc
+# straddle_to DIR NAME ARG... : writes NAME.out, NAME.err and NAME.rc
 straddle_to() {
 	local to=$1/$2
 	shift 2
@@ -29,7 +30,7 @@ straddle_to() {
 	echo $? >"$to.rc"
 }
 
-# look NAME DISK : what everybody says of a disk, in $OUT/NAME
+# look NAME DISK : records every tool's view of a disk in $OUT/NAME
 look() {
 	local to=$OUT/$1 disk=$2 part name
 	[ -n "$disk" ] || return
@@ -52,7 +53,7 @@ look() {
 	straddle_to "$to" check check --json --allow-unknown --time-limit 600 "/dev/$disk"
 }
 
-# parts DISK FIRST START... : a GPT of partitions of 64 sectors at START
+# parts DISK FIRST START... : makes a GPT of partitions of 64 sectors at START
 parts() {
 	local disk=$1 first=$2 start
 	shift 2
@@ -60,18 +61,18 @@ parts() {
 		printf 'label: gpt\nfirst-lba: %s\n' "$first"
 		for start; do printf 'start=%s, size=64\n' "$start"; done
 	} | sfdisk -q --no-reread --no-tell-kernel --wipe always "/dev/$disk" || return
-	# Mappings and the like list no partitions.
+	# Mappings and similar devices list no partitions.
 	blockdev --rereadpt "/dev/$disk" 2>/dev/null || true
 }
 
-# planned NAME DISK : one partition over all of it, where nothing is asked for
+# planned NAME DISK : plans one partition over the whole disk, without further options
 planned() {
 	[ -n "$2" ] || return
 	mkdir -p "$OUT/$1"
 	straddle_to "$OUT/$1" plan plan "/dev/$2" --table gpt --part rest --wipe --json
 }
 
-# monitor COMMAND : tells QEMU's monitor
+# monitor COMMAND : sends a command to QEMU's monitor
 monitor() {
 	stty raw -echo -F /dev/ttyS1
 	printf '\n%s\n' "$1" >/dev/ttyS1
@@ -116,7 +117,7 @@ linear_disk() {
 	dmsetup create "linear$2" --table "0 65536 linear /dev/$below $2" && D=$(dmk "linear$2")
 }
 
-# torn_disk BELOW START START : two pieces of a device, from different places
+# torn_disk BELOW START START : two pieces of a device, from different offsets
 torn_disk() {
 	local below=${disk_of[$1]}
 	modprobe dm-mod
@@ -130,7 +131,7 @@ array() {
 	shift
 	[ "$level" != 1 ] || chunk=() # nothing is striped
 	modprobe -a md-mod "raid$level"
-	# What was made of the members before keeps them.
+	# Devices made from the members before would keep them in use.
 	dmsetup remove_all
 	mdadm --stop --scan 2>/dev/null
 	for member; do
@@ -141,7 +142,8 @@ array() {
 		--raid-devices=$# "${members[@]}" 2>/dev/null && D=md$level
 }
 
-# namespace BELOW : a device as an NVMe namespace, over TCP. The kernel's target makes NPWG, NOWS and NAWUPF of its limits.
+# namespace BELOW : exports a device as an NVMe namespace, over TCP. The kernel's target derives NPWG, NOWS
+# and NAWUPF from its limits.
 namespace() {
 	local target=/sys/kernel/config/nvmet nqn=straddle-$1 device i
 	modprobe -a nvmet nvmet-tcp nvme-tcp && { mount -t configfs none /sys/kernel/config 2>/dev/null || true; }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Members of arrays that hold a partition table, while the array runs, when it is stopped, and as images.
+# Makes members of arrays that hold a partition table, and checks them while the array runs, when it is
+# stopped, and as images.
 #
 #   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/array-members.sh
 #

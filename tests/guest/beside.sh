@@ -1,5 +1,6 @@
 #!/bin/bash
-# Members of arrays that have a partition table, LVM's hidden volumes, and loop devices, as they are on a running machine.
+# Makes members of arrays that have a partition table, LVM's hidden volumes, and loop devices, and checks them
+# as a running machine shows them.
 #
 #   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/beside.sh
 #
@@ -67,7 +68,7 @@ hidden() { # NAME
 	lvs --noheadings -o lv_dm_path | tr -d ' ' | sed 's,.*/,,' | sort >/tmp/seen
 	for dm in /sys/block/dm-*; do
 		name=$(cat "$dm/dm/name")
-		# What a thin pool is seen by is not the volume itself.
+		# The device through which a thin pool is visible is not the volume itself.
 		grep -qx "$name" /tmp/seen && [ "$name" != vg-pool ] || echo "/dev/${dm##*/} $name"
 	done >"$OUT/lvm-$1.hidden"
 	# shellcheck disable=SC2046  # words

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Devices that fail: what `straddle check` says of them.
+# Devices that fail, and the reports of `straddle check` on them.
 #
 #   tests/guest/run -o DIR -e STRADDLE=/path/to/straddle tests/guest/failing.sh
 #
@@ -48,12 +48,12 @@ END
 check table /dev/mapper/table
 dmsetup remove table
 
-# One of the disks that are listed never answers: it is suspended.
+# One of the listed disks never answers: it is suspended.
 dmsetup create stuck --table "0 $sectors linear /dev/$D 0"
 dmsetup suspend --noflush --nolockfs stuck
 check list --time-limit 30 &
-# The whole list is there before the device answers. Only then can the process
-# end: the kernel does not let go of a file that is being read.
+# The whole list is printed before the device answers. The process can only end after that: the kernel does
+# not release a file that is being read.
 until [ "$(jq .summary.targets "$OUT/list.json" 2>/dev/null)" ]; do sleep 0.1; done
 dmsetup resume stuck
 wait
@@ -66,7 +66,7 @@ blockdev --setro "/dev/${DISKS[1]}"
 echo $? >"$OUT/readonly.rc"
 find "$plans" -name '*.undo' >"$OUT/readonly.backups"
 
-# Each command takes seconds; the disk goes in the middle of the first.
+# Each command takes seconds; the disk is removed during the first.
 sdbg dev_size_mb=64 || exit
 echo 300 >/sys/bus/pseudo/drivers/scsi_debug/delay
 check unplugged "/dev/$D" &

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Stacks with something to fix, each made again for each fix that is tried on it.
+# Makes stacks with something to fix, each again for every fix that is tried on it.
 #
 #   tests/guest/run -o DIR -e FIXES=/path/to/fixes tests/guest/fixes.sh [STACK...]
 #
-# FIXES is the test executable of tests/fixes.rs, which runs a fix and judges
-# what came of it. What was tried is in DIR/tried, a line each: stack, command.
+# FIXES is the test executable of tests/fixes.rs, which runs a fix and judges the result. DIR/tried lists what
+# was tried, one line each: stack, command.
 # shellcheck disable=SC2317  # called by name, as stack_NAME
 set -u
 # shellcheck disable=SC1091
@@ -14,7 +14,7 @@ lvm_setup
 printf secret >/tmp/key
 modprobe -a loop dm-mod 2>/dev/null
 
-# What is made here, and the device that DEVICE stands for.
+# The stack made by the functions below, and the device that DEVICE stands for.
 undo=() device=''
 disk() { # MIB START... : a disk of 4096-byte sectors with a partition at each START
 	local mib=$1
@@ -61,7 +61,8 @@ stack_lv-ext4-1k() {
 	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&
 		lvcreate -qq -y -Wn -Zn -n it -L 40M vg && device=/dev/vg/it && mkfs.ext4 -q -b 1024 "$device"
 }
-# What was made in a partition that has grown since, by less than a sector of its encryption: it cannot be opened any more.
+# A container in a partition that was enlarged afterwards by less than an encryption sector: it can no longer
+# be opened.
 stack_luks2-4096-odd() {
 	disk 96 2048 && device=/dev/${D}1 && luks --type luks2 --sector-size 4096 && open_luks c1 &&
 		mkfs.ext4 -q -b 4096 /dev/mapper/c1 && cryptsetup close c1 &&

@@ -1,12 +1,12 @@
 #!/bin/bash
-# What the kernel, parted and fdisk say of partition starts on disks of many
-# geometries; what straddle says is to be compared with it.
+# Records the verdicts of the kernel, parted and fdisk on partition starts, on disks of many geometries, for
+# comparison with straddle's.
 #
 #   tests/guest/run -o DIR [-e STRADDLE=/path/to/straddle] tests/guest/judges.sh [CONFIG...]
 #
 # leaves in DIR
 #   judges.tsv        one line per partition, columns as in its first line
-#   md.txt            what everybody says of an array that the kernel calls
+#   md.txt            the output of every tool on an array that the kernel calls
 #                     misaligned (-1), in sections "== command"
 # and, with STRADDLE, CONFIG.json .err .rc (its output, messages and exit
 # status for `check --json` of the disk), the same for md-raid1 (/dev/md0) and
@@ -16,8 +16,7 @@ set -u
 . "$GUEST/lib.sh"
 
 # CONFIG  first start  further starts  scsi_debug parameters
-# An optimal length above the size of the disk is not believed by the kernel,
-# hence 64 MB for 65535 blocks.
+# The kernel does not accept an optimal length above the size of the disk, hence 64 MB for 65535 blocks.
 configs='
 512e-la0       34  -                  dev_size_mb=8 physblk_exp=3 lowest_aligned=0
 512e-la1       34  -                  dev_size_mb=8 physblk_exp=3 lowest_aligned=1
@@ -45,8 +44,8 @@ judge() { # CONFIG START...
 		limits+=$(attr "$D" "$i")$'\t'
 	done
 	for ((i = 1; i <= $#; i++)); do args+=(align-check min "$i" align-check opt "$i"); done
-	# Without -s, as its exit status does not tell "not aligned" from "no such
-	# partition". It answers in order.
+	# Without -s, because its exit status does not distinguish "not aligned" from "no such partition". It answers
+	# in order.
 	while read -r i line; do
 		case $line in aligned) ;; "not aligned: "*) line=not ;; *) continue ;; esac
 		if [ -z "${min[i]-}" ]; then min[i]=$line; else opt[i]=$line; fi
@@ -107,6 +106,6 @@ done <<<"$configs"
 if [ $# -eq 0 ] || [[ " $* " = *" md-raid1 "* ]]; then
 	array || { echo "md-raid1: no array" >&2; failed=1; }
 fi
-# A judge whose output was not understood must not pass for one that agrees.
+# A judge whose output was not understood must not count as one that agrees.
 ! grep -q '?' "$OUT/judges.tsv" || { echo "judges.tsv: verdicts missing" >&2; failed=1; }
 exit $failed

@@ -5,9 +5,9 @@
 # nodes in /dev/mapper themselves and do not wait for it.
 export DM_DISABLE_UDEV=1
 
-# sdbg PARAM=VALUE... : (re)insert scsi_debug. $D is its first disk (sda), the
-# array DISKS all of them; for several with a content of their own give
-# add_host=N per_host_store=1. delay=0 because its simulated latency costs seconds.
+# sdbg PARAM=VALUE... : (re)inserts scsi_debug. $D is its first disk (sda), the array DISKS all of them. For
+# several disks with separate contents give add_host=N per_host_store=1. delay=0 because its simulated latency
+# costs seconds.
 sdbg() {
 	sdbg_rm
 	modprobe -a scsi_mod sd_mod && modprobe scsi_debug delay=0 "$@" || return
@@ -31,10 +31,10 @@ sdbg_rm() {
 	[ ! -d /sys/module/scsi_debug ] || modprobe -r scsi_debug
 }
 
-# attr DEV NAME : an attribute of a disk or a partition, e.g. attr sda queue/minimum_io_size
+# attr DEV NAME : prints an attribute of a disk or a partition, e.g. attr sda queue/minimum_io_size
 attr() { cat "/sys/class/block/$1/$2"; }
 
-# topo DEV : one line of what the kernel says about it
+# topo DEV : prints one line with the kernel's figures for it
 topo() {
 	local q=/sys/class/block/$1/queue
 	[ -d "$q" ] || q=/sys/class/block/$1/../queue
@@ -43,8 +43,8 @@ topo() {
 		"size=$(attr "$1" size) align=$(attr "$1" alignment_offset)"
 }
 
-# gpt DEV SIZE START... : a GPT of partitions of SIZE sectors at START, with the
-# table as small as it gets so that they may begin right behind it.
+# gpt DEV SIZE START... : makes a GPT of partitions of SIZE sectors at START, with the smallest possible
+# table, so that they may begin directly after it.
 gpt() {
 	local dev=$1 size=$2 first=34 start
 	shift 2
@@ -56,8 +56,8 @@ gpt() {
 	blockdev --rereadpt "/dev/$dev"
 }
 
-# md_table SCRIPT : an sfdisk script onto /dev/md0. An array whose metadata are
-# kept by mdmon takes no write before that is there, and mdadm does not wait for it.
+# md_table SCRIPT : writes an sfdisk script to /dev/md0. An array whose metadata mdmon maintains accepts no
+# write before mdmon runs, and mdadm does not wait for that.
 md_table() {
 	local listed=''
 	for _ in {1..100}; do
@@ -73,18 +73,18 @@ md_table() {
 md_stop() {
 	mdadm --quiet --stop /dev/md0
 	[ ! -e /dev/md127 ] || mdadm --quiet --stop /dev/md127
-	# Who keeps the metadata of DDF and IMSM writes them until it ends.
+	# mdmon maintains the metadata of DDF and IMSM, and writes them until it ends.
 	for _ in {1..100}; do
 		pgrep -x mdmon >/dev/null || break
 		sleep 0.1
 	done
 }
 
-# dmk NAME : the dm-N of a mapping
+# dmk NAME : prints the dm-N of a mapping
 dmk() { basename "$(readlink -f "/sys/dev/block/$(dmsetup info -c --noheadings -o major,minor --separator : "$1")")"; }
 dmtopo() { topo "$(dmk "$1")"; }
 
-# lvm_setup : LVM as it has to be where there is no udev and no daemon, with nothing of the machine's own
+# lvm_setup : configures LVM for a system without udev and daemons, independent of the host's configuration
 lvm_setup() {
 	export LVM_SYSTEM_DIR=/run/lvmsys LVM_SUPPRESS_FD_WARNINGS=1
 	mkdir -p "$LVM_SYSTEM_DIR"
@@ -96,6 +96,6 @@ lvm_setup() {
 	END
 }
 
-# later COMMAND... : what takes down again what is made, the last one first, in the array undo
+# later COMMAND... : adds a command to the array undo, which takes down what was made, the last first
 undo=()
 later() { undo=("$*" "${undo[@]}"); }

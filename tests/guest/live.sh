@@ -1,19 +1,19 @@
 #!/bin/bash
-# Stacks as they are set up on real machines, seen live and from the bytes of
-# the disk, with what the kernel and the other tools say of them.
+# Makes stacks as on real machines, and examines them live and from the disk's bytes, with the reports of the
+# kernel and other tools.
 #
 #   tests/guest/run -o DIR -e PROBE=/path/to/live_guest [-e STRADDLE=/path/to/straddle] \
 #       tests/guest/live.sh [STACK...]
 #
 # PROBE is the test executable of crates/layout/tests/live_guest.rs. For each
 # stack this leaves in DIR
-#   STACK.tree        the layers that PROBE sees on each partition, one a line
-#   STACK.compared    where its bytes say something else, and both together
-#   STACK.judges      what the tools say, in sections "== command"; no keys
+#   STACK.tree        the layers that PROBE sees on each partition, one per line
+#   STACK.compared    where the disk's bytes say something else, with both versions
+#   STACK.judges      the tools' output, in sections "== command"; no keys
 # with STRADDLE, STACK.{live,image}.{json,err,rc}: `check --json` of the disk
 # and of a copy of its bytes; and for all of them
-#   verified          per device that was filled with its own addresses, how many
-#                     pieces of the disk held what PROBE said
+#   verified          for each device that was filled with its own addresses, how
+#                     many pieces of the disk held what PROBE reported
 # shellcheck disable=SC2317  # called by name, as stack_NAME
 set -u
 # shellcheck disable=SC1091
@@ -43,7 +43,7 @@ ask() { # COMMAND... : its output as a section
 	"$@" </dev/null 2>&1
 }
 
-# Everybody's view of the present disk.
+# Records every tool's view of the present disk.
 look() {
 	sync
 	# The disk's node has a page cache of its own, which may be older than what
@@ -68,7 +68,7 @@ look() {
 	rm -f /tmp/copy.img
 }
 
-# fill NODE, then hold every piece of LAYER that is on the disk against it.
+# Fills NODE, then compares every piece of LAYER on the disk with what was written.
 check_filled() { # NODE LAYER [WORDS]
 	probe fill "$1"
 	sync
@@ -118,7 +118,7 @@ stack_full() {
 	md_stop
 }
 
-# XFS is at least 300 MiB large.
+# XFS requires at least 300 MiB.
 stack_xfs() {
 	gpt "$D" 737280 2048 || return
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level=1 --metadata=1.2 --raid-devices=2 \
@@ -235,8 +235,8 @@ stack_md() {
 }
 
 stack_md_parts() {
-	# LVM refuses a partition of an array whose members are not aligned alike: it
-	# takes the kernel's -1, which a partition shows as 4294967295, for an offset.
+	# LVM refuses a partition of an array whose members are not aligned alike: it takes the kernel's -1, which a
+	# partition shows as 4294967295, for an offset.
 	four 100608 && md 5 - 3 && gpt md0 16384 2048 20481 || return
 	vgcreate -qq -s 1M vg /dev/md0p2 && lvcreate -qq -Wn -n lv -L 4M vg || return
 	check_filled /dev/vg/lv vg/lv
@@ -263,8 +263,8 @@ stack_mapped() {
 	sleep 1
 }
 
-# What is set up is not what the disk says: a volume and a payload moved on by
-# 4 KiB, and a table that the kernel was not told of.
+# Here the active setup differs from what is on the disk: a volume and a payload moved by 4 KiB, and a table
+# that the kernel was not told of.
 stack_changed() {
 	parts 2048 100609 200704 || return
 	vgcreate -qq -s 1M vg "/dev/${D}1" && lvcreate -qq -Wn -n a -L 8M vg || return
@@ -272,7 +272,7 @@ stack_changed() {
 	luks_open "/dev/${D}2" c1 --type luks2 --sector-size 512 || return
 	dmsetup table --showkeys c1 | awk '{ $2 = 1024; $8 += 8; print }' | dmsetup load c1 &&
 		dmsetup resume c1 || return
-	# The third begins a sector later, and the fourth is new.
+	# The third begins one sector later, and the fourth is new.
 	sfdisk -q --no-reread --no-tell-kernel --force "/dev/$D" <<-END 2>/dev/null || return
 		label: gpt
 		first-lba: 34

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Tables planned and written on disks of many geometries, as the kernel and
-# sfdisk then see them.
+# Plans and writes tables on disks of many geometries, and records how the kernel and sfdisk then see them.
 #
 #   tests/guest/run -o DIR -e STRADDLE=/path/to/straddle tests/guest/plans.sh [CONFIG...]
 #
@@ -10,16 +9,16 @@
 #                     or sfdisk; TABLE is gpt, mbr, or the same with
 #                     "-converted" for one that was written in sectors of the
 #                     other size and converted on the disk
-#   CONFIG.topology   what the kernel says of the disk
+#   CONFIG.topology   the kernel's figures for the disk
 #   CONFIG-TABLE.json .err .rc   `straddle check --json` of the disk
-#   undone            "CONFIG TABLE same" where an undo brought every byte back
+#   undone            "CONFIG TABLE same" where an undo restored every byte
 set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 cd /run || exit
 
-# The kernel believes no optimal length above the size of the disk, hence 64 MB,
-# nor one that is not a multiple of the physical sector.
+# The kernel accepts no optimal length above the size of the disk, hence 64 MB, and none that is not a
+# multiple of the physical sector.
 configs='
 512n            dev_size_mb=64
 512e            dev_size_mb=64 physblk_exp=3
@@ -33,7 +32,8 @@ configs='
 list() { # CONFIG TABLE
 	local node name=$1 table=$2
 	for node in "/sys/class/block/$D"/"$D"*; do
-		# sysfs counts in 512 bytes whatever the logical sector; of a container it shows two sectors at most.
+		# sysfs counts in 512 bytes whatever the logical sector; of an extended partition it shows two sectors at
+		# most.
 		echo "$name $table kernel $(<"$node/partition") $(($(<"$node/start") * 512)) $(($(<"$node/size") * 512))"
 	done
 	sfdisk -J "/dev/$D" | jq -r --arg of "$name $table sfdisk" --arg disk "/dev/$D" '.partitiontable
@@ -68,7 +68,7 @@ try() { # CONFIG TABLE
 	undo "$1" "$2" "$plan.undo" before.img
 }
 
-# The disk as it comes out of an enclosure, or into one.
+# A disk moved out of an enclosure that changes its sector size, or into one.
 try_converted() { # CONFIG TABLE
 	local plan=$1-$2-converted.json sector other=4096
 	sector=$(attr "$D" queue/logical_block_size)

@@ -1,17 +1,18 @@
 #!/bin/bash
-# What a disk does not show by itself: arrays of which something is closed or inactive, volumes over several disks, tables that
-# contradict what the disk is taken for, and containers that end inside a larger sector.
+# Makes disks that do not show everything by themselves: arrays with a closed or inactive layer, volumes over
+# several disks, tables that contradict the disk's other content, and containers that end inside a larger
+# sector.
 #
 #   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/running.sh
 #
 # leaves in DIR
 #   inner-META-LEVEL-WHAT.{array,all}.json  `check --json` of the array, and of all disks
 #   inner-META-LEVEL-WHAT.N.WHEN.json       of its member N, while it runs and when it is stopped
-#   s020-NAME.json, s020-NAME.part.json     of all disks, and of the volume with the one disk that is off
+#   s020-NAME.json, s020-NAME.part.json     of all disks, and of the volume with only the misaligned disk
 #   s020-NAME.offset                        the kernel's alignment offset of that volume
-#   rival-NAME.{used,unused}.json           of a disk that a table contradicts
-#   odd.{before,after}.json                 of LUKS2 in a partition that ends inside a sector of 4096 bytes, and after its end was cut
-#                                           off; .rc: what cryptsetup makes of both
+#   rival-NAME.{used,unused}.json           of a disk whose table contradicts its other content
+#   odd.{before,after}.json                 of LUKS2 in a partition that ends inside a sector of 4096 bytes, and after its end
+#                                           was cut off; .refused: the exit status of cryptsetup reencrypt
 # shellcheck disable=SC2317  # called by name
 set -u
 # shellcheck disable=SC1091
@@ -47,7 +48,7 @@ put_pv() {
 inner() { # META LEVEL MEMBERS WHAT UNIT
 	local name="inner-$1-$2-$4$5" number
 	sdbg dev_size_mb=48 physblk_exp=3 add_host="$3" per_host_store=1 && array "$1" "$2" "$3" || return
-	# An array whose metadata are kept by mdmon takes no write before that is there.
+	# An array whose metadata are maintained by mdmon accepts no write before mdmon runs.
 	for _ in {1..100}; do
 		"put_$4" "$5" 2>/dev/null && break
 		sleep 0.1
@@ -106,7 +107,7 @@ rivals() {
 	sdbg_rm
 	sdbg dev_size_mb=64 physblk_exp=3 && mkfs.vfat -I "/dev/$D" >/dev/null &&
 		printf '\200\1\1\0\14\376\377\377\77\0\0\0\0\0\1\0' | dd of="/dev/$D" bs=1 seek=446 conv=notrunc status=none || return
-	# The boot code of mkfs.fat leaves no other entry.
+	# The boot code of mkfs.fat leaves room for no other entry.
 	dd if=/dev/zero of="/dev/$D" bs=1 seek=462 count=48 conv=notrunc status=none
 	sync
 	check rival-fat.unused "/dev/$D"
@@ -131,7 +132,7 @@ leave_ext4() { umount /mnt; }
 fill_swap() { mkswap -q "/dev/$D"; }
 use_swap() { swapon "/dev/$D"; }
 leave_swap() { swapoff "/dev/$D"; }
-# What cannot be read of a GPT whose entries mkfs overwrote.
+# A GPT that cannot be read: mkfs has overwritten its entries, and the backup is erased.
 broken() {
 	sdbg dev_size_mb=64 physblk_exp=3 && printf 'label: gpt\n' | sfdisk -q --no-reread --no-tell-kernel "/dev/$D" || return
 	dd if="/dev/$D" of=/tmp/first bs=512 count=2 status=none && mkfs.ext4 -q -F -b 4096 "/dev/$D" &&
@@ -141,7 +142,7 @@ broken() {
 	mount -t ext4 "/dev/$D" /mnt && check rival-broken.used "/dev/$D" && umount /mnt
 	sdbg_rm
 }
-# Of a LUKS1 header a table goes over key slots that are not used, and cryptsetup opens it no more.
+# A table overwrites unused key slots of a LUKS1 header, and cryptsetup then no longer opens it.
 fill_luks() {
 	cryptsetup luksFormat -q --type luks1 --align-payload 7 --key-file /tmp/key --pbkdf-force-iterations 1000 "/dev/$D" &&
 		cryptsetup open --disable-keyring --key-file /tmp/key "/dev/$D" c0
@@ -160,7 +161,7 @@ leave_btrfs() { umount /mnt; }
 fill_pv() {
 	pvcreate -qq -y --dataalignment 7k "/dev/$D" && vgcreate -qq -s 1M vg "/dev/$D" && lvcreate -qq -y -Wn -Zn -l 4 -n a vg
 }
-# LVM knows no disk that has a table, to stop its volumes either.
+# LVM ignores a disk that has a table, even for deactivating its volumes.
 use_pv() { [ -b /dev/vg/a ] || [ -b /dev/mapper/vg-a ]; }
 leave_pv() { dmsetup remove vg-a; }
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Small images of everything that stands between a partition and a file system, as the real tools and the kernel make it.
+# Makes small images of every kind of layer between a partition and a file system, with the real tools and the
+# kernel.
 #
 #   tests/guest/run -t 600 -o DIR tests/guest/stacks-md-lvm.sh [PART...]     PART: md lvm luks mapped nested
 #
@@ -11,9 +12,9 @@
 #   N.integrity, N.bcache   what their tools say of them (mapped)
 #   N.blkid       blkid -p of each
 #
-# Every file system in them is an ext4 whose label is the name of the device below it (at most 16 characters).
+# Every file system in them is an ext4 labelled with the name of the device below it (at most 16 characters).
 
-# In `A && B || say`, `say` is meant for a failure of either.
+# In `A && B || say`, `say` is meant to run if either fails.
 # shellcheck disable=SC2015
 set -u
 # shellcheck disable=SC1091
@@ -22,10 +23,10 @@ set -u
 members=()
 failed=0
 
-# say NAME : the stack NAME could not be made
+# say NAME : reports that the stack NAME could not be made
 say() { echo "$1: cannot be made" >&2; failed=1; }
 
-# disks COUNT MIB : COUNT empty members, /dev/loop0 and on
+# disks COUNT MIB : makes COUNT empty members, from /dev/loop0 on
 disks() {
 	local i
 	for ((i = 0; i < ${#members[@]}; i++)); do losetup -d "/dev/loop$i"; done
@@ -37,7 +38,7 @@ disks() {
 	done
 }
 
-# keep NAME : what the members hold now, and what blkid makes of them
+# keep NAME : copies the present contents of the members, and blkid's view of them
 keep() {
 	local i
 	sync
@@ -51,7 +52,7 @@ keep() {
 # fs LABEL DEVICE
 fs() { mkfs.ext4 -q -F -O ^has_journal,^resize_inode -L "$1" "$2" 2>/dev/null; }
 
-# array NAME COUNT OPTION... : an md array of COUNT members that is never synchronised, in /dev/md0
+# array NAME COUNT OPTION... : makes an md array of COUNT members, never synchronised, in /dev/md0
 array() {
 	local name=$1 count=$2
 	shift 2
@@ -61,7 +62,7 @@ array() {
 	[ -b /dev/md0 ]
 }
 
-# stop NAME : stop the array and keep its members
+# stop NAME : stops the array and keeps its members
 stop() {
 	local i
 	sync
@@ -114,17 +115,17 @@ md() {
 	END
 }
 
-# quietly COMMAND... : only its errors, and its exit status
+# quietly COMMAND... : prints only the command's errors; returns its exit status
 quietly() { "$@" 2>&1 >/dev/null | grep -v 'WARNING\|NOT backed up\|lvcreate --help' >&2; return "${PIPESTATUS[0]}"; }
 
-# volume NAME OPTION... : a logical volume with a file system
+# volume NAME OPTION... : makes a logical volume with a file system
 volume() {
 	local name=$1
 	shift
 	{ quietly lvcreate -y -Wn -n "$name" "$@" vg && fs "$name" "/dev/vg/$name"; } || say "$name"
 }
 
-# Four numbers in the metadata area's header, at 4096: whether its text wraps around.
+# Prints four numbers of the metadata area's header, at 4096; they show whether its text wraps around.
 wraps() {
 	local size offset length
 	read -r size offset length < <(od -An -t u8 -w24 -j $((4096 + 32)) -N 24 "$1")
@@ -135,8 +136,8 @@ lvm() {
 	local i
 	lvm_setup
 	disks 5 96 || return
-	# The first has a metadata area so small that its text is soon in two pieces, the second one at its end too, and
-	# the third no usual start of its extents.
+	# The first has a metadata area so small that its text soon wraps around, the second has another one at its
+	# end, and the third has an unusual start of its extents.
 	quietly pvcreate --metadatasize 124k --dataalignment 1m /dev/loop0
 	quietly pvcreate --metadatacopies 2 /dev/loop1
 	quietly pvcreate --dataalignment 7k /dev/loop2
@@ -229,7 +230,7 @@ mapped() {
 	make-bcache -C --bucket 64k /dev/loop0 >/dev/null && keep bcache-cache || say bcache-cache
 }
 
-# What stands on what: partitions in md, LVM on md, LUKS on LVM.
+# Combinations of layers: partitions in md, LVM on md, LUKS on LVM.
 nested() {
 	array partitions 2 --level=1 --metadata=1.2 && gpt md0 4096 2048 6145 &&
 		fs aligned /dev/md0p1 && fs shifted /dev/md0p2 && stop partitions || say partitions

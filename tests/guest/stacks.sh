@@ -1,17 +1,18 @@
 #!/bin/bash
-# Disks with layer upon layer, aligned and not, as the real tools make them, and what these tools say of each layer.
+# Makes disks with several layers, aligned and misaligned, with the real tools, and records what these tools
+# report for each layer.
 #
 #   tests/guest/run -t 900 -m 2G -o DIR tests/guest/stacks.sh [NAME...]
 #
-# leaves in DIR an image NAME.img of each disk below, and manifest.tsv: NAME, and from the disk up a column for each
-# layer, as its own tool or the kernel describes it, never as the options here asked for it:
+# leaves in DIR an image NAME.img of each disk below, and manifest.tsv: NAME, and a column for each layer from
+# the disk up, as its own tool or the kernel reports it, never as the options given here requested it:
 #   part=START  md=OFFSET  pv=START  luks1=OFFSET  luks2=OFFSET  bcache=OFFSET  integrity=OFFSET
 #                  where the space of the layer starts on the device below, in bytes
 #   lv=AT:PLACE,...
-#                  its segments: where each lies in the volume and where on the physical volume, from that one's first byte
-#   anything else= blkid's TYPE of what is at the top
+#                  its segments: the offset of each in the volume, and on the physical volume from its first byte
+#   anything else= blkid's TYPE of the top layer
 #
-# A step is KIND:ARGUMENT:..., with - for "as the tool does by itself":
+# A step is KIND:ARGUMENT:..., with - for the tool's default:
 #   part:START:TABLE         gpt, mbr, or logical (in an extended partition of an mbr), in sectors of 512 bytes
 #   md:LEVEL:METADATA:DATA-OFFSET:CHUNK
 #   lvm:DATAALIGNMENT:DATAALIGNMENTOFFSET:EXTENT:SHAPE
@@ -20,7 +21,7 @@
 #   drive                    first of all: a 512e scsi_debug disk in place of a loop device, whose topology tools follow
 #   ext4 ext4-1k xfs swap vfat btrfs
 
-# Steps, and what undoes them, are called by names put together.
+# The names of steps, and of the functions that undo them, are composed at run time.
 # shellcheck disable=SC2317
 set -u
 # shellcheck disable=SC1091
@@ -130,13 +131,13 @@ part-md-part-lvm-luks   part:2048:gpt md:1:1.2:- part:2048:gpt lvm:7k:-:4m:plain
 part-md-part63-lvm      part:2048:gpt md:1:1.2:- part:63:mbr lvm:-:-:4m:plain ext4
 '
 
-# Small disks make the tools' own choices small as well; the newest xfs wants 300 MiB.
+# Small disks make the tools' defaults small as well; the newest XFS requires 300 MiB.
 size_of() { case " $* " in *" xfs "*) echo 320 ;; *" luks2a"* | *" luks2:"*) echo 96 ;; *) echo 64 ;; esac; }
 
 lvm_setup
 units=(--noheadings --nosuffix --units b)
 
-# quietly COMMAND... : prints what it says only if it fails
+# quietly COMMAND... : prints the command's output only if it fails
 quietly() {
 	"$@" >/tmp/said 2>&1 && return
 	printf '%s\n' "$*" >&2
@@ -144,12 +145,12 @@ quietly() {
 	return 1
 }
 
-# The stack that is being made: the device at its top, what the judges said so far, and how to take it down again.
+# The stack in progress: the device at its top, the figures reported so far, and how to take it down.
 dev='' chain='' undo=() spares=0 depth=0
 
 add() { chain+=$'\t'$1; } # KIND=FIGURES
 
-# spare MIB : one more disk, in $spare
+# spare MIB : makes one more disk, in $spare
 spare() {
 	spares=$((spares + 1))
 	spare=/dev/loop$spares
@@ -161,7 +162,7 @@ step_drive() { :; }
 
 step_part() { # START TABLE
 	local start=$1 number=1 script node size
-	# Whole blocks of 4 KiB, as dm-crypt wants them, and room for the copy of a GPT.
+	# Whole blocks of 4 KiB, as dm-crypt requires, with room for the backup GPT.
 	size=$((($(blockdev --getsz "$dev") - start - 34) / 8 * 8))
 	case $2 in
 	gpt) script=$(printf 'label: gpt\nfirst-lba: 34\nstart=%s, size=%s\n' "$start" "$size") ;;
@@ -205,7 +206,7 @@ step_md() { # LEVEL METADATA OFFSET CHUNK
 	quietly mdadm --create "$array" --run --assume-clean --raid-devices="${#members[@]}" "${options[@]}" \
 		"${members[@]}" || return
 	later mdadm --quiet --stop "$array"
-	# Metadata 0.90 has the data at the front always, and mdadm says nothing.
+	# With metadata 0.90 the data is always at the front, and mdadm does not report it.
 	offset=$(mdadm -E "$dev" | sed -n 's/^ *Data Offset : \([0-9]*\) sectors$/\1/p')
 	kernel=$(cat "/sys/block/${array##*/}/md/dev-${dev##*/}/offset")
 	[ "${offset:-0}" = "$kernel" ] || { echo "$array: mdadm says $offset, the kernel $kernel" >&2; return 1; }
@@ -241,14 +242,14 @@ step_lvm() { # DATAALIGNMENT DATAALIGNMENTOFFSET EXTENT SHAPE
 	at=$(pvs "${units[@]}" -o pe_start "$pv" | tr -d ' ')
 	extent=$(vgs "${units[@]}" -o vg_extent_size "$vg" | tr -d ' ')
 	add "pv=$at"
-	# "16384000 /dev/loop0p1(8002),..." of each segment; the first of its devices is ours.
+	# For each segment "16384000 /dev/loop0p1(8002),..."; the first of its devices is this disk.
 	while read -r line pe; do
 		pe=${pe%%,*}
 		[ "${pe%(*}" = "$pv" ] || { echo "$vg: $pe is not on $pv" >&2; return 1; }
 		pe=${pe##*\(} pe=${pe%?}
 		segments+=,$line:$((at + pe * extent))
 	done < <(lvs "${units[@]}" --segments -o seg_start,devices "$vg/it")
-	# The kernel's table: where in the volume, how much, "linear", and where on which device.
+	# The kernel's table: the offset in the volume, the length, "linear", and the place on a device.
 	kernel=$(dmsetup table "$vg-it" | awk '{ printf ",%d:%d", $1 * 512, ($3 == "striped" ? $7 : $5) * 512 }')
 	[ "$segments" = "$kernel" ] || { echo "$vg: lvs says $segments, the kernel $kernel" >&2; return 1; }
 	dev=/dev/$vg/it
@@ -297,8 +298,8 @@ step_integrity() {
 	local below=$dev place
 	quietly integritysetup format -q --no-wipe --integrity crc32c "$dev" &&
 		quietly integritysetup open --integrity-recalculate --integrity crc32c "$dev" whole || return
-	# Where its data is no tool says: what is written to its byte 0 is sought below. It went through the journal first,
-	# which stands before the data.
+	# No tool reports where its data is, so the code below searches the disk for what is written to its byte 0.
+	# The write went through the journal first, which lies before the data.
 	printf 'the first bytes of the data' | dd of=/dev/mapper/whole bs=4k conv=sync status=none
 	quietly integritysetup close whole || return
 	place=$(grep -abo 'the first bytes of the data' "$below" | tail -n 1)
@@ -323,7 +324,7 @@ step_swap() { make_fs mkswap; }
 step_vfat() { make_fs mkfs.vfat; }
 step_btrfs() { make_fs mkfs.btrfs -q -f -m single --mixed -O '^extref'; }
 
-# build NAME STEP... : one line of the manifest
+# build NAME STEP... : makes a stack, and adds its line to the manifest
 build() {
 	local name=$1 step args done=1 size disk
 	shift
@@ -346,7 +347,7 @@ build() {
 	done
 	sync
 	for step in "${undo[@]}"; do
-		# The disk itself goes last of all, when all above it is written.
+		# The disk itself is detached last, when everything above it has been written.
 		[ "$step" != sdbg_rm ] || dd if="$disk" of="$OUT/$name.img" bs=64k conv=sparse status=none || done=0
 		# shellcheck disable=SC2086  # several words
 		quietly $step || done=0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Stacks whose tools follow the disk's alignment offset, arrays seen from each of their members, and what straddle and
-# the kernel say of them.
+# Makes stacks whose tools follow the disk's alignment offset, and arrays that are examined from each of their
+# members; records the reports of straddle and the kernel.
 #
 #   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/verdicts.sh [PART...]
 #
@@ -114,7 +114,7 @@ md() {
 
 once() {
 	local nodes
-	# A misaligned array, and volumes on it.
+	# A misaligned array with volumes on it.
 	sdbg dev_size_mb=64 physblk_exp=3 add_host=3 per_host_store=1 || return
 	nodes=("${DISKS[@]/#//dev/}")
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level=5 --metadata=1.2 --raid-devices=3 --chunk=64 \
@@ -126,15 +126,15 @@ once() {
 	check once-array
 	vgchange -qq -an vg
 	mdadm --quiet --stop /dev/md0
-	# A file system of small blocks on a thin volume, which four devices show.
+	# A file system with small blocks on a thin volume, which four devices show.
 	disk && gpt "$D" 98304 2048 || return
 	pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" &&
 		lvcreate -qq --type thin-pool -n pool -L 16M -c 64k --poolmetadatasize 2M -Zn vg &&
 		lvcreate -qq -V 20M --thin -n thin vg/pool && mkfs.ext4 -q -b 1024 /dev/vg/thin || return
 	check once-thin
 	vgchange -qq -an vg
-	# One of small blocks on an array of four partitions; it takes its hints from the optimal I/O size of the device,
-	# a multiple of the stripe.
+	# A file system with small blocks on an array of four partitions. It takes its hints from the device's
+	# optimal I/O size, a multiple of the stripe.
 	sdbg dev_size_mb=128 physblk_exp=3 opt_blks=1024 && gpt "$D" 49152 2048 51200 100352 149504 || return
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level=5 --metadata=1.2 --raid-devices=3 --chunk=64 \
 		"/dev/${D}1" "/dev/${D}2" "/dev/${D}3" || return
@@ -145,7 +145,8 @@ once() {
 	below && two
 }
 
-# What is off below shows on every device above: two partitions at sector 63 under an array, one under a container.
+# A misalignment shows on every device above: two partitions at sector 63 under an array, one under a
+# container.
 below() {
 	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 || return
 	gpt "${DISKS[0]}" 98304 63 && gpt "${DISKS[1]}" 98304 63 || return
@@ -160,8 +161,8 @@ below() {
 	cryptsetup close c0
 }
 
-# One file system of small blocks over both partitions of a disk, seen from each: an array with a name, one without
-# (0.90), and a volume.
+# One file system with small blocks over both partitions of a disk, seen from each: an array with a name, one
+# without (metadata 0.90), and a volume.
 two() {
 	local version
 	sdbg dev_size_mb=128 physblk_exp=3 && gpt "$D" 98304 2048 100352 || return

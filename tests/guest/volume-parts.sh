@@ -1,19 +1,21 @@
 #!/bin/bash
-# Logical volumes over several disks, each with places of its own on each of them, active and not.
+# Makes logical volumes over several disks, at different offsets on each, and examines them active and
+# inactive.
 #
 #   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/volume-parts.sh
 #
 # leaves in DIR, for each volume NAME and each of its disks N
 #   NAME.N.live, NAME.N.offline  `check --json` of the disk; physical sectors have 16 KiB
-#   NAME.N.areas                 each part of the volume that the kernel's tables put there: its first sector on the disk,
-#                                and in the volume or its image
+#   NAME.N.areas                 each part of the volume that the kernel's tables put there: its first sector
+# on the
+#                                disk, and in the volume or its image
 set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 lvm_setup
 modprobe -a dm-mod dm-raid 2>/dev/null
 
-# The parts of vg/it on the device of this number, whose first sector is START of its disk.
+# Prints the parts of vg/it on the device with this number, whose first sector is START of its disk.
 areas() { # NUMBER START
 	dmsetup table | awk -v on="$1" -v start="$2" '
 		/^vg-it(_rimage_[0-9]+)?:/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
@@ -26,7 +28,7 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 	for i in 0 1 2; do
 		node=${DISKS[i]}
 		start=$(cut -d , -f $((i + 1)) <<<"$partitions")
-		# Every disk has an option of its own for pvcreate, or none.
+		# Each disk has its own option for pvcreate, or none.
 		option=$(cut -d , -f $((i + 1)) <<<"$options")
 		if [ "$start" != 0 ]; then
 			printf 'label: dos\n%s,40000,8e\n' "$start" | sfdisk -q --no-tell-kernel "/dev/$node" &&

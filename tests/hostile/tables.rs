@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A boot record with these entries: type, start, count.
+/// A boot record with these entries (type, start, count).
 pub(crate) fn boot_record(entries: &[(u8, u32, u32)]) -> [u8; 512] {
     let mut sector = [0; 512];
     for (entry, (kind, start, count)) in sector[446..].chunks_exact_mut(16).zip(entries) {
@@ -14,14 +14,14 @@ pub(crate) fn boot_record(entries: &[(u8, u32, u32)]) -> [u8; 512] {
     sector
 }
 
-/// What a GPT header says; everything is written as it is, with CRCs that fit.
+/// The fields of a GPT header; all are written unchanged, with matching CRCs.
 #[derive(Clone)]
 pub(crate) struct Gpt {
     size: u64,
     entry_count: u32,
     entry_size: u32,
     header_size: u32,
-    /// First and last block of each partition.
+    /// The first and the last block of each partition.
     partitions: Vec<(u64, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Gpt {
 
     pub(crate) fn write(&self, path: &Path) {
         let last = self.size / BLOCK - 1;
-        // Of an array that nobody could have on disk the CRC does not matter.
+        // The CRC of an entry array too large for any disk does not matter.
         let len = u64::from(self.entry_count) * u64::from(self.entry_size);
         let mut array = vec![0; usize::try_from(len.min(MIB)).unwrap()];
         let entry_size = usize::try_from(self.entry_size).unwrap();
@@ -103,12 +103,12 @@ fn tables_that_end_too_early() {
             .flat_map(around)
             .chain([1, 2, 10240 * BLOCK, 10240 * BLOCK + 511, 10241 * BLOCK, 31 * MIB])
             .collect();
-    // Ever shorter, so that nothing has to be copied.
+    // The longest first, so that the file only has to be truncated and never copied.
     lengths.sort_unstable_by(|one, other| other.cmp(one));
     for cut in [gpt, mbr] {
         for &length in &lengths {
             File::options().write(true).open(&cut).unwrap().set_len(length).unwrap();
-            // Of less than a sector there is nothing to judge, unless it is all zeros.
+            // Less than a sector cannot be judged, unless it is all zeros.
             let codes: &[i32] = if length < BLOCK { &[0, 3] } else { &[0, 1] };
             check(&cut).ended(codes).says(cut.to_str().unwrap());
         }
@@ -163,7 +163,7 @@ fn partitions_that_cannot_be() {
         check(&image).ended(&[1]).says(says);
         run(command().args(["check", "--json", "--assume", "512e,stripe=192KiB"]).arg(&image)).ended(&[1]);
     }
-    // More partitions than are listed, none of them aligned.
+    // More partitions than are listed, all of them misaligned.
     let entry_count = 8000;
     let partitions: Vec<(u64, u64)> = (0..8000).map(|n| (20481 + n * 10, 20488 + n * 10)).collect();
     Gpt { entry_count, ..Gpt::new(&partitions) }.write(&image);
@@ -176,7 +176,7 @@ fn chains_of_ebrs_without_an_end() {
     let image = dir.path().join("disk.img");
     let mbr = boot_record(&[(5, 2048, 0xf000_0000)]);
 
-    // Every sector of 50 MiB links to the next one: a hundred times more than are followed.
+    // Every sector of 50 MiB links to the next one: a hundred times more links than are followed.
     let mut file = File::create(&image).unwrap();
     file.write_all(&mbr).unwrap();
     file.seek(SeekFrom::Start(2048 * BLOCK)).unwrap();
@@ -202,7 +202,7 @@ fn chains_of_ebrs_without_an_end() {
         sparse(&image, 64 * MIB, &pieces);
         check(&image).ended(&[1]).says(says);
     }
-    // Four containers that are one another.
+    // Four containers that refer to each other.
     let four = boot_record(&[(5, 2048, 9999), (0xf, 2048, 9999), (0x85, 0, 9999), (5, u32::MAX, u32::MAX)]);
     sparse(&image, 64 * MIB, &[(0, &four), (at(0), &link(0))]);
     check(&image).ended(&[1]);
@@ -228,7 +228,8 @@ fn memory_does_not_grow_with_what_a_table_claims() {
     sparse(&loops, 1 << 40, &pieces);
     images.push(loops);
     for image in images {
-        // 256 MiB of address space, not of memory in use: nothing of this size is even asked for.
+        // The limit is 256 MiB of address space, not of memory in use: no allocation of this size may even be
+        // attempted.
         let limited = "ulimit -v 262144 && exec \"$0\" check -v \"$1\"";
         let mut command = Command::new("sh");
         command.args(["-c", limited, STRADDLE]).arg(&image).stdin(Stdio::null());
@@ -236,7 +237,7 @@ fn memory_does_not_grow_with_what_a_table_claims() {
     }
 }
 
-/// Numbers that look random, the same for a seed every time (xorshift64*; Vigna, 2014).
+/// A pseudorandom generator with a seed (xorshift64*; Vigna, 2014).
 struct Random(u64);
 
 impl Random {
@@ -252,7 +253,7 @@ impl Random {
     }
 }
 
-/// Images as sfdisk writes them, where it is installed.
+/// Images written by sfdisk, if it is installed.
 fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
     let scripts = [
         "label: gpt\nstart=2048,size=4096,name=\"a b'c\"\nstart=6207,size=63\n,8192,U\n",
@@ -293,7 +294,7 @@ fn tables_with_random_damage() {
     };
     let seed = std::env::var("STRADDLE_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or(0x5eed_0001_u64).max(1);
-    // Nothing but the tables is worth damaging: those sectors that hold anything.
+    // Only the tables are worth damaging: the sectors that are not all zeros.
     let tables = |bytes: &[u8]| -> Vec<usize> {
         (0..bytes.len() / 512).filter(|sector| bytes[sector * 512..][..512] != [0; 512]).collect()
     };
@@ -323,7 +324,7 @@ fn tables_with_random_damage() {
         if random.below(8) == 0 {
             bytes.truncate(1 + random.below(bytes.len()));
         }
-        // What is zero in between stays a hole.
+        // Zeros between the sectors stay a hole.
         let file = File::create(&damaged).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
         for sector in sectors.iter().map(|sector| sector * 512).filter(|sector| *sector < bytes.len()) {

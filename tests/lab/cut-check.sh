@@ -1,8 +1,9 @@
 #!/bin/bash
-# After the power has gone: every file system that was made mounts, has every file that was synced, and is sound. The marks are in
-# $INPUT/marks; the arguments are those of cut-write.sh.
+# After the power cut: every file system that was made must mount, have every file that was synced, and be
+# consistent. The marks are in $INPUT/marks; the arguments are those of cut-write.sh.
 #
-# JFS has to be sound only: the kernel's sends the drive no cache flush, whatever is synced (fs/jfs/file.c, jfs_fsync), so nothing is promised.
+# JFS only has to be consistent: the kernel's JFS sends the drive no cache flush, whatever is synced
+# (fs/jfs/file.c, jfs_fsync), so it promises nothing.
 cp "$INPUT/marks" /tmp/promised
 parts=("$PART" "${PART2-}" "${PART3-}" "${PART4-}" "${PART5-}" "${PART6-}")
 index=0
@@ -12,7 +13,7 @@ for fs in "$@"; do
 	if grep -qx "made $index" "$INPUT/marks"; then
 		if [ "$fs" = jfs ]; then
 			sed -i "/^synced $index /d" /tmp/promised
-			# The kernel leaves its journal to this, which has repaired something where it returns 1.
+			# The kernel leaves replaying the journal to this program, which returns 1 if it has repaired something.
 			fsck.jfs -a "$part" >/tmp/fsck 2>&1 || [ $? -eq 1 ] || { cat /tmp/fsck; fail "JFS cannot be recovered"; }
 		fi
 		mount -t "$fs" "$part" "/run/fs$index" || fail "$fs on $part does not mount"

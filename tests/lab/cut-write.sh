@@ -1,6 +1,6 @@
 #!/bin/bash
-# Writes to the file systems named, one on each drive, until the power goes. Says "made I" when the I-th file system is there for good, and
-# "synced I N" when file N on it has been synced.
+# Writes to the named file systems, one on each drive, until the power is cut. Prints "made I" when file
+# system I is durable, and "synced I N" when file N on it has been synced.
 parts=("$PART" "${PART2-}" "${PART3-}" "${PART4-}" "${PART5-}" "${PART6-}")
 index=0
 for fs in "$@"; do

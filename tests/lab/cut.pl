@@ -1,4 +1,5 @@
-# The files of the power-cut test: `cut.pl write DRIVES` makes them, `cut.pl check DRIVES < MARKS` looks for those that were synced.
+# The files of the power-cut test: `cut.pl write DRIVES` makes them, `cut.pl check DRIVES < MARKS` checks
+# those that were synced.
 use strict;
 use warnings;
 use IO::Handle;

@@ -1,8 +1,8 @@
-//! Loop devices, and partitions that the kernel was told of: what lies below and above a device is found.
+//! Loop devices, and partitions that the kernel was told of: whatever lies below or above a device is found.
 
 use super::*;
 
-/// A plan that gives all of the image to one partition.
+/// A plan that gives the whole image to one partition.
 fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
     let plan = dir.join("plan");
     let mut command = Command::new(STRADDLE);
@@ -12,7 +12,8 @@ fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
     plan
 }
 
-/// A loop device that goes when the test ends; `None`, and a line that says so, where this machine gives us none: the guest has.
+/// A loop device that is detached when the test ends. Creating one returns `None` and prints a message if
+/// this machine has none for us; the guest has.
 struct Loop(PathBuf);
 
 impl Loop {
@@ -31,7 +32,7 @@ impl Drop for Loop {
     }
 }
 
-/// A partition that the kernel was told of, with a node of its own: nobody else makes one here.
+/// A partition added to the kernel, with a device node of its own, because nothing else creates one here.
 struct Partition<'a> {
     disk: &'a Loop,
     node: PathBuf,
@@ -61,7 +62,7 @@ impl Drop for Partition<'_> {
     }
 }
 
-/// Whoever opens what a device stands on, to write or not even that, comes to the device.
+/// Opening a device below or above the target for writing is noticed, even if nothing is written.
 #[test]
 fn whoever_comes_below_a_device_during_a_run_is_noticed() {
     if !present(&["losetup", "addpart", "mknod"]) {
@@ -82,7 +83,7 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
             probe.stderr(Stdio::piped()).spawn().unwrap()
         };
         until(|| complete(&dir) > 0);
-        // Who only reads is let go on.
+        // A program that only reads does not end the run.
         drop(File::open(theirs).unwrap());
         let _theirs = OpenOptions::new().write(true).open(theirs).unwrap();
         let ended = child.wait_with_output().unwrap();
@@ -109,8 +110,8 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
     run(&first.0, &partition.node, "bench");
 }
 
-/// Who has locked the file below a loop device, and has it open only to read it, is found by the lock alone; and whoever comes
-/// later is kept out by ours.
+/// A program that holds a lock on the file below a loop device, and has it open only for reading, is found by
+/// the lock alone. A program that comes later is kept out by straddle's own lock.
 #[test]
 fn the_file_below_a_loop_device_is_locked_with_it() {
     if !present(&["losetup", "flock"]) {
@@ -137,7 +138,8 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     drop(child);
 }
 
-/// The device's number is given to another disk of the same size: that is not what the journal is of, whatever is asked for.
+/// The device number is reused for another disk of the same size: the journal does not belong to it, whatever
+/// options are given.
 #[test]
 fn another_disk_at_the_same_number_is_not_written_by_force() {
     if !present(&["losetup"]) {
@@ -202,7 +204,7 @@ fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     assert!(used.status.success(), "{}", told(&used));
 }
 
-/// What runs in the guest: each line says what was done, its status, and the last line of what was said.
+/// The script for the guest: each line of its output has the action, its status, and the last line printed.
 const IN_GUEST: &str = r#"
 S() { "$INPUT/straddle" "$@"; }
 told() { local code=0; S "${@:2}" > said 2>&1 || code=$?; echo "$1: $code: $(tail -n 1 said)"; }

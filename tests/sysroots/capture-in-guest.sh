@@ -1,5 +1,5 @@
 #!/bin/bash
-# Make the captured trees that need no particular hardware:
+# Makes the captured trees that need no particular hardware:
 #
 #   tests/guest/run -o tests/sysroots tests/sysroots/capture-in-guest.sh
 set -eu

@@ -1,11 +1,12 @@
-//! What the mkfs and partitioning programs of Debian make on a whole disk, with the name that libblkid has for it.
+//! The formats that Debian's mkfs and partitioning programs make on a whole disk, with libblkid's name for
+//! each.
 //!
-//! A line is for a shell; IMAGE stands for a file of 64 MiB, in the folder that the line runs in.
+//! A line is for a shell; IMAGE stands for a 64 MiB file in the folder in which the line runs.
 
-/// Name, tool, line.
+/// Name, tool, and command line.
 pub(crate) type Made = (&'static str, &'static str, &'static str);
 
-/// Contents.
+/// Contents of a disk.
 pub(crate) const CONTENTS: &[Made] = &[
     ("ext2", "mkfs.ext2", "mkfs.ext2 -q IMAGE"),
     ("ext3", "mkfs.ext3", "mkfs.ext3 -q IMAGE"),

@@ -1,6 +1,7 @@
-//! What the tests with real tools share: running them, images to run them on, and straddle's answers.
+//! Shared by the tests with real tools: running them, images to run them on, and straddle's answers.
 //!
-//! A tool that is not there skips its test, loudly; under CI, where it has to be there, that is a failure.
+//! If a tool is not installed, its test is skipped with a message; under CI, where it must be installed, that
+//! is a failure.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -24,7 +25,7 @@ pub(crate) use skip::{PATH, present, skipped};
 /// The program under test.
 pub(crate) const STRADDLE: &str = env!("CARGO_BIN_EXE_straddle");
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when dropped.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
@@ -44,7 +45,7 @@ impl Dir {
         self.0.join(name)
     }
 
-    /// A sparse file of `len` bytes.
+    /// Makes a sparse file of `len` bytes.
     pub(crate) fn image(&self, name: &str, len: u64) -> PathBuf {
         let path = self.join(name);
         File::create(&path).and_then(|file| file.set_len(len)).expect("a temporary file can be made");
@@ -64,11 +65,12 @@ impl Drop for Dir {
     }
 }
 
-/// What a guest has left in its folder.
+/// The files that a guest has left in its folder.
 pub(crate) struct Guest(pub(crate) Dir);
 
 impl Guest {
-    /// What `script`, one of tests/guest, has left. The program is copied to where the guest sees it: a build may lie in /dev/shm.
+    /// Runs `script` of tests/guest and returns what it has left. The program is copied to a place that the
+    /// guest can see, because the build may be in /dev/shm.
     pub(crate) fn run(script: &str, memory: &str) -> Self {
         let dir = Dir::new("guest");
         let program = dir.join("straddle");
@@ -86,13 +88,13 @@ impl Guest {
         fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// What straddle printed of each target.
+    /// straddle's report on each target.
     pub(crate) fn targets(&self, name: &str) -> Vec<Value> {
         let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).expect("it is JSON");
         list(&report, "targets").to_vec()
     }
 
-    /// The names of the files that begin and end so, without both.
+    /// The names of the files with this beginning and end, without either.
     pub(crate) fn names(&self, begin: &str, end: &str) -> Vec<String> {
         let files = fs::read_dir(self.0.path())
             .expect("it can be read")
@@ -106,7 +108,7 @@ impl Guest {
     }
 }
 
-/// The attributes that every disk has in sysfs: one of 64 MiB in 512-byte sectors over 4096-byte ones.
+/// The attributes that every disk has in sysfs: 64 MiB, 512-byte logical and 4096-byte physical sectors.
 pub(crate) const SYSFS_DISK: [(&str, &str); 8] = [
     ("size", "131072"),
     ("alignment_offset", "0"),
@@ -118,7 +120,8 @@ pub(crate) const SYSFS_DISK: [(&str, &str); 8] = [
     ("queue/zoned", "none"),
 ];
 
-/// The words that have `program` run by an ordinary user; none where this is one, or where such a user cannot get there.
+/// The command prefix that runs `program` as an ordinary user; just `env` if this is one already, or if such
+/// a user cannot reach it.
 pub(crate) fn ordinary_user(program: &Path) -> &'static [&'static str] {
     const NOBODY: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
@@ -129,7 +132,7 @@ pub(crate) fn ordinary_user(program: &Path) -> &'static [&'static str] {
     if is_root && can() { NOBODY } else { &["env"] }
 }
 
-/// The same where the user may also make folders for what is temporary.
+/// As [`ordinary_user`], if that user may also create temporary folders.
 pub(crate) fn ordinary_user_of_lab(program: &Path) -> &'static [&'static str] {
     let user = ordinary_user(program);
     let test =
@@ -137,17 +140,18 @@ pub(crate) fn ordinary_user_of_lab(program: &Path) -> &'static [&'static str] {
     if test.is_ok_and(|status| status.success()) { user } else { &["env"] }
 }
 
-/// Says that a part of a test does not apply to this machine or user: nothing that CI could provide is missing.
+/// Reports that a part of a test does not apply to this machine or user, although nothing is missing that CI
+/// could provide.
 pub(crate) fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
-/// Sends a signal to a process. (procps' kill knows no signal's name in a Turkish locale.)
+/// Sends a signal to a process. (procps' kill does not recognise signal names in a Turkish locale.)
 pub(crate) fn signal(process: u32, name: &str) {
     run(Command::new("kill").args(["-s", name, &process.to_string()]), "");
 }
 
-/// Runs `command` with `input` and returns what came of it, whatever that is.
+/// Runs `command` with `input` and returns its output, whatever its status.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
     let mut child = command
         .env("PATH", PATH)
@@ -157,7 +161,7 @@ pub(crate) fn output(command: &mut Command, input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    // A tool that reads no input may be gone already.
+    // A tool that does not read its input may have ended already.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     child.wait_with_output().expect("the tool ends")
 }
@@ -169,7 +173,7 @@ pub(crate) fn run(command: &mut Command, input: &str) -> String {
     text(&output.stdout)
 }
 
-/// Everything that a tool said, for messages.
+/// Everything that a tool printed, for messages.
 pub(crate) fn told(output: &Output) -> String {
     format!("{}{}({})", text(&output.stdout), text(&output.stderr), output.status)
 }
@@ -178,18 +182,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a line of shell, which has to succeed.
+/// Runs a shell command, which has to succeed.
 pub(crate) fn shell(line: &str, dir: &Path) -> String {
     run(Command::new("sh").args(["-c", line]).current_dir(dir), "")
 }
 
-/// Whether sfdisk can be told an image's sector size: since util-linux 2.41.
+/// Whether sfdisk has an option for an image's sector size: since util-linux 2.41.
 pub(crate) fn sfdisk_knows_sector_size() -> bool {
     run(Command::new("sfdisk").arg("--help"), "").contains("--sector-size")
 }
 
-/// Writes a table in sectors of `block` bytes from sfdisk's script. An sfdisk before 2.41 counts in 512 bytes on
-/// any image; fdisk can be told otherwise, and reads the same script.
+/// Writes a table in sectors of `block` bytes from a script for sfdisk. An sfdisk before 2.41 counts in 512
+/// bytes on any image; fdisk has an option for this, and reads the same script.
 pub(crate) fn write_table(image: &Path, block: u64, script: &str) {
     if block == 512 {
         let args = ["--quiet", "--no-reread", "--no-tell-kernel"];
@@ -202,7 +206,7 @@ pub(crate) fn write_table(image: &Path, block: u64, script: &str) {
     run(Command::new("fdisk").args(["-w", "never", "-b", &block.to_string()]).arg(image), &input);
 }
 
-/// What a table says of itself, and its partitions by number: objects with the fields of `sfdisk --json`.
+/// A table's header, and its partitions by number: objects with the fields of `sfdisk --json`.
 pub(crate) fn table(image: &Path, block: u64) -> (Value, BTreeMap<u64, Value>) {
     if block == 512 { table_by_sfdisk(image) } else { (Value::Null, table_by_fdisk(image, block)) }
 }
@@ -213,7 +217,7 @@ fn table_by_sfdisk(image: &Path) -> (Value, BTreeMap<u64, Value>) {
     let table = &mut table["partitiontable"];
     let device = word(table, "device");
     let partitions = table["partitions"].take();
-    // Where the image is does not matter.
+    // The path of the image does not matter.
     table["device"] = Value::Null;
     let of = |partition: &Value| {
         let mut partition = partition.clone();
@@ -224,7 +228,7 @@ fn table_by_sfdisk(image: &Path) -> (Value, BTreeMap<u64, Value>) {
     (table.take(), partitions.as_array().expect("a list").iter().map(of).collect())
 }
 
-/// A node without the disk's name is a number, behind a `p` where that name ends in a digit.
+/// A node without the disk's name is the number, after a `p` if that name ends in a digit.
 fn number_of_node(node: &str) -> u64 {
     node.trim_start_matches('p').parse().unwrap_or_else(|_| panic!("{node} is not a partition number"))
 }
@@ -249,12 +253,12 @@ fn table_by_fdisk(image: &Path, block: u64) -> BTreeMap<u64, Value> {
     text.lines().filter_map(of).collect()
 }
 
-/// What straddle says of one target.
+/// straddle's report on one target.
 pub(crate) fn check(image: &Path, args: &[&str]) -> Value {
     check_in(Path::new("."), image, args)
 }
 
-/// The same from `dir`, from where `image` is named.
+/// As [`check`], run in `dir`, to which `image` is relative.
 pub(crate) fn check_in(dir: &Path, image: &Path, args: &[&str]) -> Value {
     let command = &mut Command::new(STRADDLE);
     command.args(["check", "--json"]).args(args).arg("--").arg(image).current_dir(dir);
@@ -264,7 +268,7 @@ pub(crate) fn check_in(dir: &Path, image: &Path, args: &[&str]) -> Value {
     report["targets"][0].take()
 }
 
-/// Every partition's findings by code.
+/// The codes of the findings on each partition.
 pub(crate) fn codes(report: &Value) -> BTreeMap<u64, BTreeSet<String>> {
     let mut codes: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for partition in list(report, "partitions") {
@@ -278,7 +282,7 @@ pub(crate) fn codes(report: &Value) -> BTreeMap<u64, BTreeSet<String>> {
     codes
 }
 
-/// The codes of what was found on the disk as a whole.
+/// The codes of the findings on the disk as a whole.
 pub(crate) fn disk_codes(report: &Value) -> BTreeSet<String> {
     let on_disk = |finding: &&Value| finding.get("partition").is_none();
     list(report, "findings").iter().filter(on_disk).map(|finding| word(finding, "code")).collect()
@@ -292,12 +296,12 @@ pub(crate) fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key} is no number in {value}"))
 }
 
-/// A text, empty where there is none.
+/// The text of a field; empty if there is none.
 pub(crate) fn word(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// The bytes of `path` from `start` on.
+/// The `len` bytes of `path` from `start` on.
 pub(crate) fn bytes(path: &Path, start: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(len).expect("it fits memory")];
     File::open(path).and_then(|file| file.read_exact_at(&mut bytes, start)).expect("the bytes can be read");

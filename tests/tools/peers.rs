@@ -1,4 +1,4 @@
-//! Peers of a `straddle serve`: an NBD client that wants to be served, and a virtual machine, written here byte by byte.
+//! Peers of `straddle serve`: a well-behaved NBD client, and a virtual machine, written here byte by byte.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,7 +16,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use crate::server::{Setting, request, transmit};
 
-/// How long an answer may take before it is taken for none. Nothing is measured by this.
+/// How long to wait for an answer before it counts as missing. Nothing is measured by this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) fn connect(path: &str) -> UnixStream {
@@ -26,7 +26,7 @@ pub(crate) fn connect(path: &str) -> UnixStream {
     stream
 }
 
-/// An NBD client that is served.
+/// A well-behaved NBD client.
 pub(crate) struct Neighbour(pub(crate) UnixStream);
 
 impl Neighbour {
@@ -34,7 +34,7 @@ impl Neighbour {
         Self(transmit(connect(&setting.path("nbd"))))
     }
 
-    /// Asks for a sector, and gets it.
+    /// Reads a sector, which has to succeed.
     pub(crate) fn is_served(&mut self) {
         self.0.write_all(&request(0, 7, 4096, 512)).unwrap();
         let mut reply = [0; 528];
@@ -73,7 +73,7 @@ pub(crate) fn event(value: u32, flags: EventfdFlags) -> OwnedFd {
     eventfd(value, flags).unwrap()
 }
 
-/// Whether the descriptor becomes readable, or is hung up.
+/// Waits until the descriptor becomes readable or is hung up; returns whether it did.
 pub(crate) fn comes(fd: impl AsFd) -> bool {
     let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)).unwrap() == 1
@@ -111,7 +111,8 @@ impl Machine {
         u64::from_le_bytes(reply[12..].try_into().unwrap())
     }
 
-    /// Sets everything up as a driver does, but for these features; queues use these descriptors.
+    /// Sets everything up as a driver does, except for the features in `without`; queues use these
+    /// descriptors.
     pub(crate) fn set_up(&mut self, without: u64, kick: BorrowedFd<'_>, call: BorrowedFd<'_>) {
         let features = self.ask(1);
         self.tell(2, &[features & !without], &[]);
@@ -122,12 +123,12 @@ impl Machine {
 
     pub(crate) fn start(&mut self, queue: u64, kick: BorrowedFd<'_>, call: BorrowedFd<'_>) {
         self.place(queue, kick, call);
-        // An answer says that all of this has been done.
+        // An answer shows that all previous messages have been processed.
         assert!(self.ask(17) >= 1);
     }
 
     pub(crate) fn place(&self, queue: u64, kick: BorrowedFd<'_>, call: BorrowedFd<'_>) {
-        // A page further for each queue; the descriptors are shared.
+        // Each queue is one page further; the descriptors are shared.
         let far = queue << 16;
         self.tell(8, &[queue | u64::from(RING) << 32], &[]);
         self.tell(10, &[queue], &[]);
@@ -160,7 +161,7 @@ impl Machine {
         self.write(at, &[&address.to_le_bytes()[..], &length.to_le_bytes(), &rest].concat());
     }
 
-    /// A read of a sector, in the first three descriptors.
+    /// Puts a read of a sector into the first three descriptors.
     pub(crate) fn a_read(&self) {
         self.write(HEADER, &[0; 16]);
         self.descriptor(0, HEADER, 16, NEXT, 1);
@@ -175,7 +176,7 @@ impl Machine {
         rustix::io::write(&self.kick, &1u64.to_le_bytes()).unwrap();
     }
 
-    /// Whether the first request was completed.
+    /// Whether the first request has completed.
     pub(crate) fn is_completed(&self) -> bool {
         (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(100));
@@ -183,7 +184,7 @@ impl Machine {
         })
     }
 
-    /// Whether the server has closed the connection.
+    /// Whether the server closes the connection.
     pub(crate) fn is_let_go(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {

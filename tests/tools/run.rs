@@ -13,14 +13,14 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// straddle with no input, without `NO_COLOR`.
+/// straddle with empty input and without `NO_COLOR`.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(STRADDLE);
     command.env_remove("NO_COLOR").stdin(Stdio::null());
     command
 }
 
-/// What a run printed on stdout and on stderr, and its exit code.
+/// The output of a run on stdout and stderr, and its exit code.
 pub(crate) struct Run {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -28,13 +28,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What was printed, as JSON.
+    /// The standard output, parsed as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 
-    /// The same, which has to fit what `straddle schema` prints of `schema`.
+    /// The standard output as JSON, which has to match the schema that `straddle schema` prints for `schema`.
     #[track_caller]
     pub(crate) fn valid(&self, schema: &str) -> Value {
         let value = self.json();
@@ -60,7 +60,7 @@ pub(crate) fn straddle_in(dir: impl AsRef<Path>, arguments: &[&str]) -> Output {
     output(Command::new(STRADDLE).args(arguments).current_dir(dir), "")
 }
 
-/// What a successful run with `arguments` prints, held against the schema of `schema`.
+/// The JSON output of a successful run with `arguments`, checked against the schema of `schema`.
 #[track_caller]
 pub(crate) fn json(schema: &str, arguments: &[&str]) -> Value {
     let run = straddle(arguments);
@@ -68,7 +68,7 @@ pub(crate) fn json(schema: &str, arguments: &[&str]) -> Value {
     run.valid(schema)
 }
 
-/// What a successful run in `dir` prints, as JSON.
+/// The JSON output of a successful run in `dir`.
 #[track_caller]
 pub(crate) fn json_in(dir: impl AsRef<Path>, arguments: &[&str]) -> Value {
     let output = straddle_in(dir, arguments);
@@ -76,7 +76,7 @@ pub(crate) fn json_in(dir: impl AsRef<Path>, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Fails unless `value` fits what `straddle schema` prints of `schema`.
+/// Fails unless `value` matches the schema that `straddle schema` prints for `schema`.
 #[track_caller]
 pub(crate) fn valid(value: &Value, schema: &str) {
     let schema = straddle(&["schema", schema]).json();
@@ -85,7 +85,7 @@ pub(crate) fn valid(value: &Value, schema: &str) {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// The text on one line, wherever it was broken.
+/// The text on one line, with all line breaks removed.
 pub(crate) fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! `straddle lab` for a test, and what it reports.
+//! Runs `straddle lab` for a test, and parses its report.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,7 +16,7 @@ pub(crate) fn lab(arguments: &[&str]) -> Output {
     command.arg("lab").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a script, and returns what `--json` says of it.
+/// Runs a script and returns the report of `--json`.
 pub(crate) fn reported(arguments: &[&str]) -> Value {
     let arguments = [&["--json"], arguments].concat();
     let output = lab(&arguments);
@@ -29,7 +29,7 @@ pub(crate) fn reported(arguments: &[&str]) -> Value {
     report
 }
 
-/// As [`reported`], of a script that has to succeed.
+/// As [`reported`], for a script that has to succeed.
 pub(crate) fn well(arguments: &[&str]) -> Value {
     let report = reported(arguments);
     assert_eq!(report["status"], 0, "{}", report["output"].as_str().unwrap());
@@ -50,7 +50,7 @@ pub(crate) fn guest_seconds(report: &Value) -> f64 {
     report["guest_ns"].as_f64().unwrap() / 1e9
 }
 
-/// No process that has this argument is left, as soon as it has had a moment to go.
+/// Waits a moment for all processes with this argument to end; returns whether they did.
 pub(crate) fn gone(argument: &str) -> bool {
     let alive = || {
         fs::read_dir("/proc").unwrap().flatten().any(|process| {

@@ -1,4 +1,4 @@
-//! A `straddle serve` for a test, and the first words of an NBD client.
+//! Runs `straddle serve` for a test, and does the handshake of an NBD client.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::tools::{Dir, STRADDLE, run};
 
-/// A server, and what it said when it was ready.
+/// A running server, and the message that it printed when ready.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) said: String,
 }
 
-/// What a server left when it ended.
+/// The status and output of a server that has ended.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
@@ -35,7 +35,7 @@ impl Server {
             .unwrap();
         let mut said = String::new();
         let err = child.stderr.as_mut().unwrap();
-        // A byte at a time, so that nothing of what it says later is lost in a buffer.
+        // One byte at a time, so that nothing of its later output is lost in a buffer.
         let mut byte = [0];
         while !said.ends_with('\n') && err.read(&mut byte).unwrap() == 1 {
             said.push(char::from(byte[0]));
@@ -55,7 +55,7 @@ impl Server {
         Ended { status: self.child.wait().unwrap(), out, err }
     }
 
-    /// Ends it as a user does; the summary.
+    /// Ends the server as a user would; returns its output.
     pub(crate) fn stop(self) -> Ended {
         self.signal("-TERM");
         self.wait()
@@ -64,13 +64,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Only where a test has failed it still runs.
+        // It is still running only if a test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A server for a test: without delay, in a folder of its own.
+/// The setting for a server in a test: without delays, in a folder of its own.
 pub(crate) struct Setting {
     pub(crate) dir: Dir,
     pub(crate) drive: String,
@@ -106,14 +106,15 @@ pub(crate) fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}{}", ended.out, ended.err))
 }
 
-/// Ends well; the summary.
+/// Ends the server, which has to succeed; returns its summary.
 pub(crate) fn summary(server: Server) -> Value {
     let ended = server.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     json(&ended)
 }
 
-/// The greeting, flags, and EXPORT_NAME for the default export: ready for requests.
+/// Does the handshake with greeting, flags, and EXPORT_NAME for the default export; the stream is then ready
+/// for requests.
 pub(crate) fn transmit<S: Read + Write>(mut stream: S) -> S {
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting).unwrap();

@@ -1,27 +1,28 @@
-//! A test that cannot run here says so loudly; under CI, where everything has to run, that is a failure.
+//! A test that cannot run here prints a message; under CI, where everything has to run, that is a failure.
 //!
-//! libtest keeps what `eprintln!` says of a test that passes. What is written to stderr itself gets to scripts/test, which
-//! counts these lines. tests/cli.rs holds that no test says it in another way.
+//! libtest captures what a passing test prints with `eprintln!`. Text written to stderr directly reaches
+//! scripts/test, which counts these lines. tests/cli.rs checks that no test reports it in another way.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
 use std::io::Write;
 use std::path::Path;
 
-/// Where administrators' tools are, whatever the user's PATH says.
+/// The directories of administrators' tools, which may be missing from the user's PATH.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
 
 /// The programs that boot a guest.
 const GUESTS: [&str; 2] = ["linux.uml", "qemu-system-x86_64"];
 
-/// Says why a test, or a part of it, does not run here.
+/// Reports why a test, or a part of it, does not run here.
 #[track_caller]
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{why}, and this is CI");
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// Whether all of `tools` are installed; says so when not. A guest is not booted where `scripts/test --quick` runs the tests.
+/// Whether all of `tools` are installed; reports it if not. When `scripts/test --quick` runs the tests, no
+/// guest is booted.
 #[track_caller]
 pub(crate) fn present(tools: &[&str]) -> bool {
     if std::env::var_os("STRADDLE_QUICK").is_some() && tools.iter().any(|tool| GUESTS.contains(tool)) {

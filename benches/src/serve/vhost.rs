@@ -1,7 +1,7 @@
-//! A front-end of vhost-user-blk: the half that a virtual machine has, and nothing of a machine around it.
+//! A front-end of vhost-user-blk: the half that belongs to a virtual machine, without the machine.
 //!
-//! One ring of 128 in a piece of shared memory; the server is kicked and interrupts through eventfds, as a machine's would be, with
-//! the event index, and the client sleeps until it is interrupted.
+//! It has one ring of 128 in shared memory. As with a machine, eventfds kick the server and interrupt the
+//! client, with the event index, and the client sleeps until it is interrupted.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,10 +20,10 @@ use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 use super::{BLOCK, Load, Random, SECONDS};
 
 const RING: u16 = 128;
-/// A header, the data, and the status.
+/// Descriptors per request: a header, the data, and the status.
 const DESCRIPTORS_EACH: u16 = 3;
 
-// Where things are in the shared memory.
+// Offsets in the shared memory.
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
@@ -32,10 +32,11 @@ const HEADER_EACH: u64 = 64;
 const STATUS_IN_HEADER: u64 = 32;
 const DATA: u64 = 0x10_0000;
 const MEMORY: usize = 2 << 20;
-/// The event indices, behind the rings (Virtio 1.2, section 2.7).
+/// The event indices, after the rings (Virtio 1.2, section 2.7).
 const USED_EVENT: u64 = AVAILABLE + 4 + 2 * RING as u64;
 const AVAILABLE_EVENT: u64 = USED + 4 + 8 * RING as u64;
-/// What the server calls the begin of that memory in messages about the ring: the front-end's own address, whatever it is.
+/// The address of that memory in messages about the ring: the front-end's own address, with an arbitrary
+/// value.
 const USER: u64 = 1 << 40;
 
 // Descriptor flags.
@@ -44,7 +45,7 @@ const WRITABLE: u16 = 2;
 
 /// VERSION_1, PROTOCOL_FEATURES and RING_EVENT_IDX.
 const FEATURES: u64 = 1 << 32 | 1 << 30 | 1 << 29;
-/// Messages by the names of the protocol's specification.
+/// Message codes, named as in the protocol's specification.
 const GET_FEATURES: u32 = 1;
 const SET_FEATURES: u32 = 2;
 const SET_OWNER: u32 = 3;
@@ -59,20 +60,20 @@ const SET_PROTOCOL_FEATURES: u32 = 16;
 const SET_VRING_ENABLE: u32 = 18;
 const VERSION: u32 = 1;
 
-/// How long a server may be silent before it is taken for dead.
+/// How long a server may be silent before it counts as dead.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 pub(super) struct FrontEnd {
-    /// Closing it would end the device.
+    /// Kept open, because closing it would end the device.
     socket: UnixStream,
     memory: GuestMemoryMmap,
     kick: File,
     call: File,
     random: Random,
-    /// Requests put in and taken out, as the ring counts.
+    /// Requests submitted and completed, as the ring counts.
     available: u16,
     used: u16,
-    /// Those that the server knows of.
+    /// Requests that the server has been notified of.
     told: u16,
 }
 
@@ -102,7 +103,7 @@ impl FrontEnd {
         self.send(SET_PROTOCOL_FEATURES, &[0], None)?;
         self.send(SET_FEATURES, &[FEATURES], None)?;
         self.send(SET_MEM_TABLE, &[1, 0, MEMORY as u64, USER, 0], Some(shared.as_fd()))?;
-        // Two numbers of 32 bits each in the first: the ring, which is 0, and its size.
+        // The first number packs two of 32 bits: the index of the ring, which is 0, and its size.
         self.send(SET_VRING_NUM, &[u64::from(RING) << 32], None)?;
         self.send(SET_VRING_BASE, &[0], None)?;
         self.send(SET_VRING_ADDR, &[0, USER + DESCRIPTORS, USER + USED, USER + AVAILABLE, 0], None)?;
@@ -149,7 +150,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Writes what all requests have in common.
+    /// Writes the parts that all requests have in common.
     fn prepare(&self, write: bool) -> Result<()> {
         for slot in 0..RING / DESCRIPTORS_EACH {
             let header = HEADERS + u64::from(slot) * HEADER_EACH;
@@ -174,7 +175,7 @@ impl FrontEnd {
         Ok(self.memory.write_obj(index + 1, GuestAddress(at + 14))?)
     }
 
-    /// Puts a request into the ring; [`Self::tell`] makes it known.
+    /// Puts a request into the ring; [`Self::tell`] makes it visible.
     fn submit(&mut self, slot: u16, offset: u64) -> Result<()> {
         let header = HEADERS + u64::from(slot) * HEADER_EACH;
         self.memory.write_obj(offset / 512, GuestAddress(header + 8))?;
@@ -185,12 +186,13 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Shows the server the requests, and wakes it if it wants that.
+    /// Makes the requests visible to the server, and wakes the server if it has asked for that.
     fn tell(&mut self) -> Result<()> {
         self.memory.store(self.available, GuestAddress(AVAILABLE + 2), Ordering::Release)?;
         fence(Ordering::SeqCst);
         let wanted: u16 = self.memory.load(GuestAddress(AVAILABLE_EVENT), Ordering::Acquire)?;
-        // Whether it wants to know of a request between those it was told of and these (Virtio 1.2, section 2.7.10.1).
+        // Whether the server wants to be woken for one of the requests added since the last time (Virtio 1.2,
+        // section 2.7.10.1).
         let passed = self.available.wrapping_sub(wanted).wrapping_sub(1);
         if passed < self.available.wrapping_sub(self.told) {
             self.kick.write_all(&1_u64.to_ne_bytes())?;
@@ -199,7 +201,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Sleeps until something is done, and hands over the slots that are free again.
+    /// Sleeps until a request completes, and hands over the slots that have become free.
     fn wait(&mut self, mut freed: impl FnMut(&mut Self, u16) -> Result<()>) -> Result<()> {
         loop {
             let done: u16 = self.memory.load(GuestAddress(USED + 2), Ordering::Acquire)?;
@@ -229,7 +231,7 @@ impl FrontEnd {
         }
     }
 
-    /// The time of a request.
+    /// Runs a load; returns the time per request.
     pub(super) fn run(&mut self, load: &Load) -> Result<Duration> {
         self.prepare(load.write)?;
         let begun = Instant::now();

@@ -1,6 +1,7 @@
-//! The boundaries of a device, each with its name and the rule that a start off it breaks.
+//! The boundaries of a device, each with its name and the rule that a misaligned start breaks.
 //!
-//! The law of this module: boundaries are never mixed; what stands for another one is listed once.
+//! The law of this module: boundaries are never mixed; a boundary that another one already covers is not
+//! listed again.
 
 use straddle_device::topology::Topology;
 use straddle_units::{Boundary, ByteCount, MIB};
@@ -10,22 +11,22 @@ use crate::catalogue::{self as rules, Rule, Severity};
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
 
-/// What the boundary of atomic writes is called in a [`Miss`].
+/// The name of the atomic write boundary in a [`Miss`].
 pub const ATOMIC_UNIT: &str = "atomic write unit";
 
-/// A boundary with its name, and the rule that a start off it breaks.
+/// A boundary with its name and the rule that a misaligned start breaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// What it is called.
+    /// The name of the boundary.
     pub name: &'static str,
     /// The boundary.
     pub boundary: Boundary,
-    /// The rule.
+    /// The rule that a start off this boundary breaks.
     pub rule: &'static Rule,
 }
 
-/// Every boundary that a start can miss on this device, the finest cost first. A boundary that another one
-/// already stands for (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
+/// Every boundary that a start can miss on this device, the finest first. A boundary that another one already
+/// covers (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
 pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let mut named: Vec<Named> = Vec::new();
     let mut add = |name, size: Option<ByteCount>, rule| {
@@ -37,7 +38,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let value =
         |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
     let physical = topology.physical.value();
-    // A preferred size that cannot be true aligns nothing.
+    // An optimal I/O size that cannot be true is not a boundary.
     let io_opt = crate::optimum::boundary(topology);
     add("physical sector", Some(physical), &rules::START_STRADDLES);
     add("indirection unit", value(&topology.indirection_unit), &rules::OFF_INDIRECTION_UNIT);
@@ -50,8 +51,8 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     named
 }
 
-/// The boundaries that a good start is on: those of all rules that are more than advice, and of the atomic unit. `None`
-/// where they contradict each other.
+/// The boundary that a good start is on: all boundaries whose rules are more than advice, and that of the
+/// atomic unit, combined. `None` if they contradict each other.
 pub(crate) fn required(topology: &Topology) -> Option<Boundary> {
     let atomic = topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
     let costly =

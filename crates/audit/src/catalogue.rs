@@ -1,10 +1,12 @@
-//! The rules: the list of their codes, and by subject in the modules below what `straddle explain` says of each.
+//! The rules: the list of their codes and, by subject in the modules below, the text that `straddle explain`
+//! prints for each.
 //!
-//! A code is for life. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table,
-//! S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
+//! A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
+//! S04x the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
-//! The law of this module: a rule is a line of the list and a text. The compiler finds a line without a text, a text
-//! without a line, and a text under another code; findings name rules as this module lists them.
+//! The law of this module: a rule is a line of the list and a text. The compiler rejects a line without a
+//! text, a text without a line, and a text under another code; findings refer to rules by the names listed
+//! here.
 
 mod container;
 mod device;
@@ -19,10 +21,10 @@ use std::fmt;
 
 pub use rule::{About, Kind, Rule, Severity};
 
-/// Makes [`Code`] and [`RULES`] of one list.
+/// Defines [`Code`] and [`RULES`] from one list.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident,)* })*) => {
-        /// The code of a rule, in order. Its name is its text.
+        /// The code of a rule, in order. The variant's name is the code's text.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(
@@ -32,7 +34,7 @@ macro_rules! rules {
         }
 
         impl Code {
-            /// Its text: `S001`.
+            /// The code as text, such as `S001`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $($(Self::$code => stringify!($code),)*)*
@@ -125,7 +127,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The rule of this code, in either case.
+/// The rule with this code, in upper or lower case.
 pub fn rule(code: &str) -> Option<&'static Rule> {
     RULES.iter().copied().find(|rule| rule.code.as_str().eq_ignore_ascii_case(code))
 }
@@ -145,7 +147,7 @@ mod tests {
             let kinds: &[Kind] = match rule.about {
                 About::Device => &[Kind::Device, Kind::Alignment],
                 About::Table => &[Kind::Table],
-                // A boot sector may contradict the table.
+                // The boot sector's record of its position may contradict the table.
                 About::Placement => &[Kind::Alignment, Kind::Layers],
                 About::Layer => &[Kind::Alignment, Kind::Atomicity],
                 About::FileSystem => &[Kind::Alignment, Kind::Layers],

@@ -1,7 +1,9 @@
-//! One cause, one fix: a finding that only follows from another one says from which, and has no fix of its own.
+//! One cause, one fix: a finding that merely follows from another one refers to it, and has no fix of its
+//! own.
 //!
-//! The law of this module: what follows stays a finding, with its code and its severity, and counts in every verdict. Only
-//! what is reported can be a cause, so that its fix is reported somewhere; in doubt a finding stands for itself.
+//! The law of this module: a finding that follows stays a finding, with its code and its severity, and counts
+//! in every verdict. Only a reported finding can be a cause, so that its fix is reported somewhere. In doubt
+//! a finding stands on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,30 +14,30 @@ use crate::catalogue as rules;
 use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Rule, Severity, Subject};
 use crate::{Context, layers};
 
-/// A target of a run, with what is found on it.
+/// A target of a run and the findings on it.
 pub struct Seen<'a> {
-    /// What it is called there.
+    /// The target's name in the run.
     pub name: &'a str,
-    /// The kernel's name of it, where it is a device.
+    /// The kernel's name of the target, if it is a device.
     pub device: Option<&'a str>,
-    /// The kernel's names of the devices that stand on it, or on a partition of it.
+    /// The kernel's names of the devices that stand on the target or on one of its partitions.
     pub above: BTreeSet<String>,
-    /// The same for each of its partitions, by number.
+    /// The kernel's names of the devices that stand on each partition, by partition number.
     pub on: BTreeMap<u32, BTreeSet<String>>,
-    /// The kernel's names of the disks that it stands on.
+    /// The kernel's names of the disks that the target stands on.
     pub below: BTreeSet<String>,
-    /// What was found.
+    /// The findings on the target.
     pub findings: &'a mut [Finding],
 }
 
-/// Determines of all that is found on one target what follows from what, as far as both are reported in the end.
+/// Determines which findings on a target follow from which others, provided that both end up reported.
 pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     for partition in &context.stack.partitions {
         let number = Subject::Partition(partition.number);
         let start = Some(partition.span.start());
         let is_of_start = |f: &Finding| f.subject == number && f.layer.is_empty() && f.at == start;
         let counts = |f: &&Finding| is_of_start(f) && f.miss.is_some() && f.severity > Severity::Advice;
-        // The first boundary that is named is the finest.
+        // The first boundary in the list is the finest.
         let Some(cause) = findings.iter().find(counts).map(Cause::of) else { continue };
         for finding in findings.iter_mut().filter(|f| is_of_start(f) && f.rule.code != cause.code) {
             if finding.miss.is_some() || *finding.rule == rules::DOS_START {
@@ -43,7 +45,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
             }
         }
     }
-    // Who uses such a device can mend what it stands on; a drive's own shift is there to stay.
+    // The user of such a device can fix what it stands on; a shift made by a drive itself cannot be changed.
     if !matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) {
         return;
     }
@@ -60,12 +62,12 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Whether it says that the device's own addresses are shifted, or cannot be aligned.
+/// Whether the finding reports that the device's own addresses are shifted, or cannot be aligned.
 fn is_shift(finding: &Finding) -> bool {
     *finding.rule == rules::FIRMWARE_OFFSET || *finding.rule == rules::KERNEL_MISALIGNED
 }
 
-/// Whether what is missed would be met, were the device's addresses not shifted.
+/// Whether the missed boundary would be met if the device's addresses were not shifted.
 fn is_shifted(finding: &Finding) -> bool {
     let Some((miss, at)) = finding.miss.zip(finding.at) else { return false };
     let unshifted = Boundary::multiples_of(miss.boundary.size());
@@ -73,7 +75,7 @@ fn is_shifted(finding: &Finding) -> bool {
     finding.layer.is_empty() && !stays && unshifted.is_some_and(|boundary| boundary.is_aligned(at))
 }
 
-/// Settles what follows from what, now that it is known what is reported.
+/// Keeps only causes that are reported, and removes the fix of every finding that still has a cause.
 pub(crate) fn settle(findings: &mut [Finding]) {
     let reported: Vec<Cause> =
         findings.iter().filter(|f| f.reported == Reported::Here).map(Cause::of).collect();
@@ -86,7 +88,8 @@ pub(crate) fn settle(findings: &mut [Finding]) {
     wait_for_the_move(findings);
 }
 
-/// The bytes that a boot sector's fix names are those of its present place: they are another's once the partition moved.
+/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands name bytes at
+/// the present place, which hold something else after the move.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
@@ -107,11 +110,13 @@ fn wait_for_the_move(findings: &mut [Finding]) {
     }
 }
 
-/// Says what on a device of a run follows from the disks and partitions of others that it stands on, and from what is on those.
+/// Determines which findings on a device follow from the disks and partitions of other targets below it, and
+/// from layers on those.
 pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     for upper in 0..seen.len() {
         let Some(causes) = below(seen, upper).filter(|causes| !causes.is_empty()) else { continue };
-        // What is off for itself, or is made up for, is another matter.
+        // Findings about the device's own faults, and shifts that a layer makes up for, do not follow from
+        // anything below.
         let follows = |f: &&mut Finding| {
             let own = f.follows.iter().any(|cause| cause.code == rules::LAYERS_CANCEL.code);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
@@ -123,8 +128,8 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// Everything that is off below the target `upper`; `None` where some of it is not reported, or may not be seen: then what shows
-/// above would still be there with the rest of it right.
+/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that
+/// was not examined: the finding above would then remain even after the others are fixed.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
     let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));
@@ -144,7 +149,7 @@ fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     Some(causes)
 }
 
-/// A finding on the target `lower` as the cause of what shows above: as it is reported, there or at another target.
+/// The cause that a finding on the target `lower` is for findings above, at the target where it is reported.
 fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause> {
     let at = |seen: &Seen<'_>, finding| Cause { target: Some(seen.name.to_owned()), ..Cause::of(finding) };
     match &finding.reported {
@@ -159,12 +164,12 @@ fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause>
     }
 }
 
-/// Whether a boundary that is missed is one of a device with shifted addresses.
+/// Whether the missed boundary is that of a device with shifted addresses.
 fn is_phase(finding: &Finding) -> bool {
     finding.miss.is_some_and(|miss| miss.boundary.phase().get() != 0)
 }
 
-/// What says that the data of a layer begin off a physical sector.
+/// The rules for a layer whose data begins off a physical sector.
 const LAYER_STARTS: [&Rule; 4] = [
     &rules::MD_DATA_STRADDLES,
     &rules::PV_DATA_STRADDLES,
@@ -172,7 +177,8 @@ const LAYER_STARTS: [&Rule; 4] = [
     &rules::PAYLOAD_STRADDLES,
 ];
 
-/// Whether a finding says that what others stand on begins off a boundary: a disk, a partition, or the data of a layer on it.
+/// Whether a finding reports a misaligned start of something that others stand on: a disk, a partition, or a
+/// layer's data.
 fn is_off(finding: &Finding) -> bool {
     let is_start = match finding.rule.about {
         About::Placement => finding.rule.kind == Kind::Alignment && *finding.rule != rules::END_STRADDLES,
@@ -182,12 +188,13 @@ fn is_off(finding: &Finding) -> bool {
 }
 
 impl Seen<'_> {
-    /// Whether `device` stands on what `finding` is about. Of what is on the layers further up nobody can tell here.
+    /// Whether `device` stands on the subject of `finding`. For findings further up than the first layer this
+    /// cannot be known here.
     fn is_below(&self, device: &str, finding: &Finding) -> bool {
         let layers = finding.layer.iter().filter(|step| !step.is_partition()).count();
         let stands = match finding.subject {
             Subject::Partition(number) => self.on.get(&number).is_some_and(|above| above.contains(device)),
-            // Who stands on a partition does not stand on the disk itself.
+            // A device that stands on a partition does not stand on the disk itself.
             Subject::Disk => {
                 self.above.contains(device) && !self.on.values().any(|above| above.contains(device))
             }

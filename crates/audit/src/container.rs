@@ -1,4 +1,4 @@
-//! Rules about an image's container: where it puts the guest's blocks in its own file.
+//! Rules about an image's container: where the guest's blocks lie in the container's file.
 
 use straddle_device::image::Container;
 use straddle_units::{Boundary, ByteCount};
@@ -8,7 +8,7 @@ use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Miss, Risk};
 use crate::shell::operand;
 
-/// Finds everything about the container that the image is in.
+/// Adds all findings about the image's container.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(container) = context.container else { return };
     check_placement(context, container, findings);
@@ -26,14 +26,14 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The guest's blocks against the physical sectors of the host that the file is on: as far as is known these are those
-/// that the guest is judged for.
+/// Checks the guest's blocks against the physical sectors of the host's disk. As far as is known, these are
+/// the same sectors that the guest's layout is checked against.
 fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     let Some(placed) = container.placement.first_below(physical) else { return };
     let Some(boundary) = Boundary::multiples_of(physical) else { return };
     let past = boundary.skew(placed.guest, placed.host);
-    // A block of less than the boundary may begin inside what the guest takes for one.
+    // A container block smaller than the boundary may begin inside a sector of the guest.
     let what =
         if boundary.past(placed.host) == past { "" } else { "and the guest's multiples of that begin " };
     let message = format!(
@@ -51,7 +51,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     findings.push(Finding { miss, ..finding.fixed_by(convert(context, "qcow2")) });
 }
 
-/// Converts the image to another format.
+/// A fix that converts the image to another format.
 fn convert(context: &Context<'_>, format: &str) -> Fix {
     let target = operand(context.file);
     Fix {

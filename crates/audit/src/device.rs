@@ -10,7 +10,7 @@ use crate::catalogue as rules;
 use crate::finding::{Finding, Fix};
 use crate::optimum::bogus_io_opt;
 
-/// Finds everything about the device.
+/// Adds all findings about the device.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_kernel_misaligned(context, findings);
     check_io_opt(context, findings);
@@ -72,7 +72,8 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
 }
 
-/// The starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would choose by an optimal I/O size.
+/// Describes the starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would derive from this
+/// optimal I/O size.
 fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);
@@ -92,7 +93,8 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
         Lba::containing(first, block),
         judged(first)
     );
-    // LVM counts in kernel sectors and drops an optimum whose count is odd modulo 4 (lib/device/dev-type.c).
+    // LVM counts in 512-byte kernel sectors and ignores an optimum whose count is not a multiple of 4
+    // (lib/device/dev-type.c).
     let sectors = KERNEL_SECTOR.blocks_floor(opt).get();
     let lvm = if sectors & 3 == 0 {
         format!("LVM would start its data at byte {} ({})", opt.get(), judged(first))
@@ -141,7 +143,7 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
     );
 }
 
-/// Where an alignment offset comes from, and what to do about it. Only a drive has a jumper.
+/// The origin of an alignment offset, and advice on it. Only a drive has a jumper.
 fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, &'static str) {
     let block = context.topology.logical.value();
     let at_63 = Boundary::new(context.topology.physical.value(), offset)
@@ -179,7 +181,7 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Source::Declared | Source::Measured | Source::Assumed | Source::Quirk(_) | Source::Derived(_)
         )
     };
-    // What the user declared, or the list of misreporting drives corrected, is no news.
+    // Nothing is reported if the user declared the figure, or the list of misreporting drives corrected it.
     if settled(physical.source()) {
         return;
     }

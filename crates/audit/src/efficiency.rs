@@ -1,30 +1,30 @@
-//! How much of a track holds data: why sectors became larger.
+//! Format efficiency, the share of a track that holds data: the reason for larger sectors.
 
-/// A sector's make-up on the medium, in bytes.
+/// The layout of a sector on the medium, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// User data.
     pub data: u32,
-    /// Gap, synchronisation and address mark before it.
+    /// Gap, synchronisation and address mark before the data.
     pub overhead: u32,
-    /// Error-correcting code behind it.
+    /// Error-correcting code after the data.
     pub ecc: u32,
 }
 
 impl Format {
-    /// The 512-byte sector of drives before Advanced Format: 15 bytes of gap, sync and address mark, 50 of ECC
-    /// (IDEMA, Advanced Format technology brief).
+    /// The 512-byte sector of drives before Advanced Format: 15 bytes of gap, sync and address mark, 50 of
+    /// ECC (IDEMA, Advanced Format technology brief).
     pub const LEGACY: Self = Self { data: 512, overhead: 15, ecc: 50 };
     /// The 4096-byte sector of Advanced Format: the same 15 bytes once, and 100 of ECC.
     pub const ADVANCED: Self = Self { data: 4096, overhead: 15, ecc: 100 };
 
-    /// What the sector takes on the medium.
+    /// The bytes that the sector takes on the medium.
     pub fn total(self) -> u64 {
         u64::from(self.data) + u64::from(self.overhead) + u64::from(self.ecc)
     }
 }
 
-/// The share of the medium that holds data, from 0 to 1; 0 for a sector of nothing.
+/// The share of the medium that holds data, from 0 to 1; 0 for an empty sector.
 pub fn format_efficiency(format: Format) -> f64 {
     let total = f64::from(format.data) + f64::from(format.overhead) + f64::from(format.ecc);
     if total == 0.0 { 0.0 } else { f64::from(format.data) / total }

@@ -1,4 +1,4 @@
-//! Rules about file systems: blocks against the units of the drive, data areas, and stripe hints.
+//! Rules about file systems: block sizes against the drive's units, data areas, and stripe hints.
 
 use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
@@ -10,22 +10,22 @@ use crate::finding::{Command, Finding, Fix, Miss, Risk, Rule, Subject};
 use crate::reformat;
 use crate::way::Step;
 
-/// Where a file system stands.
+/// A file system's position and what it stands on.
 pub(crate) struct FileSystemPlace<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) subject: Subject,
     pub(crate) label: String,
     pub(crate) way: Vec<Step>,
     pub(crate) kind: FsKind,
-    /// Its first byte on the drive.
+    /// The offset of its first byte on the drive.
     pub(crate) start: Option<ByteOffset>,
-    /// The size of what it is on.
+    /// The size of the device or partition that it is on.
     pub(crate) len: ByteCount,
-    /// Chunk and stripe of the array below it.
+    /// Chunk and stripe of the array below, if any.
     pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
 }
 
-/// Finds everything about one file system.
+/// Adds all findings about one file system.
 pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     check_units(place, fs, findings);
     check_data_area(place, fs, findings);
@@ -34,8 +34,9 @@ pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut
     check_page(place, fs, findings);
 }
 
-/// What the file system writes at the least, with its name: the smallest of block, sector and log sector. FAT, exFAT
-/// and NTFS keep a 512-byte sector for their boot structures on every disk, and write clusters.
+/// The file system's smallest write unit and the name of that unit: the smallest of block, sector and log
+/// sector. FAT, exFAT and NTFS keep a 512-byte sector for their boot structures on every disk, but write
+/// clusters.
 fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str, ByteCount) {
     if place.kind.has_boot_sector() {
         return ("cluster", fs.cluster.unwrap_or(fs.block));
@@ -49,7 +50,7 @@ fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str
 }
 
 fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
-    // ZFS says it as an exponent, and has a rule of its own. What is only read writes nothing.
+    // ZFS gives its unit as an exponent, and has a rule of its own. A read-only file system writes nothing.
     if fs.ashift.is_some() || place.kind.is_only_read() {
         return;
     }
@@ -86,13 +87,14 @@ fn finding(
     Finding { layer, at, fix: Some(fix), ..Finding::new(rule, place.subject, message) }
 }
 
-/// A data area that does not begin on a physical sector, inside a file system that does.
+/// Checks for a data area that does not begin on a physical sector, inside a file system that does.
 fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(boundary) = place.context.topology.physical_boundary() else { return };
     let Some((data, start)) = fs.data_start.zip(place.start) else { return };
     let Some(at) = on_drive(Some(start), data) else { return };
     let (past, inherited) = (boundary.past(at), boundary.past(start));
-    // Clusters smaller than the sector straddle nothing; a whole that is off was reported already.
+    // Clusters smaller than the sector cannot straddle; if the whole file system is misaligned, that is
+    // reported already.
     let cluster = fs.cluster.unwrap_or(fs.block);
     if past == ByteCount::ZERO || inherited != ByteCount::ZERO || cluster < boundary.size() {
         return;
@@ -105,7 +107,8 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         boundary.size().get()
     );
     let fix = match place.kind {
-        // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors do the same.
+        // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors have the
+        // same effect.
         FsKind::Vfat => reformat::fat(fs, place.len, cluster).map(reformat::remake),
         FsKind::Exfat => Some(reformat::remake(reformat::exfat(place.len, cluster))),
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Btrfs => None,
@@ -118,7 +121,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
 
-/// Stripe hints that contradict the array below, or the one that the device reports.
+/// Checks for stripe hints that contradict the array below, or the hints of the device.
 fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let topology = place.context.topology;
     let figure = |f: &Option<straddle_device::topology::Figure<ByteCount>>| f.as_ref().map(|f| f.value());
@@ -126,8 +129,8 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         Some((chunk, stripe)) => (Some(chunk), stripe),
         None => (figure(&topology.chunk), figure(&topology.stripe)),
     };
-    // mkfs takes hints from the device's I/O sizes, which are multiples where layers are stacked: whole chunks and
-    // stripes all the same.
+    // mkfs takes hints from the device's I/O sizes. Stacked layers turn these into multiples, which are still
+    // whole chunks and stripes.
     let differs = |hint: Option<ByteCount>, real: Option<ByteCount>| match (hint, real) {
         (Some(hint), Some(real)) => real != ByteCount::ZERO && !hint.is_multiple_of(real),
         _ => false,
@@ -160,7 +163,7 @@ fn hints_fix(
     stripe: Option<ByteCount>,
 ) -> Fix {
     let width = stripe.or(chunk);
-    // Only what is known in whole blocks can be told.
+    // Only sizes that are a whole number of blocks can be given to the tool.
     let whole = |size: Option<ByteCount>| {
         size.is_some_and(|size| fs.block != ByteCount::ZERO && size.is_multiple_of(fs.block))
     };
@@ -213,10 +216,10 @@ fn hints_fix(
     }
 }
 
-/// The largest ashift of OpenZFS.
+/// The largest ashift that OpenZFS supports.
 const MAX_ASHIFT: u32 = 16;
 
-/// A ZFS whose smallest write is less than a physical sector or an indirection unit.
+/// Checks for a ZFS whose smallest write is less than a physical sector or an indirection unit.
 fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(size) = fs.ashift.and_then(|a| 1_u64.checked_shl(a)).map(ByteCount::new) else { return };
     let topology = place.context.topology;
@@ -244,7 +247,8 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, fix));
 }
 
-/// A database's pages on this file system: whether they cover whole units, and whether they can be atomic.
+/// Checks a database's pages on this file system: whether they cover whole units, and whether they can be
+/// atomic.
 fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(page) = place.context.page else { return };
     if place.kind == FsKind::Swap || fs.block == ByteCount::ZERO {
@@ -265,7 +269,7 @@ fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<F
     }
 }
 
-/// Why pages lie across units of the drive, if they do.
+/// The reasons why pages straddle units of the drive, if they do.
 fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
     let topology = place.context.topology;
     let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
@@ -283,7 +287,7 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
     reasons
 }
 
-/// Why a page may be torn by a power failure, if it may.
+/// The reasons why a page may be torn by a power failure, if it may.
 fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String> {
     let mut reasons = Vec::new();
     let allocation = fs.cluster.unwrap_or(fs.block);
@@ -311,7 +315,7 @@ fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> 
     reasons
 }
 
-/// Whether a span of the drive can be asked about at all.
+/// The position on the drive of byte `at` of the file system, if its start is known.
 fn on_drive(start: Option<ByteOffset>, at: ByteOffset) -> Option<ByteOffset> {
     start?.checked_add(ByteCount::new(at.get()))
 }

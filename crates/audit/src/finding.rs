@@ -1,4 +1,4 @@
-//! What a rule finds, and how it is fixed.
+//! Findings and their fixes.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
@@ -6,48 +6,48 @@ use crate::catalogue::Code;
 pub(crate) use crate::catalogue::{About, Kind, Rule, Severity};
 use crate::way::{self, Step};
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The disk as a whole, or its table.
     Disk,
-    /// The partition of this number.
+    /// The partition with this number.
     Partition(u32),
 }
 
-/// The boundary that a position misses.
+/// A boundary that a position misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// What the boundary is: "physical sector", "indirection unit", …
+    /// The name of the boundary: "physical sector", "indirection unit", …
     pub name: &'static str,
     /// The boundary.
     pub boundary: Boundary,
-    /// How far past it the position lies; never zero.
+    /// How far past the boundary the position lies; never zero.
     pub past: ByteCount,
 }
 
 /// One command line that fixes a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The tool it is for.
+    /// The tool that it runs.
     pub tool: &'static str,
     /// The line, ready for a POSIX shell.
     pub line: String,
 }
 
-/// What the commands of a fix do to what is stored.
+/// What the commands of a fix do to stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// Nothing: what is stored stays, and stays where it is.
+    /// Nothing: the data stays, and stays where it is.
     Safe,
-    /// What is stored can be lost, or has to be put back: a backup comes first.
+    /// Data can be lost, or has to be restored: make a backup first.
     Backup,
-    /// All that is stored on what they name is lost.
+    /// All data on the devices or partitions named in the commands is lost.
     Destroys,
 }
 
 impl Risk {
-    /// What has to be said before the commands, in one sentence.
+    /// The warning to print before the commands, in one sentence.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Self::Safe => None,
@@ -63,104 +63,105 @@ const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
 /// How a finding is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// What has to be done, in a sentence.
+    /// The fix in one sentence.
     pub summary: String,
-    /// The same as commands: steps, in order. Whoever pastes them all is not worse off.
+    /// The same fix as commands: steps, in order. Pasting all of them leaves nothing worse than before.
     pub commands: Vec<Command>,
-    /// What they do to what is stored.
+    /// What the commands do to stored data.
     pub risk: Risk,
-    /// What to mind before running any of them.
+    /// What to observe before running any command.
     pub caution: Option<String>,
 }
 
 impl Fix {
-    /// A fix that no single command is.
+    /// A fix that no single command can make.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
     }
 
-    /// Whether a command of it is one of a tool that writes partition tables.
+    /// Whether one of its commands belongs to a tool that writes partition tables.
     pub fn writes_table(&self) -> bool {
         let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
         self.commands.iter().any(|command| command.line.split_whitespace().any(is_tool))
     }
 
-    /// Leaves only what has to be done: for a target whose name a terminal would obey, quoted or not.
+    /// Removes the commands and keeps the summary, for a target whose name contains characters that a
+    /// terminal would obey, even quoted.
     pub fn without_commands(&mut self) {
         *self = Self::advice(std::mem::take(&mut self.summary));
     }
 }
 
-/// Somewhere else where a finding shows, or is reported.
+/// Another place where a finding shows, or where it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Another way on the same target, by the partition or the device that it comes from.
+    /// Another path on the same target, named by the partition or the device that it starts from.
     Way(String),
     /// Another target of the run.
     Target(String),
 }
 
-/// Where a finding is reported. It is as true wherever that is.
+/// Where a finding is reported. It is true in any case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reported {
     /// Among the findings of its target.
     Here,
-    /// In a finding about the same thing.
+    /// In a finding about the same thing, at this place.
     At(Place),
     /// Nowhere: its rule was not asked for.
     NotAsked,
-    /// Nowhere: it is about another partition than the one asked for.
+    /// Nowhere: its subject is another partition than the one asked for.
     Outside,
 }
 
-/// A finding that others follow from: what it is about, and where.
+/// A finding that others follow from: its rule, subject and target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Its rule's code.
     pub code: Code,
-    /// What it is about, on its target.
+    /// Its subject on its target.
     pub subject: Subject,
-    /// Its target, where that is another one of the run.
+    /// Its target, if that is another target of the run.
     pub target: Option<String>,
 }
 
 impl Cause {
-    /// A finding of the same target as a cause.
+    /// The cause that a finding is for others of the same target.
     pub(crate) fn of(finding: &Finding) -> Self {
         Self { code: finding.rule.code, subject: finding.subject, target: None }
     }
 }
 
-/// One thing found.
+/// One finding of the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule that found it.
     pub rule: &'static Rule,
-    /// How much it matters here: the rule's own severity, or less where nothing that is written can suffer.
+    /// Its severity here: the rule's own, or less if nothing that is written can suffer.
     pub severity: Severity,
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
-    /// The layer that it is about, by its way from the partition up; empty for findings on the disk, its table, and the
-    /// placement of partitions.
+    /// The layer concerned, as the path from the partition up; empty for findings on the disk, its table, and
+    /// the placement of partitions.
     pub layer: Vec<Step>,
-    /// The byte on the disk at which it shows.
+    /// The offset on the disk at which it shows.
     pub at: Option<ByteOffset>,
-    /// The boundary that is missed, for findings of placement.
+    /// The boundary that is missed, for findings about placement.
     pub miss: Option<Miss>,
     /// The finding in a sentence, with its figures.
     pub message: String,
-    /// Its fix, where there is one.
+    /// Its fix, if there is one.
     pub fix: Option<Fix>,
-    /// What it only follows from: the fix is given there, and there is none here.
+    /// The findings from which it merely follows: the fix is given there, and not here.
     pub follows: Vec<Cause>,
     /// Where it is reported.
     pub reported: Reported,
-    /// Where else it shows, of one that is reported here for several.
+    /// The other places where it shows, if it is reported here for several.
     pub also: Vec<Place>,
 }
 
 impl Finding {
-    /// A finding with nothing but its rule, what it is about, and its sentence.
+    /// A finding with only a rule, a subject and a message.
     pub(crate) fn new(rule: &'static Rule, subject: Subject, message: String) -> Self {
         Self {
             rule,
@@ -187,13 +188,13 @@ impl Finding {
         Self { at: Some(at), ..Self::new(rule, Subject::Partition(number), message) }
     }
 
-    /// The way to the layer that it is about, as people are shown it (`partition 1 > PV vg > LV vg/root`); `None` where
-    /// it is about none.
+    /// The path to the layer concerned, as shown to users (`partition 1 > PV vg > LV vg/root`); `None` if no
+    /// layer is concerned.
     pub fn way(&self) -> Option<String> {
         (!self.layer.is_empty()).then(|| way::label(&self.layer))
     }
 
-    /// Its sentence, with where else it shows.
+    /// Its message, followed by the other places where it shows.
     pub fn sentence(&self) -> String {
         let mut text = self.message.clone();
         let mut targets = Vec::new();
@@ -209,7 +210,7 @@ impl Finding {
         text
     }
 
-    /// The same, fixed by `fix`.
+    /// This finding with `fix` as its fix.
     pub(crate) fn fixed_by(mut self, fix: Fix) -> Self {
         self.fix = Some(fix);
         self

@@ -1,6 +1,6 @@
 //! Where a badly placed partition should lie, and the commands that put it there.
 //!
-//! This is the fix of one partition with all others left where they are; laying out a whole disk is a plan.
+//! A fix concerns one partition and leaves all others where they are; laying out a whole disk is a plan.
 
 mod caution;
 mod entry;
@@ -19,24 +19,24 @@ use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
 use crate::{Context, weigh};
 
-/// An MBR counts blocks in 32 bits.
+/// The number of blocks that an MBR entry can address with 32 bits.
 const MBR_LBAS: u64 = 1 << 32;
 
-/// Where a partition goes.
+/// A new place for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     start: ByteOffset,
     len: ByteCount,
 }
 
-/// A place with the fix that puts the partition there.
+/// A place, with the fix that puts the partition there.
 struct Candidate {
     fix: Fix,
-    /// Whether its commands take along what is in the partition.
+    /// Whether its commands also move the partition's data.
     keeps_data: bool,
 }
 
-/// The fix for everything that is wrong with the placement of `partition`; `None` when no place in the free
+/// The fix for everything that is wrong with the placement of `partition`; `None` if no place in the free
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = free_space_around(context, partition)?;
@@ -45,13 +45,15 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
         .map(|place| as_long(context, partition, place))
         .filter_map(|place| candidate(context, partition, place, free))
         .collect();
-    // A place that a tool reaches is worth more than one that none does, and most where the data comes along.
+    // A place for which there is a command is preferred, and most of all one whose command also moves the
+    // data.
     let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.fix.commands.is_empty());
     candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.fix.clone())
 }
 
-/// The same place, as long as the partition is, where that would be moved and grow to whole sectors although what is in it
-/// uses no part of its last one: it may look for something at its end, as NTFS does for a copy of its boot sector.
+/// Keeps the partition's length at a place to which it would be moved and grow to whole sectors, if its
+/// content does not use the last partial sector. The content may look for something at its end, as NTFS does
+/// for the copy of its boot sector.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -96,7 +98,7 @@ fn candidate(
     } else if !moves && !shrinks {
         (true, entry.table_only(by_sfdisk))
     } else if !shrinks && by_sfdisk {
-        // sfdisk moves data only into a place that is as large.
+        // sfdisk moves data only to a place of the same size or larger.
         (true, Some(entry.sfdisk("--move-data ")))
     } else if is_known(partition) {
         (false, None)
@@ -113,7 +115,7 @@ fn candidate(
     Some(Candidate { fix, keeps_data })
 }
 
-/// Whether something is known to be in a partition. What is not recognised may be data all the same.
+/// Whether the partition's content is recognised. Unrecognised content may still be data.
 fn is_known(partition: &Partition) -> bool {
     partition.content.is_some() || partition.layer.is_some()
 }
@@ -133,7 +135,7 @@ fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> 
     }
 }
 
-/// `1024 bytes`, `1 MiB (1048576 bytes)`.
+/// Formats a size as `1024 bytes` or `1 MiB (1048576 bytes)`.
 fn exact(count: ByteCount) -> String {
     if count.get() < 1024 {
         format!("{} bytes", count.get())
@@ -142,8 +144,8 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// Looks for places on every boundary that costs something when missed, the best first: on the 1 MiB grain with the
-/// size kept (later, then earlier), then without the grain, and last with the size cut at both ends.
+/// Finds places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size
+/// kept (later, then earlier), then without the grain, and finally with the size cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
     let Some(required) = required(context.topology) else { return Vec::new() };
@@ -153,7 +155,8 @@ fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<
         let place = Place { start: start?, len };
         free.contains(Span::new(place.start, len)?).then_some(place)
     };
-    // Where only the end is off the start stays: into free space behind, or a little shorter.
+    // If only the end is misaligned, the start stays, and the partition is extended into free space behind it
+    // or shortened.
     if required.is_aligned(old.start()) {
         return fits(Some(old.start())).into_iter().chain(shrunk).collect();
     }
@@ -166,14 +169,14 @@ fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<
         .collect()
 }
 
-/// A size rounded up to whole physical sectors.
+/// The partition's size rounded up to whole physical sectors.
 fn whole_len(context: &Context<'_>, old: Span) -> Option<ByteCount> {
     let physical = context.topology.physical_boundary()?;
     let whole = Boundary::multiples_of(physical.size().max(context.stack.block.bytes()))?;
     whole.ceil(ByteOffset::new(old.len().get()))?.checked_since(ByteOffset::ZERO)
 }
 
-/// The whole physical sectors of a partition, from the first good start in it on.
+/// The whole physical sectors of a partition, beginning at the first good start in it.
 fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> Option<Place> {
     let start = required.ceil(old.start())?;
     let end = context.topology.physical_boundary()?.floor(old.end())?;
@@ -181,14 +184,15 @@ fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> O
     (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
 }
 
-/// The bytes that `partition` may occupy with all others left where they are: its own and the free ones around.
+/// The bytes that `partition` may occupy with all others left in place: its own, and the free space around
+/// it.
 fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Span> {
     let stack = context.stack;
     let block = stack.block;
     let own = partition.span;
     let first_block = ByteOffset::new(block.get());
     let end = ByteOffset::new(context.size.get());
-    // What the table says may end past the disk.
+    // Entries of a damaged table may end past the disk.
     let (low, high) = match (partition.role, stack.usable) {
         (Role::Logical { .. }, _) => {
             let holds = |p: &&Partition| p.role == Role::Extended && p.span.contains(own);
@@ -196,13 +200,14 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
             (extended.start(), extended.end())
         }
         (_, Some(usable)) => (usable.start(), usable.end()),
-        // What lies before the first partition is a boot loader's, on an MBR disk.
+        // On an MBR disk, the space before the first partition belongs to the boot loader.
         (_, None) => (
             first_block.max(own.start().min(ByteOffset::new(GRAIN.get()))),
             ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get()),
         ),
     };
-    // Whatever is not the container is in the way, and so is every EBR, its own too: on a sane disk that is before it.
+    // Everything except the container is an obstacle, and so is every EBR, including the partition's own,
+    // which normally lies before it.
     let is_logical = matches!(partition.role, Role::Logical { .. });
     let in_the_way =
         |p: &&Partition| p.number != partition.number && !(is_logical && p.role == Role::Extended);
@@ -216,7 +221,7 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
     space.gaps(taken).into_iter().find(|gap| gap.overlaps(own))
 }
 
-/// The sector size to be passed on the command line: an image has no device that reports it.
+/// The sector size to pass on the command line: needed for an image, as no device reports it.
 fn explicit_sector_size(context: &Context<'_>) -> Option<u64> {
     Some(context.stack.block.get()).filter(|size| context.is_image && *size != 512)
 }

@@ -1,7 +1,7 @@
-//! What a boot sector says of where it lies: NTFS, FAT and exFAT keep the number of sectors before them.
+//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them.
 //!
-//! The law of this module: only what lies on a partition of the disk itself is judged, for only there is the number known
-//! that should stand in it.
+//! The law of this module: only file systems on a partition of the disk itself are judged, because only there
+//! is the correct number known.
 
 use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::{FsKind, Partition, Role, TableKind};
@@ -12,10 +12,11 @@ use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk, Severity};
 use crate::shell::operand;
 
-/// Where the boot sectors of FAT and NTFS keep the number: 32 bits, little endian (`BPB_HiddSec`).
+/// The offset of that number in the boot sectors of FAT and NTFS: 32 bits, little endian (`BPB_HiddSec`).
 const HIDDEN_AT: u64 = 28;
 
-/// Which file system in `partition` says where it starts, so that it is wrong once the partition has moved.
+/// The kind of file system in `partition`, if it records its start, which is then wrong once the partition
+/// has moved.
 pub(crate) fn moved_with(partition: &Partition) -> Option<FsKind> {
     let (kind, fs) = in_boot_sector(partition)?;
     fs.hidden_sectors.is_some_and(|hidden| hidden != 0).then_some(kind)
@@ -30,12 +31,12 @@ fn in_boot_sector(partition: &Partition) -> Option<(FsKind, &FileSystem)> {
     }
 }
 
-/// Finds boot sectors that say another place than theirs.
+/// Adds findings about boot sectors that record another position than their own.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
     let Some((kind, fs)) = in_boot_sector(partition) else { return };
     let Some((hidden, sector)) = fs.hidden_sectors.zip(fs.sector) else { return };
     let Some(start) = count(partition.span.start(), sector) else { return };
-    // Zero means that it does not say: mkfs on an image, or exFAT's own word for it.
+    // Zero means that no position is recorded, as mkfs writes on an image, or as exFAT defines.
     if hidden == 0
         || hidden == start
         || context.stack.is_hybrid_iso
@@ -43,7 +44,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     {
         return;
     }
-    // Only the boot code of a BIOS reads it, and only in the active partition.
+    // Only a BIOS's boot code reads the number, and only in the active partition.
     let boots =
         context.stack.kind == TableKind::Mbr && partition.attributes.bootable && kind != FsKind::Exfat;
     let message = format!(
@@ -57,12 +58,13 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     findings.push(finding);
 }
 
-/// A place in sectors, where it is one.
+/// A position in sectors, if it is a whole number of them.
 fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
     (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
 }
 
-/// How far a logical partition lies behind its own record, which is what DOS and Windows write there. Else zero.
+/// The distance of a logical partition from its own EBR, which is what DOS and Windows record there. Zero for
+/// other partitions.
 fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
     let Role::Logical { ebr } = partition.role else { return 0 };
     let ebr = ebr.to_bytes(context.stack.block);
@@ -81,7 +83,7 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
             format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
         Command { tool: "dd", line }
     };
-    // All are compared by what checks a file system.
+    // All copies are rewritten, because file system checkers compare them.
     let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copies.iter().copied());
     let copies = match fs.boot_copies.len() {
         0 => "",

@@ -1,7 +1,8 @@
-//! What all findings on a target make of it.
+//! The verdict on a target from all of its findings.
 //!
-//! The law of this module: it counts every finding, wherever it is reported ([`crate::Reported`]). What was not asked for changes
-//! the status, and nothing else: no verdict on a partition, and not that something cannot be read.
+//! The law of this module: it counts every finding, wherever it is reported ([`crate::Reported`]). Filtering
+//! by rule or partition changes only the status: not the verdict on a partition, and not the fact that
+//! something cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,33 +11,33 @@ use straddle_layout::{Partition, Role, Stack, TableKind};
 use crate::catalogue as rules;
 use crate::finding::{Finding, Kind, Reported, Severity, Subject};
 
-/// What the findings make of one partition.
+/// The verdict on one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
     Container,
-    /// Every boundary that is known is met.
+    /// Every known boundary is met.
     Aligned,
-    /// Only advice is given: the physical sector is met, or missed where nothing is written.
+    /// There is only advice: the physical sector is met, or missed where nothing is written.
     AlignedWithAdvice,
-    /// A boundary that costs on some workloads is missed.
+    /// A boundary whose miss is costly for some workloads is missed.
     Off,
-    /// It straddles.
+    /// Its data straddles physical sectors.
     Misaligned,
-    /// Its boot sector says another place than its entry.
+    /// Its boot sector records another position than its entry.
     BootSector,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
-    /// What is in it cannot be read.
+    /// Its contents cannot be read.
     Unreadable,
 }
 
-/// What came of a target.
+/// The result for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// No finding.
     Ok,
-    /// No finding, and nothing is written where tables and contents live.
+    /// No finding, and the places of tables and contents hold only zeros.
     Blank,
     /// Advice only.
     Advice,
@@ -51,20 +52,20 @@ pub enum Status {
 /// What there is to judge on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// A table, a file system, or something else that is known.
+    /// A table, a file system, or other known content.
     Known,
-    /// Nothing is written where tables and contents live.
+    /// The places of tables and contents hold only zeros.
     Blank,
-    /// Nothing that could be judged, and why.
+    /// Nothing that could be judged, and the reason.
     Nothing(String),
-    /// Something that is known, of which not all can be seen, and why: what is found counts, and without that nothing is
-    /// judged.
+    /// Known content of which only a part can be seen, and the reason. Findings in that part count; without
+    /// findings the target is not judged.
     Part(String),
 }
 
 impl Recognised {
-    /// What `stack` has to judge; `is_blank` says of a target with neither table nor content whether all of it that
-    /// would hold some is zero, or why that is not known.
+    /// What there is to judge in `stack`. For a target without table or content, `is_blank` tells whether all
+    /// places where they would be are zero, or why that is not known.
     pub fn of(stack: &Stack, is_blank: impl FnOnce() -> Result<bool, String>) -> Self {
         match stack.kind {
             TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => Self::Known,
@@ -83,36 +84,36 @@ impl Recognised {
     }
 }
 
-/// What all findings on a partition make of it.
+/// The result of all findings on a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfPartition {
-    /// The verdict on its placement; what stands on it is another matter.
+    /// The verdict on its placement, without the layers on it.
     pub verdict: Verdict,
-    /// The finding that makes the verdict, by its place in the list.
+    /// The finding that decides the verdict, as an index in the list of findings.
     pub decisive: Option<usize>,
-    /// The worst that was found in the layers on it, by its place in the list.
+    /// The worst finding in the layers on it, as an index.
     pub inside: Option<usize>,
-    /// The finding that a layer on it makes up for what lies below, by its place in the list.
+    /// The finding that a layer on it makes up for a misalignment below, as an index.
     pub made_up: Option<usize>,
 }
 
-/// What all findings on a target make of it.
+/// The result of all findings on a target.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// What came of it, counting what was asked for.
+    /// Its status, from the findings that were asked for.
     pub status: Status,
     /// The kinds of the findings that make the status, in order.
     pub kinds: Vec<Kind>,
-    /// Each partition by its number, whatever was asked for.
+    /// The result for each partition by number, whatever was asked for.
     pub partitions: BTreeMap<u32, OfPartition>,
     /// Whether something on it cannot be read, whatever was asked for.
     pub is_unread: bool,
-    /// Why it is not judged, where it is not.
+    /// Why it is not judged, if it is not.
     pub not_judged: Option<String>,
 }
 
 impl Judgement {
-    /// The judgement of `findings`, all that [`crate::run`] finds on a target, after [`crate::ask`].
+    /// Judges `findings`, which must be all findings of [`crate::run`] on a target, after [`crate::ask`].
     pub fn of(stack: &Stack, findings: &[Finding], recognised: Recognised) -> Self {
         let counted = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
         let worst = findings.iter().filter(counted).map(|f| f.severity).max();
@@ -143,18 +144,18 @@ impl Judgement {
         }
     }
 
-    /// What is made of the partition of this number.
+    /// The result for the partition with this number.
     pub fn partition(&self, number: u32) -> Option<&OfPartition> {
         self.partitions.get(&number)
     }
 }
 
-/// A finding with its place in the list.
+/// A finding with its index in the list.
 type Listed<'a> = (usize, &'a Finding);
 
 fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition> {
     let mut found: BTreeMap<u32, Vec<Listed<'_>>> = BTreeMap::new();
-    // Where no start can be aligned for all members, none is.
+    // If no start can be aligned for all members of the device, no partition is aligned.
     let mut hopeless = None;
     for listed in findings.iter().enumerate() {
         match listed.1.subject {
@@ -172,7 +173,7 @@ fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition>
 
 fn of_partition(partition: &Partition, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
-    // Of two that are equally bad, the one about alignment, and the one that comes first.
+    // Among equally severe findings, one about alignment is preferred, then the first.
     let weight = |(_, f): &Listed<'_>| (f.severity, f.rule.kind == Kind::Alignment);
     let decisive = placed.chain(hopeless).first_max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
@@ -196,12 +197,12 @@ fn verdict(partition: &Partition, decisive: Option<&Finding>) -> Verdict {
         (Kind::Table, _) => Verdict::Damaged,
         (Kind::Layers, _) => Verdict::BootSector,
         (Kind::Unreadable, _) => Verdict::Unreadable,
-        // They are about the disk, or about what is in the partition.
+        // Such findings are about the disk, or about the partition's contents.
         (Kind::Device | Kind::Atomicity, _) => Verdict::AlignedWithAdvice,
     }
 }
 
-/// The first of the greatest.
+/// The first of the greatest items of an iterator.
 trait FirstMax: Iterator + Sized {
     fn first_max_by_key<K: Ord>(self, key: impl Fn(&Self::Item) -> K) -> Option<Self::Item> {
         self.fold(None, |best: Option<Self::Item>, item| match best {

@@ -1,8 +1,8 @@
 //! Rules about the layers above a partition: RAID members, LVM, LUKS, other mappings and file systems.
 //!
-//! Offsets add up from layer to layer, so a file system can be off although its partition is not. For each boundary the
-//! walk carries how far the layer below is already off; the first layer that goes off is the culprit, those above it that add
-//! nothing of their own are not reported again.
+//! Offsets add up from layer to layer, so a file system can be misaligned although its partition is not. For
+//! each boundary the walk tracks how far the layer below is already misaligned. The first misaligned layer is
+//! the culprit; layers above it that add nothing of their own are not reported again.
 
 use straddle_device::DeviceKind;
 use straddle_layout::layer::{Facts, Layer, Luks, Md};
@@ -18,40 +18,41 @@ use crate::makeup::{self, Above};
 use crate::way::{self, Step};
 use crate::{Context, Severity, rebuild};
 
-/// The striped array that a layer stands on, with its place there.
+/// The striped array that a layer stands on, and the layer's place in it.
 #[derive(Clone, Copy)]
 struct Array {
     chunk: ByteCount,
     stripe: Option<ByteCount>,
-    /// Where, in the array's space, the device begins that the present layer's `below` counts on.
+    /// The offset in the array's space at which the device begins that the present layer's `below` is
+    /// relative to.
     at: ByteOffset,
 }
 
-/// Where the walk stands: what a layer inherits from those below it.
+/// The state of the walk: what a layer inherits from those below it.
 #[derive(Clone)]
 struct Place<'a> {
     context: &'a Context<'a>,
-    /// The partition, or the disk.
+    /// The partition, or the whole disk.
     subject: Subject,
-    /// The layers from the drive up, by name.
+    /// The layers from the drive up.
     path: Vec<Step>,
-    /// Where the present layer starts on the drive.
+    /// The offset on the drive at which the present layer starts.
     start: Option<ByteOffset>,
-    /// Where the space of the layer below begins, on the device that `below` counts on: a layer's own offset is counted
-    /// from there.
+    /// The start of the space of the layer below, on the device that `below` is relative to: a layer's own
+    /// offset is relative to it.
     base: ByteOffset,
     /// The nearest striped array below.
     array: Option<Array>,
 }
 
 impl Place<'_> {
-    /// How the way from the drive to here is called: `partition 1 > md0 > LV vg/root`.
+    /// The path from the drive to here, as shown to users: `partition 1 > md0 > LV vg/root`.
     fn label(&self) -> String {
         way::label(&self.path)
     }
 }
 
-/// Finds everything about the layers on the partitions and on the whole disk.
+/// Adds all findings about the layers on the partitions and on the whole disk.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let disk = Place {
         context,
@@ -116,31 +117,34 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The partitions of a table inside another layer: each adds its start, whatever is on it.
+/// Checks the partitions of a table inside another layer: each adds its start to the offset, whatever is on
+/// it.
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
         let mut here = place.clone();
         here.path.push(Step::partition(partition.number));
-        // What is on the other members of an array is reported there.
+        // Partitions on other members of an array are reported there.
         let reported = findings.len();
         if let Some(piece) = makeup::nested(layer, partition) {
             let above: Vec<&Layer> = makeup::above_partition(layer, partition).collect();
             check_pieces(&here, layer, &[piece], &above, findings);
         }
-        // What is off the sector is off the stripe as well.
+        // A partition that misses the sector also misses the stripe, so only the first is reported.
         if findings.len() == reported {
             check_partition_stripe(&here, layer, partition, findings);
         }
     }
 }
 
-/// Moves the walk onto the space that `layer` provides.
+/// Moves the walk into the space that `layer` provides.
 fn enter(place: &mut Place<'_>, layer: &Layer) {
-    // The volumes of a PV count from its first byte, what is on any other layer from that of its space.
+    // Volumes of a PV are relative to the PV's first byte; for other layers, the contents are relative to the
+    // start of the space.
     let (device, base) = match &layer.facts {
         Facts::Pv(pv) if !layer.space.is_empty() => (layer.below.start(), pv.data_start),
-        // Where its data starts is not known (the kernel does not say): the volumes answer for the whole way.
+        // If the PV's data start is unknown (the kernel does not report it), the volumes' offsets are
+        // relative to the PV's start.
         Facts::Pv(_) => (layer.below.start(), ByteOffset::ZERO),
         _ => (space_start(layer), ByteOffset::ZERO),
     };
@@ -157,7 +161,8 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
     }
 }
 
-/// Where a layer's own byte 0 lies on the device below. On a striped array its first run may be a later one.
+/// Where byte 0 of a layer's space lies on the device below. In a striped array, its first run may belong to
+/// a later byte.
 fn space_start(layer: &Layer) -> ByteOffset {
     let data = makeup::data(layer);
     let first = data.first().filter(|_| matches!(layer.facts, Facts::Lv(_))).or(layer.space.first());
@@ -168,7 +173,7 @@ fn space_start(layer: &Layer) -> ByteOffset {
     first.unwrap_or(layer.below.start())
 }
 
-/// What the file-system rules need to know of where one stands.
+/// The position of a file system, as its rules need it.
 fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlace<'a> {
     FileSystemPlace {
         context: place.context,
@@ -193,25 +198,25 @@ fn start_rule(layer: &Layer) -> &'static Rule {
     }
 }
 
-/// Where a run starts in the space of the layer below.
+/// The start of a run in the space of the layer below.
 fn own_offset(place: &Place<'_>, piece: &Piece) -> ByteOffset {
     let own = piece.below.checked_since(place.base).unwrap_or(ByteCount::ZERO);
     ByteOffset::new(own.get())
 }
 
-/// How far a run of a layer's space is off a boundary, and whose doing it is.
+/// How far a run of a layer's space is misaligned, split by origin.
 #[derive(Clone, Copy)]
 struct Skew {
-    /// In all.
+    /// The total.
     total: ByteCount,
-    /// Of that, from the layers below.
+    /// The part inherited from the layers below.
     inherited: ByteCount,
-    /// Of that, from the layer itself. The two add up to the total, modulo the boundary.
+    /// The part added by the layer itself. The two parts add up to the total, modulo the boundary.
     own: ByteCount,
 }
 
 impl Skew {
-    /// `own` is where the piece starts in the space of the layer below.
+    /// Computes the skew of `piece`; `own` is its start in the space of the layer below.
     fn of(piece: &Piece, own: ByteOffset, boundary: Boundary) -> Self {
         let pure = Boundary::multiples_of(boundary.size());
         Self {
@@ -222,9 +227,9 @@ impl Skew {
     }
 }
 
-/// Holds each run of the space that a layer provides against each boundary of the drive. The first run that is off is
-/// told, once a boundary, unless everything in `above` makes up for it; where none is, the first that makes up for what
-/// lies below.
+/// Checks each run of the space that a layer provides against each boundary of the drive. For each boundary,
+/// the first misaligned run is reported, unless everything in `above` makes up for it. If no run is
+/// misaligned, the first run that makes up for a misalignment below is reported.
 fn check_pieces(
     place: &Place<'_>,
     layer: &Layer,
@@ -241,7 +246,7 @@ fn check_pieces(
         let boundary = named.boundary;
         let rule = if is_physical { start_rule(layer) } else { &rules::LAYER_OFF_UNIT };
         let skewed = pieces.iter().map(|piece| (piece, Skew::of(piece, own_offset(place, piece), boundary)));
-        // What a layer only inherits was told of the culprit below it.
+        // Misalignment that a layer only inherits is reported at the culprit below it.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
         if let Some((piece, skew)) = own.iter().find(|(_, skew)| skew.total != ByteCount::ZERO) {
             let made_up = Above::of(above.iter().copied(), boundary);
@@ -262,15 +267,15 @@ fn check_pieces(
     }
 }
 
-/// What is to be said where some of the data above is back on the boundary.
+/// The part of a message that says that only some of the data above makes up for the misalignment.
 pub(crate) fn split(above: &Above) -> String {
     format!(". {} above makes up for it, {} does not", above.back.join(", "), above.off.join(", "))
 }
 
-/// How the fix of what must not be moved begins.
+/// The first words of a fix for a layer that must not be moved.
 pub(crate) const STAYS: &str = "do not move it";
 
-/// How that is fixed: a move below would only exchange what is misaligned.
+/// The fix in that case: moving the layer below would only misalign the other part of the data.
 pub(crate) fn split_fix(above: &Above) -> Fix {
     Fix::advice(format!(
         "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore its contents",
@@ -279,8 +284,8 @@ pub(crate) fn split_fix(above: &Above) -> Fix {
     ))
 }
 
-/// A run from the first block of a boundary's size on that begins in it, for the byte at which a block begins is the one that
-/// is off; the run itself where none does.
+/// The part of a run from the first whole-block offset on, for blocks of the boundary's size: the byte at
+/// which a block begins is the misaligned one. If no block begins in the run, the run itself.
 fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     let Piece { span, below, drive } = *piece;
     let later = || {
@@ -293,7 +298,7 @@ fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     later().unwrap_or(*piece)
 }
 
-/// The finding that a layer's data is off a boundary.
+/// The finding that a layer's data is misaligned.
 fn off(
     place: &Place<'_>,
     layer: &Layer,
@@ -303,7 +308,7 @@ fn off(
     miss: Miss,
 ) -> Finding {
     let whose = match (skew.inherited, place.context.kind) {
-        // What such a device stands on is another target's matter.
+        // The devices below such a device are other targets.
         (ByteCount::ZERO, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) => {
             "it is the first layer on this device that is off".to_owned()
         }
@@ -315,7 +320,7 @@ fn off(
         0 => "its data".to_owned(),
         at => format!("its data from byte {at} on"),
     };
-    // A run too short to hold a block's first byte only shows where that would be.
+    // A run too short to contain a block's first byte only shows where that byte would be.
     let what = if miss.boundary.past(shown.drive) == miss.past { "" } else { "and its blocks begin " };
     let message = format!(
         "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {what}{} bytes past a {}-byte {} \
@@ -332,7 +337,7 @@ fn off(
     Finding { layer, at, miss: Some(miss), fix, ..Finding::new(rule, place.subject, message) }
 }
 
-/// The advice that two layers which are off make up for each other.
+/// The advice that two misaligned layers cancel each other out.
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
@@ -348,7 +353,7 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
     finding(&rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
 }
 
-/// A finding on the way that `place` tells.
+/// A finding at the path of `place`.
 fn finding(
     rule: &'static Rule,
     place: &Place<'_>,
@@ -360,7 +365,7 @@ fn finding(
     Finding { layer, at, fix: Some(fix), ..Finding::new(rule, place.subject, message) }
 }
 
-/// Rules about a RAID member's chunk.
+/// Adds findings about a RAID member's chunk size.
 fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Finding>) {
     if md.stripe().is_none() {
         return;
@@ -381,11 +386,12 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     }
 }
 
-/// Holds the start of a layer's space against the stripe of the array that it stands on, in the array's own space.
+/// Checks the start of a layer's space against the stripe of the array that it stands on, in the array's own
+/// space.
 fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let Some(first) = layer.space.first() else { return };
     let start = match &layer.facts {
-        // Extents before the first do not exist, whichever member the PV's first byte is on.
+        // A PV has no extents before its first, whichever member the PV's first byte is on.
         Facts::Pv(pv) => {
             layer.below.start().checked_add(ByteCount::new(pv.data_start.get())).unwrap_or(first.below)
         }
@@ -394,7 +400,7 @@ fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     findings.extend(off_stripe(place, layer, start, layer.drive));
 }
 
-/// The same for a partition of a table inside the array, whichever member its first byte is on.
+/// Checks a partition of a table inside the array against the stripe, whichever member its first byte is on.
 fn check_partition_stripe(
     place: &Place<'_>,
     table: &Layer,
@@ -406,7 +412,8 @@ fn check_partition_stripe(
     findings.extend(off_stripe(place, table, start, on_drive));
 }
 
-/// What is off the stripe of the array below where it starts at byte `start` of what `below` counts on.
+/// The finding that something misses the stripe of the array below, if it does. It starts at byte `start` of
+/// the device that `below` is relative to.
 fn off_stripe(
     place: &Place<'_>,
     layer: &Layer,
@@ -419,7 +426,7 @@ fn off_stripe(
     let boundary = Boundary::multiples_of(size)?;
     let own = start.checked_since(place.base).unwrap_or(ByteCount::ZERO);
     let (past, own) = (boundary.past(at), boundary.past(ByteOffset::new(own.get())));
-    // What is only inherited was told of the layer below.
+    // Misalignment that is only inherited is reported at the layer below.
     if past == ByteCount::ZERO || own == ByteCount::ZERO {
         return None;
     }

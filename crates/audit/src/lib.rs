@@ -1,10 +1,10 @@
-//! The audit: a topology and what is written on the device, in; findings, out.
+//! The audit: takes a topology and what is written on a device, and returns findings.
 //!
 //! The law of this crate: it is pure (no file, no clock, no environment), each rule is one function and one code,
 //! and the different boundaries (physical sector, minimum I/O, indirection unit, stripe, erase block, grain, atomic
 //! unit) are never mixed into one.
 //!
-//! Its modules stand on each other in this order, and none uses one further on; a test holds them to it:
+//! The modules are listed in order of dependency, and none uses one that comes later; a test enforces this:
 //!
 //! - what a rule is and what it finds: catalogue, names, way, finding
 //! - the boundaries of a device: optimum, boundaries
@@ -66,42 +66,43 @@ pub use repeated::merge_targets;
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 pub use way::{Step, StepKind};
 
-/// What is audited.
+/// The input of an audit.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// How the target is called in commands: a device node, a raw image's path, or the node under which an image of
-    /// another format can be connected.
+    /// The target's name in commands: a device node, a raw image's path, or the node under which an image of
+    /// another format can be attached.
     pub target: &'a str,
-    /// The image's path, where the target is an image.
+    /// The image's path, if the target is an image.
     pub file: &'a str,
     /// Whether the commands work on an image file.
     pub is_image: bool,
-    /// What kind of device it is: who can move its first boundary, and who lists its partitions.
+    /// The kind of device: it determines whether its first boundary can be moved, and what lists its
+    /// partitions.
     pub kind: DeviceKind,
     /// Its size in bytes.
     pub size: ByteCount,
     /// Its sectors.
     pub topology: &'a Topology,
-    /// Its model, where it says one.
+    /// Its model, if it reports one.
     pub model: Option<&'a str>,
-    /// What is written on it.
+    /// Its partition table and contents.
     pub stack: &'a Stack,
     /// The file format around an image's disk.
     pub container: Option<&'a Container>,
     /// Where the running kernel and the disk disagree.
     pub disagreements: &'a [Disagreement],
-    /// The page of a database that is to live on it.
+    /// The page size of a database that is to be stored on it.
     pub page: Option<ByteCount>,
 }
 
-/// What of all that is found was asked for.
+/// Which findings were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// The rules asked for, by code; all of them where none is given.
+    /// The rules to report, by code; empty for all rules.
     pub only: Vec<Code>,
     /// The rules not to be reported, by code.
     pub ignore: Vec<Code>,
-    /// The partition asked for, where it is one and not the disk.
+    /// The partition asked for, if not the whole disk.
     pub partition: Option<u32>,
 }
 
@@ -112,7 +113,7 @@ impl Asked {
             Subject::Partition(number) if self.partition.is_some_and(|asked| asked != number) => {
                 Reported::Outside
             }
-            // What cannot be read is no matter of choice: nothing is known of what was asked for.
+            // Unreadable data is always reported: nothing is known about what was asked for.
             _ if finding.rule.kind == Kind::Unreadable => Reported::Here,
             _ if self.ignore.contains(&code) => Reported::NotAsked,
             _ if self.only.is_empty() || self.only.contains(&code) => Reported::Here,
@@ -121,8 +122,8 @@ impl Asked {
     }
 }
 
-/// Runs every rule and returns all that they find: the disk's findings first, then each partition's, the worst first.
-/// [`ask`] says which of them are reported, [`Judgement::of`] what all of them make of the target.
+/// Runs every rule and returns all findings: the disk's first, then those of each partition, the worst first.
+/// [`ask`] selects which are reported; [`Judgement::of`] derives the verdict on the target from all of them.
 pub fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
@@ -140,7 +141,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso {
-        // What any tool changes in it, it changes in the file system.
+        // A tool that changes such an image's table changes the file system that contains it.
         findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
     }
     table::mend_first(context, &mut findings);
@@ -149,7 +150,8 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is true.
+/// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is
+/// true.
 pub fn ask(findings: &mut [Finding], asked: &Asked) {
     findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);

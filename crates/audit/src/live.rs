@@ -1,4 +1,4 @@
-//! Rules about the running kernel against what is written.
+//! Rules that compare the running kernel with what is written on the disk.
 
 use straddle_layout::live::Disagreement;
 
@@ -6,7 +6,7 @@ use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Finding, Fix};
 
-/// Finds where the kernel and the disk disagree.
+/// Adds findings about disagreements between the kernel and the disk.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.extend(context.disagreements.iter().map(from_disagreement));
 }

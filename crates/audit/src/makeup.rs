@@ -1,8 +1,8 @@
-//! Whether what stands on a misaligned start makes up for it.
+//! Whether the layers on a misaligned start make up for it.
 //!
-//! The law of this module: a start is judged by the data that is written above it. LVM and cryptsetup follow the kernel's
-//! alignment offset by default, so on a misaligned partition their data is aligned, and moving the partition would
-//! misalign it. Where nothing stands on a start, the start itself is judged.
+//! The law of this module: a start is judged by the data that is written above it. LVM and cryptsetup follow
+//! the kernel's alignment offset by default, so on a misaligned partition their data is aligned, and moving
+//! the partition would misalign it. If nothing stands on a start, the start itself is judged.
 
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer, Lv, Pv};
@@ -11,32 +11,32 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::names::called;
 
-/// The level of an array of members one behind the other.
+/// The RAID level of an array that concatenates its members.
 const LINEAR: i32 = -1;
 
-/// What the layers above a start that misses a boundary make of it.
+/// How the layers above a misaligned start compare with the boundary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Above {
-    /// Those whose data is on the boundary again.
+    /// The layers whose data is on the boundary again.
     pub(crate) back: Vec<String>,
-    /// Those whose data misses it as well.
+    /// The layers whose data also misses the boundary.
     pub(crate) off: Vec<String>,
 }
 
 impl Above {
-    /// Looks at everything that stands on a start; `boundary` is the one that the start misses.
+    /// Examines everything that stands on a start; `boundary` is the one that the start misses.
     pub(crate) fn of<'a>(layers: impl IntoIterator<Item = &'a Layer>, boundary: Boundary) -> Self {
         let mut above = Self::default();
         layers.into_iter().for_each(|layer| above.look(layer, boundary));
         above
     }
 
-    /// Whether all data above is on the boundary, and there is some.
+    /// Whether there is data above and all of it is on the boundary.
     pub(crate) fn makes_up(&self) -> bool {
         !self.back.is_empty() && self.off.is_empty()
     }
 
-    /// Whether some of the data above is on the boundary, and some is not.
+    /// Whether some of the data above is on the boundary and some is not.
     pub(crate) fn is_split(&self) -> bool {
         !self.back.is_empty() && !self.off.is_empty()
     }
@@ -56,7 +56,7 @@ impl Above {
                     self.look_at_partition(layer, partition, boundary);
                 }
             }
-            // What lies on other disks, or in a pool, says nothing about this one.
+            // Volumes on other disks, or in a pool, say nothing about this PV.
             Facts::Pv(_) => {
                 let is_here = |volume: &&Layer| !volume.space.is_empty() || !volume.children.is_empty();
                 for volume in layer.children.iter().filter(is_here) {
@@ -72,7 +72,8 @@ impl Above {
         }
     }
 
-    /// Calls what was found off since there were `since` of it by the name of the volume or partition that it is on.
+    /// Replaces the entries added to `off` since it had `since` entries by the name of the volume or
+    /// partition that contains them.
     fn name_off(&mut self, since: usize, name: impl Fn() -> String) {
         if self.off.len() > since {
             self.off.truncate(since);
@@ -96,8 +97,9 @@ impl Above {
     }
 }
 
-/// Whether it cannot be known from this disk alone what is on a layer: an array whose first bytes, and with them the signature
-/// of what is on it, lie on another member. LVM and cryptsetup follow an array's alignment offset as they do a disk's.
+/// Whether this disk alone cannot show what is on a layer: an array whose first bytes, and with them the
+/// signature of its contents, lie on another member. LVM and cryptsetup follow an array's alignment offset as
+/// they do a disk's.
 pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
     let Facts::Md(md) = &layer.facts else { return false };
     let is_spread = md.level == LINEAR || md.stripe().is_some();
@@ -116,8 +118,8 @@ pub(crate) fn above_partition<'a>(
     table.children.iter().filter(move |child| child.below.start() == start)
 }
 
-/// The first run of a partition of a nested table that lies on this drive, in the partition's own space; `None` when
-/// none does.
+/// The first run of a partition of a nested table that lies on this drive, in the partition's own space;
+/// `None` if none does.
 pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     table.space.iter().find_map(|piece| {
         let below = piece.span.start().max(partition.span.start());
@@ -129,7 +131,8 @@ pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     })
 }
 
-/// The runs of a volume. A striped segment is as far off in each of its pieces as at the start of its part of this disk.
+/// The runs of a volume. All pieces of a striped segment are misaligned by the same amount as the start of
+/// its part on this disk, so each segment is one run.
 fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for piece in space {
@@ -149,7 +152,8 @@ fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     pieces
 }
 
-/// The space of a PV counts from the PV's first byte, its extents from the first of them: here the space does as well.
+/// The runs of a PV's space, made relative to its first extent: the space itself is relative to the PV's
+/// first byte, the extents to the first extent.
 fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     let counted = |piece: &Piece| {
         let start = piece.span.start().checked_since(pv.data_start)?;
@@ -159,9 +163,9 @@ fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     layer.space.iter().filter_map(counted).collect()
 }
 
-/// Where a layer's data lies: the runs of its space, from the first extent on for a physical volume. A member of a
-/// striped RAID is as far off in each of its chunks as in its first, which may hold parity; so is one of which no run is
-/// known, such as a spare.
+/// Where a layer's data lies: the runs of its space, for a physical volume from the first extent on. All
+/// chunks of a striped RAID member are misaligned by the same amount as its first, which may hold parity. The
+/// same holds for a member without known runs, such as a spare.
 pub(crate) fn data(layer: &Layer) -> Vec<Piece> {
     match &layer.facts {
         Facts::Pv(pv) => from_first_extent(layer, pv),

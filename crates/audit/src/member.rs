@@ -1,7 +1,7 @@
-//! What a member of an array does not show of it.
+//! What a member of an array does not show of the array.
 //!
-//! The law of this module: of a disk that is one of several it says what has to be asked of the array. Where the kernel
-//! shows what is on the array, or a mirror shows all of it, there is nothing to say.
+//! The law of this module: for a disk that is one of several, it says what has to be checked on the array. If
+//! the kernel shows what is on the array, or a mirror shows all of it, there is nothing to say.
 
 use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Role, Stack, TableKind};
@@ -10,8 +10,8 @@ use straddle_units::ByteOffset;
 use crate::makeup;
 use crate::names::level_name;
 
-/// Why what is on the array cannot be judged from the whole disk `stack`, one of its members: its start is on another disk,
-/// or its place is unknown. `None` where it is seen, and for a disk that is no member.
+/// Why the array's contents cannot be judged from the whole disk `stack`, one of its members: they start on
+/// another disk, or their place is unknown. `None` if they can be seen, and for a disk that is not a member.
 pub fn unseen(stack: &Stack) -> Option<String> {
     let TableKind::Content(content) = stack.kind else { return None };
     let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;
@@ -34,12 +34,12 @@ pub fn unseen(stack: &Stack) -> Option<String> {
     }
 }
 
-/// Whether the array's first bytes are on this member, or what is on the array is known otherwise.
+/// Whether the array's first bytes are on this member, or its contents are known otherwise.
 fn shows_start(layer: &Layer) -> bool {
     layer.space.iter().any(|piece| piece.span.start() == ByteOffset::ZERO) || shows_content(layer)
 }
 
-/// Whether anything is known to lie in the layer. An array in it is what it is made of, not what it holds.
+/// Whether the layer is known to contain anything. A nested array is how it is built, not what it contains.
 fn shows_content(layer: &Layer) -> bool {
     layer
         .children
@@ -47,7 +47,7 @@ fn shows_content(layer: &Layer) -> bool {
         .any(|child| !matches!(child.facts, Facts::Opaque | Facts::Md(_)) || shows_content(child))
 }
 
-/// The partition of the array that has no byte on this member.
+/// Describes a partition of the array that has no byte on this member, if there is one.
 fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
     let tables = layer.children.iter().filter_map(|child| match &child.facts {
         Facts::Table(table) => Some((child, table)),
@@ -63,7 +63,7 @@ fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
     ))
 }
 
-/// The table on the array that is known by name only.
+/// Describes a table on the array whose kind is known but whose partitions are not read, if there is one.
 fn unread(layer: &Layer, md: &Md) -> Option<String> {
     let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
     let table = layer.children.iter().find(is_unread)?;

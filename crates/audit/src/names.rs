@@ -1,8 +1,8 @@
-//! What layers are called.
+//! The names of layers in messages.
 
 use straddle_layout::layer::{Facts, Layer, Md};
 
-/// What a layer is called in a path.
+/// A layer's name in a path.
 pub fn called(layer: &Layer) -> String {
     let what = match &layer.facts {
         Facts::Md(md) => format!("md {}", level_name(md)),
@@ -11,12 +11,12 @@ pub fn called(layer: &Layer) -> String {
         Facts::Table(_) => "partition table".to_owned(),
         _ => layer.kind.to_string(),
     };
-    // Names come from the disk, and go to terminals.
+    // Names come from the disk and are printed to terminals, so they are made printable.
     let name = straddle_device::shown::printable(&layer.name);
     if name.is_empty() { what } else { format!("{what} {name}") }
 }
 
-/// `raid5`, `linear`.
+/// The array's level, such as `raid5` or `linear`.
 pub fn level_name(md: &Md) -> String {
     match md.level {
         -1 => "linear".to_owned(),

@@ -1,52 +1,55 @@
-//! Optimal I/O sizes: which of them are a property of the device, and which are something else that came to stand in
+//! Optimal I/O sizes: which of them are a property of the device, and which are other figures reported in
 //! their place.
 //!
-//! What a kernel shows is not always what the drive said. Before Linux 6.8 drivers set the figure as it is (virtio) or drop
-//! what is not a multiple of the physical sector (sd); since 6.11 the block layer rounds it down to a physical sector
-//! (`blk_validate_limits`, block/blk-settings.c), so that one wrong value has one form for each sector size. Stacked devices
-//! take the least common multiple of what is below (`blk_stack_limits`), in 32 bits. Since 6.17 sd gives its own limit on
-//! requests where a disk says nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
+//! The figure shown by the kernel is not always what the drive reported. Before Linux 6.8, drivers pass it on
+//! unchanged (virtio) or drop it if it is not a multiple of the physical sector (sd). Since 6.11 the block
+//! layer rounds it down to a physical sector (`blk_validate_limits`, block/blk-settings.c), so that one wrong
+//! value has one form for each sector size. Stacked devices take the least common multiple of the figures
+//! below them (`blk_stack_limits`), in 32 bits. Since 6.17 sd reports its own limit on requests if the disk
+//! reports nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
 
 use straddle_device::topology::{Figure, Source, Topology};
 use straddle_units::ByteCount;
 
-/// 65,535 blocks of 512 bytes: what USB bridges report when they fill a 16-bit count with ones. It is exactly the
-/// largest value that the kernel's sd driver lets pass (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
+/// 65,535 blocks of 512 bytes: the figure of USB bridges that fill a 16-bit count with ones. It is exactly
+/// the largest value that the kernel's sd driver accepts (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
 const ALL_ONES: u64 = 65_535 * 512;
 
-/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs pass off as an optimum (Debian bug 1121006): 32,767 sectors of 512
-/// bytes, rounded down to 4096.
+/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs report as an optimum (Debian bug 1121006). It is
+/// 32,767 sectors of 512 bytes, rounded down to 4096.
 const MPT3SAS: u64 = 0xFF_F000;
 
-/// A count of at least this many ones (255 units) is no array's: that would need as many members with data.
+/// A count with at least this many one bits (255 units) does not come from an array: that would need as many
+/// data members.
 const LEAST_ONES: u32 = 8;
 
-/// The widest count of ones: 32 bits, what the kernel keeps a size in.
+/// The largest number of one bits in a count: the kernel keeps a size in 32 bits.
 const MOST_ONES: u32 = 32;
 
-/// Below this a size that is one physical sector short of a power of two may be an array's of small chunks.
+/// A size one physical sector short of a power of two is accepted below this: it may belong to an array with
+/// small chunks.
 const LEAST_SHORT: u64 = 64 << 10;
 
-/// No device gains from a single I/O larger than this (256 MiB); larger figures come from multiplied bogus ones, also from
-/// those that no longer fit 32 bits.
+/// No device gains from a single I/O larger than this (256 MiB). Larger figures are multiples of bogus ones,
+/// including multiples that overflowed 32 bits.
 const LARGEST_OPTIMUM: u64 = 256 << 20;
 
-/// The optimal I/O size as a boundary, where it is one of the device.
+/// The optimal I/O size as a boundary, if it is a property of the device.
 pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
     let figure = topology.io_opt.as_ref()?;
     let is_limit = *figure.source() == Source::KERNEL_LIMIT;
     (!is_limit && bogus_io_opt(topology).is_none()).then(|| figure.value())
 }
 
-/// Why the optimal I/O size cannot be true, if it can't.
+/// Why the optimal I/O size cannot be true, if it cannot.
 pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let figure = topology.io_opt.as_ref()?;
-    // The user's word is taken as it is; the kernel's limit is true of the kernel.
+    // A declared figure is accepted as it is; the kernel's own limit is a correct statement about the kernel.
     if matches!(*figure.source(), Source::Declared | Source::KERNEL_LIMIT) {
         return None;
     }
     let opt = figure.value();
-    // Nothing is said by 0, nor by one block: that is how Linux before 6.11 shows an NVMe NOWS of 0.
+    // Neither 0 nor one block carries information: Linux before 6.11 shows an NVMe NOWS of 0 as one block.
     if opt <= topology.logical.value().bytes() {
         return None;
     }
@@ -75,8 +78,9 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     }
 }
 
-/// A count of ones in some unit, as `(count, unit)`, where `opt` is one, or a multiple of one that a stacked device made. A
-/// count of ones in 512-byte sectors, rounded down to any larger sector, is one of fewer ones.
+/// Finds a count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's
+/// multiple of one. Such a count in 512-byte sectors, rounded down to a larger sector, is a count with fewer
+/// one bits.
 fn count_of_ones(opt: u64, physical: u64) -> Option<(u64, u64)> {
     let shift = opt.trailing_zeros();
     let (odd, unit) = (opt.checked_shr(shift)?, 1_u64.checked_shl(shift)?);
@@ -105,17 +109,19 @@ mod tests {
         bogus_io_opt(&with(opt, physical, io_min, Source::Sysfs("queue/optimal_io_size"))).is_some()
     }
 
-    /// The counts that stand for "no limit" or for a limit: 16 bits of 512- and 4096-byte blocks, 15 bits of sectors.
+    /// Counts that mean "no limit" or a limit: 16 bits of 512- and 4096-byte blocks, 15 bits of sectors.
     const RAW: [u64; 4] = [65_535 * 512, 65_535 * 4096, 32_767 * 512, 32_767 * 4096];
 
     #[test]
     fn a_count_of_ones_is_recognised_after_rounding_to_any_sector() {
         for raw in RAW {
             for physical in (9..=16).map(|bits| 1_u64 << bits) {
-                // What the kernels show: as it is (virtio before 6.8), or rounded down (6.11 and later).
+                // The forms that kernels show: unchanged (virtio before 6.8), or rounded down (6.11 and
+                // later).
                 for opt in [raw, raw / physical * physical] {
                     assert!(is_bogus(opt, physical, physical), "{raw} shown as {opt} on {physical}");
-                    // On a device above, whose sectors may be larger, and which has multiplied it by its stripe.
+                    // On a stacked device, whose sectors may be larger, and which has multiplied the figure
+                    // by its stripe.
                     for data in [1, 2, 3, 5, 6, 7] {
                         let (chunk, stripe) = (65536, data * 65536);
                         let stacked = lcm(opt, stripe) % (1 << 32);

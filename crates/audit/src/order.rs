@@ -1,17 +1,18 @@
-//! The order of the modules, as the documentation of the crate has it.
+//! The order of the modules, as listed in the crate's documentation.
 
 use std::fs;
 use std::path::Path;
 
 const LIB: &str = include_str!("lib.rs");
 
-/// The modules in order: the lists of the crate's documentation.
+/// The modules in the order of the lists in the crate's documentation.
 fn order() -> Vec<&'static str> {
     let lists = LIB.lines().filter_map(|line| line.strip_prefix("//! - ")?.split_once(": "));
     lists.flat_map(|(_, modules)| modules.split(", ")).collect()
 }
 
-/// The module that the crate's root has `name` from: a module itself, or where what is exported under that name is.
+/// The module that provides `name` at the crate's root: the module of that name, or the one from which `name`
+/// is re-exported.
 fn module_of(name: &str) -> Option<&'static str> {
     let exports =
         LIB.split("pub use ").skip(1).filter_map(|export| export.split(';').next()?.split_once("::"));
@@ -21,7 +22,7 @@ fn module_of(name: &str) -> Option<&'static str> {
     order().into_iter().find(|module| *module == name).or_else(|| found.next().map(|(module, _)| module))
 }
 
-/// The modules that `source` uses from the crate's root.
+/// The modules that `source` uses through `crate::`.
 fn used(source: &str) -> Vec<&'static str> {
     let words = |text: &'_ str| -> Vec<String> {
         let end = if text.starts_with('{') {
@@ -35,7 +36,7 @@ fn used(source: &str) -> Vec<&'static str> {
     source.split("crate::").skip(1).flat_map(words).filter_map(|name| module_of(&name)).collect()
 }
 
-/// Every source of `module`, with those of its children; tests may use anything.
+/// The sources of `module` and its children, except tests, which may use any module.
 fn sources(module: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let children = fs::read_dir(root.join(module)).into_iter().flatten().map(|entry| entry.unwrap().path());

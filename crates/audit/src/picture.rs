@@ -1,17 +1,18 @@
-//! A line that shows blocks against the boundaries under them.
+//! A line of text that shows a span against the boundaries under it.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-/// Cells between two boundaries.
+/// Characters from one boundary to the next.
 const CELLS_PER_UNIT: u64 = 8;
 
-/// More units than this are not drawn: the line would not fit a terminal.
+/// The largest number of units drawn: a longer line would not fit a terminal.
 const LARGEST_PICTURE: u64 = 8;
 
-/// Draws `span` over the units of `boundary`: `|` where a unit begins, `#` for the span's bytes and `.` for the
-/// others, an eighth of a unit each. `None` for a span that touches too many units to draw, or none.
+/// Draws `span` over the units of `boundary`: `|` where a unit begins, `#` for the span's bytes and `.` for
+/// the others, with one character per eighth of a unit. `None` if the span touches no unit, or too many to
+/// draw.
 ///
-/// A partition at sector 63 of a 512e drive, and its first 4 KiB: `|.......#|#######.|`
+/// For example, the first 4 KiB of a partition at sector 63 of a 512e drive: `|.......#|#######.|`
 pub fn picture(boundary: Boundary, span: Span) -> Option<String> {
     let coverage = boundary.coverage(span);
     if coverage.touched == 0 || coverage.touched > LARGEST_PICTURE {
@@ -21,7 +22,7 @@ pub fn picture(boundary: Boundary, span: Span) -> Option<String> {
     let unit = boundary.size().get();
     let mut line = String::from("|");
     for index in 0..coverage.touched * CELLS_PER_UNIT {
-        // A cell's own bytes, counted from the boundary at or before the span.
+        // The bytes of the cell, relative to the boundary at or before the span.
         let from = unit.checked_mul(index)? / CELLS_PER_UNIT;
         let to = unit.checked_mul(index + 1)? / CELLS_PER_UNIT;
         let cell = Span::new(ByteOffset::new(from), ByteCount::new(to - from))?;

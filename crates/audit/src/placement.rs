@@ -12,19 +12,19 @@ use crate::layers::{split, split_fix};
 use crate::makeup::{self, Above};
 use crate::{Context, Severity, weigh};
 
-/// The physical sector of nearly every disk since 2010, whatever it says.
+/// The physical sector of nearly every disk since 2010, whatever it reports.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
-/// What is said of a member that does not show what is on its array.
+/// Appended to findings on a member that does not show what is on its array.
 const ALONE: &str = "; it cannot be judged alone: it is a member of an array that begins on another disk, and what is on that may \
                      make up for it";
 
-/// The start that DOS gave the first partition: one track of 63 sectors.
+/// The start that DOS gave the first partition: after one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
 
-/// Finds everything about the placement of `partition`.
+/// Adds all findings about the placement of `partition`.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    // One-sector structures cannot straddle: an extended partition is never misaligned.
+    // An extended partition holds one-sector structures, which cannot straddle: it is never misaligned.
     if partition.role == Role::Extended {
         return;
     }
@@ -36,7 +36,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     weigh::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
     let fix = match stays {
-        // A new start would misalign what is aligned now.
+        // A new start would misalign data that is now aligned.
         true => Some(Fix::advice(
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
@@ -49,7 +49,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     findings.append(&mut found);
 }
 
-/// A file system on the whole disk starts at byte 0, which a drive with shifted addresses does not align.
+/// Checks a file system on the whole disk: it starts at byte 0, which is misaligned on a drive with shifted
+/// addresses.
 pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (TableKind::Content(name), Some(boundary)) =
         (&context.stack.kind, context.topology.physical_boundary())
@@ -80,7 +81,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     });
 }
 
-/// Whether the start has to stay where it is, because something on it makes up for it.
+/// Checks the start; returns whether it has to stay where it is, because a layer on it makes up for it.
 fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) -> bool {
     let start = partition.span.start();
     let (mut off_physical, mut stays) = (false, false);
@@ -91,12 +92,13 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         }
         let is_physical = named.rule == &rules::START_STRADDLES;
         off_physical |= is_physical;
-        // What is off the physical sector is off every coarser grain as well: advice would only repeat it.
+        // A start that misses the physical sector also misses every coarser grain; the advice would only
+        // repeat that.
         let is_advice = named.rule.severity == Severity::Advice;
         if off_physical && is_advice {
             continue;
         }
-        // The partitions of an ISO image that is a disk as well are windows on one file system.
+        // The partitions of an ISO image that is also a disk image are windows on a single file system.
         if context.stack.is_hybrid_iso && is_advice {
             continue;
         }
@@ -160,11 +162,11 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     let (end, len) = (partition.span.end(), partition.span.len());
     let past = physical.past(end);
     let rest = len.remainder(physical.size());
-    // When start and end are off by the same amount the size is whole: moving the start mends both.
+    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both.
     if past == ByteCount::ZERO || rest == ByteCount::ZERO {
         return;
     }
-    // Past the disk's end nothing is written: that is another finding.
+    // Nothing is written past the disk's end; that is a finding of its own.
     if end.get() > context.size.get() {
         return;
     }

@@ -1,7 +1,8 @@
-//! How a layer is made again with its data on a boundary.
+//! How to recreate a layer with its data on a boundary.
 //!
-//! The law of this module: the figures of a command put the layer's own data on the boundary it was asked for, whatever that
-//! is; what one command cannot do alone (an array of several members, a group of several volumes) is said in words.
+//! The law of this module: the figures in a command put the layer's own data on the given boundary, whatever
+//! its size. What one command cannot do alone (an array of several members, a group of several volumes) is
+//! described in words.
 
 use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::{Content, VolumeKind};
@@ -9,20 +10,22 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB};
 
 use crate::finding::{Command, Fix, Risk};
 
-/// Where cryptsetup puts the data of LUKS2.
+/// The default data offset of LUKS2 in cryptsetup.
 const LUKS2_DATA: ByteOffset = ByteOffset::new(16 * MIB);
 
-/// An extent as vgcreate makes it, and of what one that is no power of two has to be a multiple.
+/// The default extent of vgcreate, and the unit of which an extent that is not a power of two must be a
+/// multiple.
 const EXTENT: ByteOffset = ByteOffset::new(4 * MIB);
 const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
 
-/// The chunk of mdadm.
+/// The default chunk of mdadm.
 const CHUNK: ByteCount = ByteCount::new(512 * KIB);
 
-/// How a layer's data is put on `boundary`: the option of the tool that makes the layer, or a move of what lies below.
+/// The fix that puts a layer's data on `boundary`: an option of the tool that creates the layer, or moving
+/// what lies below.
 pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix {
     let pure = Boundary::multiples_of(boundary.size());
-    // The least multiple of the boundary that is `least` or more: there the layer adds nothing.
+    // The smallest multiple of the boundary that is at least `least`: with it the layer adds no misalignment.
     let multiple = |least: ByteOffset| {
         pure.and_then(|boundary| boundary.ceil(least)).unwrap_or(ByteOffset::new(boundary.size().get())).get()
     };
@@ -92,7 +95,8 @@ pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     )
 }
 
-/// The fix for a LUKS container on a device of `len` bytes whose sectors are smaller than `physical`.
+/// The fix for a LUKS container on a device of `len` bytes whose encryption sectors are smaller than
+/// `physical`.
 pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Fix {
     let sector = physical.get().min(4096);
     if luks.version == 1 {
@@ -103,7 +107,7 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     if luks.sector_size.get() >= sector {
         return Fix::advice("none: 4096 bytes are the largest sectors of LUKS2");
     }
-    // cryptsetup wants both in whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
+    // cryptsetup requires both to be whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
     let unit = ByteCount::new(sector);
     let payload = luks.payload.map_or(ByteCount::ZERO, |payload| ByteCount::new(payload.get()));
     if !payload.is_multiple_of(unit) {
@@ -158,7 +162,8 @@ mod tests {
 
     #[test]
     fn every_figure_is_on_the_boundary_it_is_for() {
-        // A power of two, stripes of three and five data members, one larger than the data of LUKS2 begins at.
+        // A power of two, stripes of three and five data members, and one larger than the data offset of
+        // LUKS2.
         for size in [4096, 16 << 10, 192 << 10, 1_536 << 10, 320 << 10, 80 << 20] {
             let boundary = Boundary::multiples_of(ByteCount::new(size)).unwrap();
             for version in [1, 2] {
@@ -168,7 +173,7 @@ mod tests {
                     line.split(' ').skip_while(|word| !matches!(*word, "--offset" | "--align-payload"));
                 let sectors: u64 = words.nth(1).unwrap().parse().unwrap();
                 assert!((sectors * 512).is_multiple_of(size), "{line} for {size}");
-                // The header of LUKS2 has 16 MiB.
+                // The header of LUKS2 takes 16 MiB.
                 assert!(version == 1 || sectors >= 32768, "{line}");
                 assert_eq!(fix.risk, Risk::Destroys);
             }
@@ -186,7 +191,7 @@ mod tests {
         assert_eq!(lines(&sector(4096, 2), 16384), 0);
     }
 
-    /// cryptsetup takes whole sectors only: of a device, or of what the header says.
+    /// cryptsetup accepts whole sectors only, both for the device and for the size in the header.
     #[test]
     fn a_container_that_ends_inside_a_larger_sector_is_made_smaller_first() {
         let whole = 1_u64 << 30;

@@ -1,7 +1,7 @@
-//! The commands that make a file system again with another block.
+//! The commands that recreate a file system with another block size.
 //!
-//! The law of this module: a command is given only if what it makes is what was asked for, and is other than what there is:
-//! who loses all data gains at least that.
+//! The law of this module: a command is given only if its result is what was asked for and differs from the
+//! present state, so that losing all data at least has that benefit.
 
 use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
@@ -9,30 +9,31 @@ use straddle_units::{ByteCount, MIB};
 
 use crate::finding::{Command, Fix, Risk};
 
-/// The largest block of ext, NILFS2 and XFS that every kernel mounts: the page of x86.
+/// The largest block of ext, NILFS2 and XFS that every kernel can mount: the page size of x86.
 const PAGE: u64 = 4096;
 
-/// The largest clusters that each format has, and that every system reads.
+/// The largest clusters of each format that every system can read.
 const FAT_CLUSTER: u64 = 64 * 1024;
 const NTFS_CLUSTER: u64 = 64 * 1024;
 const EXFAT_CLUSTER: u64 = 32 << 20;
 
-/// mkfs.nilfs2 wants 16 segments of 2048 blocks, and a little more.
+/// mkfs.nilfs2 requires 16 segments of 2048 blocks, and a little more.
 const NILFS2_LEAST: u64 = 160 * MIB;
 
-/// mkfs.exfat refuses its own default boundary of 1 MiB on small devices.
+/// On devices smaller than this, mkfs.exfat refuses its own default boundary of 1 MiB.
 const EXFAT_SMALL: u64 = 16 * MIB;
 
-/// mkfs.fat puts the clusters of a file system of up to this many sectors right behind its tables, on no boundary
-/// (`align_structures`, dosfstools mkfs.fat.c).
+/// mkfs.fat puts the clusters of a file system of up to this many sectors directly after its tables, without
+/// alignment (`align_structures`, dosfstools mkfs.fat.c).
 const FAT_UNALIGNED_SECTORS: u64 = 8192;
 
-/// The fewest clusters of a FAT16 and of a FAT32, and the most of a FAT32 (Microsoft's specification, section 3.5).
+/// The smallest number of clusters of FAT16 and of FAT32, and the largest of FAT32 (Microsoft's
+/// specification, section 3.5).
 const FAT16_LEAST: u64 = 4085;
 const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
 
-/// The fix for a file system on `len` bytes that writes less than `wanted` bytes at a time.
+/// The fix for a file system on `len` bytes whose smallest write is less than `wanted` bytes.
 pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Fix {
     command(kind, fs, len, wanted).map_or_else(
         || {
@@ -72,19 +73,20 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
     Some(Command { tool: "mkfs", line })
 }
 
-/// A FAT of clusters of `cluster` bytes, on multiples of them.
+/// The command for a FAT file system with clusters of `cluster` bytes, aligned to their own size.
 pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option<Command> {
     let sector = fs.sector.unwrap_or(ByteCount::new(512)).get().max(512);
     let sectors = cluster.get() / sector;
     let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;
-    // What reads it may know the one kind only: firmware, cameras, DOS.
+    // The FAT type is kept: firmware, cameras or DOS may be able to read that type only.
     let kind = fs.fat_bits.map(|bits| format!("-F {bits} ")).unwrap_or_default();
     let line = format!("mkfs.fat {kind}-S {sector} -s {sectors} DEVICE");
     let fits = fs.fat_bits.is_none_or(|bits| has_clusters(bits, len.get() / cluster.get().max(1)));
     (aligns && fits && (1..=128).contains(&sectors)).then_some(Command { tool: "mkfs", line })
 }
 
-/// Whether a FAT of `bits` bits can have about this many clusters: its tables and directories take a few of them.
+/// Whether a FAT of `bits` bits can have about this many clusters; its tables and directories take a few of
+/// them.
 fn has_clusters(bits: u8, clusters: u64) -> bool {
     let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
     let least = match bits {
@@ -95,14 +97,15 @@ fn has_clusters(bits: u8, clusters: u64) -> bool {
     (least + least / 8..most).contains(&clusters)
 }
 
-/// An exFAT of clusters of `cluster` bytes, on multiples of 1 MiB, or of themselves where it is too small for that.
+/// The command for an exFAT with clusters of `cluster` bytes on multiples of 1 MiB, or of the cluster on a
+/// device too small for that.
 pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     let boundary = if len.get() < EXFAT_SMALL { cluster.get() } else { cluster.get().max(MIB) };
     let line = format!("mkfs.exfat -b {boundary} -c {} DEVICE", cluster.get());
     Command { tool: "mkfs", line }
 }
 
-/// The fix of recreating a file system.
+/// The fix that recreates a file system with `command`.
 pub(crate) fn remake(command: Command) -> Fix {
     Fix {
         summary: "recreate the file system, and restore its contents".to_owned(),

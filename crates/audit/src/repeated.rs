@@ -1,8 +1,9 @@
-//! One cause, one finding: what is reached on several ways, or from several targets of a run, is reported once.
+//! One cause, one finding: what is reached by several paths, or from several targets of a run, is reported
+//! once.
 //!
-//! The law of this module: it only says where a finding is reported ([`Reported`]), and lists there where else it shows; none is
-//! dropped, so that verdicts and statuses count all of them. What is said of a member or a physical volume is that one's
-//! own affair: only findings about one and the same thing are reported once.
+//! The law of this module: it only determines where a finding is reported ([`Reported`]), and lists there the
+//! other places where it shows. None is dropped, so that verdicts and statuses count all of them. Findings
+//! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,24 +12,24 @@ use crate::causes::{self, Seen};
 use crate::finding::{About, Finding, Place, Reported};
 use crate::way::Step;
 
-/// How many of the last steps of both ways are the same, where an array or a logical volume is among them: what several
-/// partitions and disks lead to.
+/// The number of last steps that both paths have in common, if an array or a logical volume is among them: a
+/// thing to which several partitions and disks lead.
 fn shared(one: &[Step], other: &[Step]) -> Option<usize> {
     let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one.is(other)).count();
     one.iter().rev().take(same).any(Step::is_shared).then_some(same)
 }
 
-/// Whether both findings say the same of one file system.
+/// Whether both findings report the same about one file system.
 fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
     one.rule == other.rule
         && one.rule.about == About::FileSystem
         && shared(&one.layer, &other.layer).is_some()
 }
 
-/// Of several findings about one file system on one target, tells the worst, or else the first, and lists there on which
-/// ways the others were met.
+/// Of several findings about one file system on one target, reports the worst, or among equals the first, and
+/// lists there the paths by which the others were found.
 pub(crate) fn merge(findings: &mut [Finding]) {
-    // Whatever is the same has the same rule and the same last step.
+    // Findings about the same thing have the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
         let is_candidate = finding.reported == Reported::Here
@@ -52,7 +53,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Reports the finding `index` at `first`.
+/// Marks the finding `index` as reported at the finding `first`.
 fn tell_at(findings: &mut [Finding], index: usize, first: usize) {
     let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
     let [there, here] = ways.map(Place::Way);
@@ -66,7 +67,8 @@ fn shared_with(findings: &[Finding], first: usize, index: usize) -> usize {
     shared(&findings[first].layer, &findings[index].layer).unwrap_or(0)
 }
 
-/// Where a way whose last `shared` steps are another's as well comes from: its last partition before those.
+/// The origin of a path whose last `shared` steps are common to another path: its last partition before
+/// those.
 fn branch(way: &[Step], shared: usize) -> String {
     let own = way.get(..way.len().saturating_sub(shared)).unwrap_or_default();
     let from = own.iter().rev().find(|step| step.is_partition()).or(own.first()).or(way.first());
@@ -74,16 +76,17 @@ fn branch(way: &[Step], shared: usize) -> String {
 }
 
 impl Seen<'_> {
-    /// Whether `other` stands on it.
+    /// Whether `other` stands on this target.
     fn carries(&self, other: &Self) -> bool {
         other.device.is_some_and(|device| self.above.contains(device))
     }
 }
 
-/// A finding of a run: the target's place, and its own there.
+/// A finding of a run: the index of the target, and its index in the target's findings.
 type At = (usize, usize);
 
-/// Reports what several targets show of the same thing at the target that is lowest in the stack, or comes first.
+/// Reports findings of several targets about the same thing once: at the target that is lowest in the stack,
+/// or else comes first.
 pub fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in (0..seen.len()).filter(|upper| seen[*upper].device.is_some()) {
@@ -94,7 +97,8 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
         }
     }
     for (from, first) in &repeats {
-        // One that is reported elsewhere itself leads on to there; none leads back.
+        // If the other finding is itself reported elsewhere, the chain is followed to its end; it has no
+        // cycles.
         let mut root = *first;
         while let Some(next) = repeats.get(&root) {
             root = *next;
@@ -110,7 +114,7 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
     causes::follow_down(seen);
 }
 
-/// The finding of another target that says what the one at `repeated` says.
+/// The finding of another target that reports the same as the one at `repeated`.
 fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Option<At> {
     let upper = &seen[repeated.0];
     let finding = &upper.findings[repeated.1];
@@ -141,14 +145,14 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     }
     match (lower.layer.is_empty(), upper.layer.is_empty()) {
         (false, false) => leads_further(&lower.layer, &upper.layer),
-        // The kernel hands it up to whatever stands on the device.
+        // The kernel passes this state up to every device that stands on the lower one.
         (true, true) => *lower.rule == rules::KERNEL_MISALIGNED,
         _ => false,
     }
 }
 
-/// Whether the way `lower`, from a device further down, ends at the layer at which `upper` does. Volumes that LVM hides
-/// are on one of them only.
+/// Whether the path `lower`, from a device further down, ends at the same layer as `upper`. Hidden LVM
+/// volumes appear in only one of the paths.
 fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
     let (Some((last, lower)), Some((same, upper))) = (lower.split_last(), upper.split_last()) else {
         return false;
@@ -157,7 +161,7 @@ fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
         return false;
     }
     match (lower.last(), upper.last()) {
-        // What fills the upper device is on no partition of the lower one's.
+        // Content that fills the whole upper device cannot lie on a partition of the lower one.
         (Some(step), None) => !step.is_partition(),
         (Some(step), Some(same)) => step.is(same) && (!step.is_partition() || lower.len() > upper.len()),
         (None, _) => false,

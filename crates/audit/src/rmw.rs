@@ -1,34 +1,34 @@
-//! How many read-modify-writes an I/O needs: the arithmetic that `straddle explain rmw` shows.
+//! The number of read-modify-writes that an I/O needs: the calculation that `straddle explain rmw` shows.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span};
 
-/// Consecutive writes of one size from one offset.
+/// Consecutive writes of equal size, from a given offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Where the first one starts on the device.
+    /// The offset of the first write on the device.
     pub offset: ByteOffset,
-    /// The size of each.
+    /// The size of each write.
     pub size: ByteCount,
-    /// How many.
+    /// The number of writes.
     pub count: u64,
 }
 
 /// What such writes cost the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmwCount {
-    /// Each write by itself: its span and the sectors under it. At most [`LISTED`] are listed.
+    /// Each write by itself: its span and the sectors under it. At most [`LISTED`] writes are listed.
     pub each: Vec<(Span, Coverage)>,
-    /// Sum over all writes, each done by itself.
+    /// The sum over all writes, each done by itself.
     pub apart: Coverage,
     /// All writes merged into one, as a cache may do.
     pub merged: Coverage,
 }
 
-/// How many writes are listed one by one.
+/// The largest number of writes listed individually.
 pub const LISTED: u64 = 16;
 
-/// Counts sectors touched and read-modify-writes of `io` on physical sectors at `boundary`; `None` when the I/O
-/// passes 2^64 bytes.
+/// Counts the sectors touched and the read-modify-writes of `io` on physical sectors at `boundary`; `None` if
+/// the I/O reaches past 2^64 bytes.
 pub fn count_rmw(io: Io, boundary: Boundary) -> Option<RmwCount> {
     let whole = Span::new(io.offset, io.size.checked_mul(io.count)?)?;
     let merged = boundary.coverage(whole);
@@ -41,8 +41,8 @@ pub fn count_rmw(io: Io, boundary: Boundary) -> Option<RmwCount> {
     Some(RmwCount { each, apart: apart(io, boundary)?, merged })
 }
 
-/// The sum over writes done one by one. Offsets repeat their remainder with the period of the boundary, so a
-/// period is counted and multiplied, however many writes there are.
+/// The sum over writes done one by one. Their remainders repeat with a period, so one period is counted and
+/// multiplied, however many writes there are.
 fn apart(io: Io, boundary: Boundary) -> Option<Coverage> {
     let period = boundary.period(io.size);
     let (rounds, rest) = (io.count / period, io.count % period);

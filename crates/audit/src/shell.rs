@@ -1,11 +1,11 @@
-//! Words of commands, as a POSIX shell takes them.
+//! Words of commands, quoted for a POSIX shell.
 
 use std::path::Path;
 
-/// Quotes a word where it needs it.
+/// Quotes a word if necessary.
 pub(crate) use straddle_device::shown::quote;
 
-/// The target as an operand.
+/// The target's name as a command's operand.
 pub(crate) fn operand(target: &str) -> String {
     straddle_device::shown::quote_path(Path::new(target))
 }

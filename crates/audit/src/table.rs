@@ -8,15 +8,15 @@ use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk, Rule, Subject};
 use crate::shell::operand;
 
-/// How many blocks an MBR entry can address: its fields have 32 bits.
+/// The number of blocks that an MBR entry can address with its 32-bit fields.
 const MBR_REACH: LbaCount = LbaCount::new(1 << 32);
 
-/// A disk may be this little beyond an MBR's reach before it is worth a word.
+/// If the disk extends beyond an MBR's reach by no more than this, it is not worth reporting.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
-/// Finds everything about the table.
+/// Adds all findings about the table.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    // The partitions of an ISO image that is a disk as well are windows on one file system.
+    // The partitions of an ISO image that is also a disk image are windows on a single file system.
     let by_design =
         |problem: &&Problem| context.stack.is_hybrid_iso && matches!(problem, Problem::Overlap { .. });
     let problems = context.stack.problems.iter().filter(|problem| !by_design(problem));
@@ -25,7 +25,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_past_reach(context, findings);
 }
 
-/// The finding that a problem of the table is.
+/// The finding for a problem of the table.
 fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     let (rule, at) = rule_of(problem);
     let subject = match problem {
@@ -39,7 +39,7 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     Finding { at: Some(at), fix, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
-/// The rule that a problem breaks, and the byte at which it shows.
+/// The rule that a problem breaks, and the offset at which it shows.
 fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     match problem {
         Problem::GptPrimaryDamaged { at, .. } => (&rules::GPT_PRIMARY_DAMAGED, *at),
@@ -63,7 +63,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     }
 }
 
-/// How a problem is fixed, where more can be said than the rule says.
+/// The fix for a problem, if there is a more specific one than the rule's.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     let fix = match problem {
         Problem::GptPrimaryDamaged { .. }
@@ -86,26 +86,27 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     Some(fix)
 }
 
-/// A rule's sentence as what follows "fix:".
+/// A rule's sentence in the form that follows "fix:".
 fn as_clause(sentence: &str) -> String {
     let mut characters = sentence.trim_end_matches('.').chars();
     let first = characters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
     match characters.clone().next() {
-        // An abbreviation.
+        // The sentence begins with an abbreviation.
         Some(second) if second.is_uppercase() => sentence.trim_end_matches('.').to_owned(),
         _ => first + characters.as_str(),
     }
 }
 
-/// Whether the table was read from a copy that is right for this disk.
+/// Whether the table was read from a backup copy that is right for this disk.
 fn has_copy(context: &Context<'_>) -> bool {
     let is_none =
         |problem: &Problem| matches!(problem, Problem::GptUnusable { .. } | Problem::GptPastEnd { .. });
     !context.stack.problems.iter().any(is_none)
 }
 
-/// Whether every tool reads the table that was read here: from the first copy, which the MBR announces. Where they do not, none
-/// of theirs may write: sgdisk makes an empty table, or one that an earlier disk's backup has, and sfdisk changes the MBR.
+/// Whether every tool reads the same table as this program: from the first copy, which the MBR announces. If
+/// not, no tool may write: sgdisk would create an empty table, or the one from an earlier disk's backup, and
+/// sfdisk would change the MBR.
 fn is_read_alike(context: &Context<'_>) -> bool {
     let is_other = |problem: &Problem| {
         matches!(
@@ -118,12 +119,12 @@ fn is_read_alike(context: &Context<'_>) -> bool {
     has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
-/// Takes the commands away that change a table which their tools read otherwise, or not at all.
+/// Removes the commands that change a table, if their tools read it differently or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let is_alike = is_read_alike(context);
     for fix in findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
         if context.stack.has_long_entries {
-            // There are others.
+            // Commands of other tools remain; sgdisk does not read long entries.
             fix.commands.retain(|command| command.tool != "sgdisk");
         }
         if !is_alike && fix.writes_table() {
@@ -143,7 +144,7 @@ fn rewrite_gpt(context: &Context<'_>) -> Fix {
     let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
     Fix {
         summary: "rewrite both copies from the good one, at their places".to_owned(),
-        // sgdisk cannot be told an image's sector size.
+        // sgdisk has no option for an image's sector size.
         commands: if context.is_image && context.stack.block.get() != 512 {
             Vec::new()
         } else {
@@ -158,7 +159,7 @@ fn rewrite_gpt(context: &Context<'_>) -> Fix {
 
 fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(reach) = reach(context) else { return };
-    // A disk that an MBR reaches to the end of has nothing beyond.
+    // A disk that an MBR can address to its end has nothing beyond its reach.
     let beyond = context.size.saturating_sub(reach);
     if beyond <= NEGLIGIBLE || context.stack.partitions.is_empty() {
         return;
@@ -180,7 +181,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         .push(Finding::on_disk(&rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).fixed_by(fix));
 }
 
-/// How much of the disk its MBR can address, where it has one.
+/// How much of the disk its MBR can address, if it has one.
 fn reach(context: &Context<'_>) -> Option<ByteCount> {
     (context.stack.kind == TableKind::Mbr).then(|| MBR_REACH.to_bytes(context.stack.block)).flatten()
 }

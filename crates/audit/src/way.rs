@@ -1,14 +1,14 @@
-//! The way from the disk to a layer, step by step.
+//! The path from the disk to a layer, step by step.
 //!
-//! The law of this module: a step is known by what its own structures say of it (its UUID), and by its name only where
-//! that is not known; nothing is read out of the text that people are shown.
+//! The law of this module: a step is identified by its own structures (its UUID), and by its name only if
+//! that is not known. Nothing is parsed from the text shown to users.
 
 use straddle_layout::layer::Layer;
 use straddle_layout::{Content, VolumeKind};
 
 use crate::names::called;
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// A partition, of the disk or of a table inside another layer.
@@ -17,27 +17,27 @@ pub enum StepKind {
     Layer(Content),
 }
 
-/// One step: a partition, or a layer.
+/// One step of a path: a partition, or a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it is.
+    /// Its kind.
     pub kind: StepKind,
-    /// What it is called: `md raid5 host:0`.
+    /// Its name in messages: `md raid5 host:0`.
     pub called: String,
-    /// Its own name, or the partition's number; empty where it has none.
+    /// Its own name, or the partition's number; empty if it has none.
     pub name: String,
-    /// What tells it from every other one ([`Layer::uuid`]); empty where that is not known.
+    /// Its unique identifier ([`Layer::uuid`]); empty if not known.
     pub uuid: String,
 }
 
 impl Step {
-    /// The partition of this number.
+    /// A step for the partition with this number.
     pub fn partition(number: u32) -> Self {
         let called = format!("partition {number}");
         Self { kind: StepKind::Partition, called, name: number.to_string(), uuid: String::new() }
     }
 
-    /// A layer.
+    /// A step for `layer`.
     pub fn of(layer: &Layer) -> Self {
         let (name, uuid) = (layer.name.clone(), layer.uuid.clone());
         Self { kind: StepKind::Layer(layer.kind), called: called(layer), name, uuid }
@@ -48,7 +48,7 @@ impl Step {
         self.kind == StepKind::Partition
     }
 
-    /// Whether the two are the same thing, as far as is known.
+    /// Whether the two steps are the same thing, as far as is known.
     pub(crate) fn is(&self, other: &Self) -> bool {
         if self.kind != other.kind {
             return false;
@@ -59,14 +59,14 @@ impl Step {
         }
     }
 
-    /// Whether several disks or partitions may make it up, and it is known which one it is.
+    /// Whether several disks or partitions may form it, and its identity is known.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.kind, StepKind::Layer(Content::LogicalVolume | Content::Volume(VolumeKind::Md)))
             && !(self.uuid.is_empty() && self.name.is_empty())
     }
 }
 
-/// The way as people are shown it: `partition 1 > PV vg > LV vg/root`.
+/// The path as shown to users: `partition 1 > PV vg > LV vg/root`.
 pub(crate) fn label(way: &[Step]) -> String {
     way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
 }

@@ -1,7 +1,8 @@
-//! How much a missed boundary matters, by what is written there.
+//! How much a missed boundary matters, given what is written there.
 //!
-//! The law of this module: it makes a finding on placement weigh less, never more, and says why; damage to a table is not
-//! its business. A verdict is about the data that will be written: what is written once, or never, loses nothing.
+//! The law of this module: it lowers the severity of a finding on placement, never raises it, and says why.
+//! It does not touch damage to a table. A verdict is about data that will be written: what is written once,
+//! or never, loses nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
 use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, types};
@@ -19,13 +20,13 @@ const MBR_ESP: u8 = 0xEF;
 const MBR_FATS: [u8; 3] = [0x0B, 0x0C, 0x0E];
 const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
 
-/// The largest partition that is taken for one that a board boots from.
+/// The largest partition that is taken for the boot partition of a board.
 const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
 
-/// The FAT of a boot partition may have any cluster: what is in it is written by updates of the boot loader.
+/// A boot partition's FAT may have any cluster size, because only updates of the boot loader write to it.
 const FAT: Content = Content::FileSystem(FsKind::Vfat);
 
-/// Lets what was found on the placement of `partition` weigh what it costs there.
+/// Adjusts the severity of findings on the placement of `partition` to what they cost there.
 pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) {
     let weighs = |f: &Finding| f.severity > Severity::Advice;
     if !found.iter().any(weighs) {
@@ -44,7 +45,7 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
     }
 }
 
-/// Lets what was found in the file systems of boot partitions and read-only images weigh what it costs there.
+/// Adjusts the severity of findings in the file systems of boot partitions and read-only images.
 pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
     let is_placed: [&Rule; 4] =
         [&rules::FS_BLOCK_SMALL, &rules::FS_BLOCK_BELOW_UNIT, &rules::DATA_AREA_OFF, &rules::START_STRADDLES];
@@ -68,14 +69,14 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Makes a finding an advice, for the reason given.
+/// Reduces a finding to advice, for the given reason.
 fn lower(finding: &mut Finding, why: &str) {
     finding.severity = Severity::Advice;
     finding.message += &format!("; it costs nothing here: {why}");
     finding.fix = None;
 }
 
-/// Why it does not matter where this partition lies, if it does not.
+/// Why the position of this partition does not matter, if it does not.
 fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
     if context.stack.is_hybrid_iso {
         return Some("the disk is an ISO 9660 image, which is only read".to_owned());
@@ -109,8 +110,9 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     }
 }
 
-/// A partition of less than a physical sector has no start at which both its ends are aligned, and no room for a file system:
-/// ChromeOS and Container-Optimized OS keep the places of partitions with some of a single block.
+/// Why a partition smaller than a physical sector is only advice: no start aligns both its ends, and it has
+/// no room for a file system. ChromeOS and Container-Optimized OS reserve places for partitions with
+/// single-block ones.
 fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> {
     let physical = context.topology.physical.value();
     let is_small = partition.span.len() < physical && partition.content.is_none();
@@ -120,8 +122,8 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     })
 }
 
-/// Whether it is what the firmware of a board such as the Raspberry Pi boots from: a small FAT, the first partition of an
-/// MBR, with a Linux behind it.
+/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT, the first partition of
+/// an MBR, with a Linux partition after it.
 fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
     let all = || context.stack.partitions.iter();
     let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
@@ -132,11 +134,11 @@ fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
         && all().any(|other| is(other, &MBR_LINUX))
 }
 
-/// What becomes of the last bytes of a partition, which fill a physical sector in part.
+/// Whether the last bytes of a partition, which fill a physical sector only in part, are used.
 enum Tail {
-    /// What is in the partition leaves them unused.
+    /// The partition's content leaves them unused; the reason.
     Unused(String),
-    /// They are, or may be, written: or their sector is.
+    /// They, or the rest of their sector, are or may be written; the reason.
     Written(String),
 }
 
@@ -174,7 +176,7 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
     context.stack.partitions.iter().find(begins_there).map(|p| p.number)
 }
 
-/// Whether what is in a partition leaves the last `rest` bytes of its `len` alone.
+/// Whether a partition's content leaves the last `rest` bytes of its `len` unused.
 pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     match &layer.facts {
         Facts::FileSystem(FileSystem { extent: Some(extent), .. })
@@ -185,26 +187,26 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         Facts::FileSystem(_) if layer.kind == Content::FileSystem(FsKind::Swap) => false,
         _ if layer.kind.is_only_read() => true,
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
-        // Extents have MiB; metadata is at the front.
+        // Extents are measured in MiB; metadata is at the front.
         Facts::Pv(_) => true,
-        // Each of 512 bytes is encrypted by itself: the tail is that of what is inside.
+        // Each 512-byte sector is encrypted by itself, so only the encrypted content could use the tail.
         Facts::Luks(luks) if luks.is_refused(len) => false,
         Facts::Luks(luks) => {
             let uses = luks.uses(len).and_then(|used| used.checked_add(rest));
             luks.sector_size <= ByteCount::new(512) || uses.is_some_and(|end| end <= len)
         }
-        // Its superblock, where that is at the end, stands on whole 4 KiB.
+        // If its superblock is at the end, it lies on a multiple of 4 KiB.
         Facts::Md(md) => uses(md).and_then(|end| end.checked_add(rest)).is_some_and(|end| end <= len),
         Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
     }
 }
 
-/// Whether a partition that ends after `len` of its `old` bytes still has all that is in it, as that says itself: then
-/// nothing has to be shrunk before it.
+/// Whether a partition cut to `len` of its `old` bytes still contains all of its content, according to the
+/// content's own metadata: then nothing has to be shrunk first.
 pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
     let used = match &layer.facts {
         Facts::Luks(luks) => luks.uses(old),
-        // The copy of the boot sector of NTFS is behind what it says that it has, in the cluster that begins there.
+        // NTFS's copy of the boot sector lies after its recorded size, in the cluster that begins there.
         Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {
             fs.extent.and_then(|extent| extent.checked_add(fs.block))
         }
@@ -214,20 +216,24 @@ pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
     used.is_some_and(|used| used <= len)
 }
 
-/// How much of a member the array's data reaches over, from the start of the member on: whole chunks, where there are any.
+/// How far the array's data reaches into a member, from the member's start: whole chunks, if there are
+/// chunks.
 fn uses(md: &Md) -> Option<ByteCount> {
     let odd = if md.chunk == ByteCount::ZERO { ByteCount::ZERO } else { md.data_size.remainder(md.chunk) };
     let whole = md.data_size.get().checked_sub(odd.get()).filter(|size| *size != 0).map(ByteCount::new)?;
     md.data_offset.checked_add(whole)
 }
 
-/// ZFS rounds its devices down to whole ones of this size (`vdev_open`, module/zfs/vdev.c), whatever its blocks.
+/// ZFS rounds its devices down to a multiple of this size (`vdev_open`, module/zfs/vdev.c), whatever its
+/// block size.
 const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 
-/// What a file system gives out at a time: less than that at its end is never given out. `None` where that is not known.
+/// The allocation unit of a file system: a smaller rest at its end is never allocated. `None` if it is not
+/// known.
 ///
-/// It stays a function of its own: inlined into the loop over findings, LLVM 22 (rustc 1.95) reads `cluster` or `block` before it is
-/// known that there is a file system, at an address made of a byte that then means nothing.
+/// It must stay a separate function: when inlined into the loop over findings, LLVM 22 (rustc 1.95) reads
+/// `cluster` or `block` before it is known that there is a file system, at an address formed from a byte that
+/// is meaningless in that case.
 #[inline(never)]
 fn allocates(kind: Content, fs: &FileSystem) -> Option<ByteCount> {
     if kind == Content::FileSystem(FsKind::Zfs) {

@@ -1,4 +1,4 @@
-//! Where a fix puts a partition, on tables that say what cannot be. Each of these was found by fuzzing.
+//! The places that fixes choose on tables with impossible values. Each of these cases was found by fuzzing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -62,7 +62,7 @@ fn findings_on(
     })
 }
 
-/// Start and end, in sectors, of the place that sfdisk's command gives partition `number`.
+/// Start and end, in sectors, of the place that the sfdisk command gives to partition `number`.
 fn place(findings: &[Finding], number: u32) -> Option<(u64, u64)> {
     let commands = findings.iter().filter_map(|f| f.fix.as_ref()).flat_map(|fix| &fix.commands);
     let line = commands.map(|c| &c.line).find(|line| line.contains(&format!("-N {number} ")))?;
@@ -90,9 +90,9 @@ fn an_ebr_before_its_neighbour_does_not_make_its_partition_free() {
         vec![
             partition(1, 2048, 20000, Role::Extended, PartitionType::Mbr(5)),
             partition(5, 4097, 2047, logical(2048), kind),
-            // Its EBR is before partition 5, and it begins where that ends.
+            // Its EBR is before partition 5, and the partition begins where partition 5 ends.
             partition(6, 6144, 2048, logical(2100), kind),
-            // Its EBR is behind it.
+            // Its EBR lies after it.
             partition(7, 12289, 2048, logical(14400), kind),
         ],
     );

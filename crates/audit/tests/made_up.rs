@@ -1,5 +1,5 @@
-//! A start is judged by the data that is written above it: whatever the layers' offsets, something is an error exactly
-//! where some data is off a physical sector, and where none is, nothing is to be moved.
+//! A start is judged by the data that is written above it. Whatever the layers' offsets, there is an error
+//! exactly if some data is off a physical sector; if all data is aligned, no fix moves anything.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,12 +19,12 @@ const SECTOR: u64 = 512;
 const PHYSICAL: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// A layer on a start, its offsets in sectors.
+/// A layer on a start, with offsets in sectors.
 #[derive(Clone, Debug)]
 enum Kind {
     Md(u64, Option<Box<Kind>>),
     Luks(u64, Option<Box<Kind>>),
-    /// Where its extents begin, and from there on the volumes.
+    /// The start of its extents, and the volumes with their offsets from there.
     Lvm(u64, Vec<(u64, Option<Box<Kind>>)>),
     FileSystem,
 }
@@ -54,8 +54,8 @@ fn piece(below: u64, drive: u64) -> Vec<Piece> {
     vec![Piece { span: Span::first(ByteCount::new(MIB)), below, drive }]
 }
 
-/// The layer that `kind` is at byte `below` of what it stands on, which is byte `drive` of the disk. Where data is
-/// written goes to `written`.
+/// Builds the layer of `kind` at byte `below` of what it stands on, which is byte `drive` of the disk.
+/// Appends the offsets at which data is written to `written`.
 fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>) -> Layer {
     let bare = |kind, facts| Layer {
         kind,
@@ -125,7 +125,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
             }
             let data_start = ByteOffset::new(at);
             let facts = Facts::Pv(Pv { vg: "vg".to_owned(), data_start, extent_size: ByteCount::new(512) });
-            // Its space counts from its own first byte.
+            // Its space is relative to its own first byte.
             let extents = Span::new(data_start, ByteCount::new(32 * MIB)).unwrap();
             let space = vec![Piece { span: extents, ..piece(below + at, drive + at)[0] }];
             Layer { space, children, ..bare(VolumeKind::Pv.into(), facts) }
@@ -133,7 +133,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
     }
 }
 
-/// A disk with nothing on it.
+/// An empty disk.
 fn stack() -> Stack {
     Stack {
         kind: TableKind::None,
@@ -167,7 +167,8 @@ fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> V
     })
 }
 
-/// The findings on a partition that starts at sector `start` with `kind` on it, and where its data is written.
+/// The findings on a partition that starts at sector `start` and contains `kind`, and the offsets at which
+/// its data is written.
 fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
     let mut written = Vec::new();
     let at = start * SECTOR;
@@ -178,7 +179,7 @@ fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
     (with_layer(start, layer), written)
 }
 
-/// A partition of `count` sectors from `start` on, with `layer` on it.
+/// A partition of `count` sectors from `start` on, which contains `layer`.
 fn partition(number: u32, start: u64, count: u64, layer: Option<Layer>) -> Partition {
     let (start, count) = (Lba::new(start), LbaCount::new(count));
     Partition {
@@ -194,7 +195,7 @@ fn partition(number: u32, start: u64, count: u64, layer: Option<Layer>) -> Parti
     }
 }
 
-/// The findings on a partition that starts at sector `start` with `layer` on it.
+/// The findings on a partition that starts at sector `start` and contains `layer`.
 fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
     audit(TableKind::Gpt, None, vec![partition(1, start, 1 << 21, layer)])
 }
@@ -215,7 +216,7 @@ proptest! {
         let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         prop_assert_eq!(errors > 0, off > 0, "{:?} {:?}", written, codes(&findings));
         if off < written.len() && !start.is_multiple_of(8) {
-            // A move would misalign what is aligned.
+            // A move would misalign data that is now aligned.
             let moves = findings.iter().filter_map(|finding| finding.fix.as_ref()).any(|fix| {
                 fix.commands.iter().any(|command| command.tool == "sfdisk")
             });
@@ -230,14 +231,14 @@ fn what_makes_up_for_a_start_is_said_and_moves_nothing() {
         Kind::Lvm(pe_start, volumes.iter().map(|at| (*at, Some(Box::new(Kind::FileSystem)))).collect())
     };
     let cases: [(u64, Option<Kind>, &[&str]); 9] = [
-        // What pvcreate and cryptsetup make of a disk that tells its alignment offset.
+        // What pvcreate and cryptsetup make on a disk that reports its alignment offset.
         (2049, Some(lvm(2055, &[0])), &["S056"]),
         (2049, Some(lvm(2055, &[])), &["S056"]),
         (63, Some(Kind::Luks(4097, None)), &["S010", "S056"]),
         (2049, Some(Kind::Md(2048, Some(Box::new(lvm(2055, &[0]))))), &["S056"]),
-        // Its first extent is off, and its only volume is not.
+        // Its first extent is misaligned, but its only volume is not.
         (2048, Some(lvm(2049, &[7])), &["S056"]),
-        // What does not make up.
+        // Layers that do not make up for it.
         (2049, Some(Kind::FileSystem), &["S001"]),
         (2049, Some(lvm(2048, &[0])), &["S001"]),
         (2049, Some(Kind::Md(2048, None)), &["S001"]),
@@ -290,7 +291,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
     }
 }
 
-/// A file system on an array of two partitions of one disk: it is reported once, and found from either of them.
+/// A file system on an array of two partitions of one disk is reported once, and found from either partition.
 #[test]
 fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     let array = |number: u32, role: u32| {
@@ -308,7 +309,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     let partitions = || vec![array(1, 0), array(2, 1)];
     let all = audit(TableKind::Gpt, None, partitions());
     let disk = Stack { kind: TableKind::Gpt, partitions: partitions(), ..stack() };
-    // (the partition asked for, where the finding is reported)
+    // (the partition asked for, the partition at which the finding is reported)
     for (partition, reported) in
         [(None, Subject::Partition(1)), (Some(1), Subject::Partition(1)), (Some(2), Subject::Partition(2))]
     {
@@ -329,14 +330,15 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     }
 }
 
-/// Severities of the findings of `code` on a partition that ends in the middle of a sector, with `content` in it.
+/// Severities of the findings of `code` on a partition that ends in the middle of a sector and contains
+/// `content`.
 fn severities(content: Layer, code: &str) -> Vec<Severity> {
     let partition = Partition { content: Some(content.kind), ..partition(1, 2048, 4097, Some(content)) };
     let findings = audit(TableKind::Gpt, None, vec![partition]);
     findings.iter().filter(|f| f.rule.code.as_str() == code).map(|f| f.severity).collect()
 }
 
-/// The same of a file system of `kind`.
+/// The same severities for a file system of `kind` as the content.
 fn severities_of_fs(kind: Content, fs: FileSystem, code: &str) -> Vec<Severity> {
     let at = 2048 * SECTOR;
     let content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
@@ -346,11 +348,11 @@ fn severities_of_fs(kind: Content, fs: FileSystem, code: &str) -> Vec<Severity> 
 #[test]
 fn a_tail_is_unused_where_it_is_known_to_be() {
     let fs = |block| FileSystem { block: ByteCount::new(block), ..FileSystem::default() };
-    // (what is in it, its block, what is said of the end)
+    // (content, its block size, expected severity of the finding on the end)
     let cases = [
         (FsKind::Ext4, 4096, Severity::Advice),
         (FsKind::Ext4, 512, Severity::Warning),
-        // Nothing is known of its blocks; ZFS alone rounds whatever they are.
+        // The block size is not known; only ZFS rounds down whatever it is.
         (FsKind::Ext4, 0, Severity::Warning),
         (FsKind::Btrfs, 0, Severity::Warning),
         (FsKind::Zfs, 0, Severity::Advice),
@@ -361,8 +363,8 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
     }
 }
 
-/// What is smaller than a physical sector and holds nothing known weighs nothing, wherever it is; what is larger, or holds
-/// something, weighs what it weighed.
+/// A partition smaller than a physical sector with no known content is advice only, wherever it is. A larger
+/// one, or one with content, keeps its severity.
 #[test]
 fn less_than_a_physical_sector_is_only_advice() {
     for (start, len) in (2048..2064).flat_map(|start| (1..24).map(move |len| (start, len))) {
@@ -379,7 +381,7 @@ fn less_than_a_physical_sector_is_only_advice() {
     }
 }
 
-/// What is only seen in part is not judged, unless something is found in that part.
+/// A target of which only a part is seen is not judged, unless something is found in that part.
 #[test]
 fn what_is_seen_in_part_does_not_pass() {
     let disk = stack();
@@ -393,11 +395,12 @@ fn what_is_seen_in_part_does_not_pass() {
     assert_eq!((judged(&off).not_judged, judged(&off).kinds.len()), (None, 1));
 }
 
-/// An array uses whole chunks, or what its superblock says, of a member that ends in the middle of a sector.
+/// On a member that ends in the middle of a sector, an array uses whole chunks, or the size in its
+/// superblock.
 #[test]
 fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
     let len = 4097 * SECTOR;
-    // (chunk, data offset, data size, what is said of the end)
+    // (chunk, data offset, data size, expected severity of the finding on the end)
     let cases = [
         (0, MIB, len - MIB - 512, Severity::Advice),
         (0, MIB, len - MIB, Severity::Warning),
@@ -430,17 +433,17 @@ fn what_is_only_read_writes_nothing_anywhere() {
 #[test]
 fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
     let (chunk, data_offset) = (16 * PHYSICAL, MIB);
-    // Level, the array's first byte on this member, what is seen on it.
+    // (level, the array's first byte on this member, whether its content is seen on it, severity)
     let cases = [
         (0, chunk, false, "warning"),
         (-1, 32 * MIB, false, "warning"),
         (10, chunk, false, "warning"),
         (5, chunk, false, "warning"),
-        // The first one shows what is on the array, and so does each of a mirror.
+        // The first member shows the array's content, and so does each member of a mirror.
         (0, 0, false, "error"),
         (0, 0, true, "error"),
         (1, 0, false, "error"),
-        // The kernel knows.
+        // The kernel shows the content.
         (0, chunk, true, "error"),
     ];
     for (level, first, is_seen, severity) in cases {

@@ -1,8 +1,9 @@
 //! A disk: the controller's queue and caches over the moving parts.
 //!
-//! The law of this module: the mechanism does one operation at a time and cannot be interrupted, except that reading ahead
-//! stops at once. Every write goes through the write buffer; what differs is when the host is told (when the drive has the
-//! data, or when the medium has it). A flush is not queued: earlier commands end first, later ones wait.
+//! The law of this module: the mechanism does one operation at a time and cannot be interrupted, except that
+//! reading ahead stops at once. Every write goes through the write buffer; the modes differ in when the write
+//! completes (when the drive has the data, or when the medium has it). A flush is not queued: earlier
+//! commands end first, later ones wait.
 
 mod buffer;
 mod destager;
@@ -47,9 +48,9 @@ use read_cache::ReadCache;
 #[derive(Clone, Debug)]
 pub struct Disk {
     now: Time,
-    /// The size of a physical sector, as a power of two.
+    /// Log2 of the physical sector's size, in bytes.
     shift: u32,
-    /// Bytes by which the platters' addresses are above the host's.
+    /// Bytes by which the platters' addresses exceed the host's.
     firmware_offset: u64,
     link: Link,
     queue: Queue,
@@ -60,7 +61,7 @@ pub struct Disk {
     cache: ReadCache,
     reads: Reads,
     mechanism: Mechanism,
-    /// The operation that the mechanism is at.
+    /// The operation in progress.
     busy: Option<Busy>,
     record: Record,
 }
@@ -69,9 +70,9 @@ pub struct Disk {
 #[derive(Clone, Debug)]
 struct Reads {
     waiting: Vec<Read>,
-    /// None of them was ready before this.
+    /// No waiting read became ready before this time.
     none_before: Time,
-    /// Whether the sectors of one are taken in the order in which they pass under the heads.
+    /// Whether a read takes its sectors in the order in which they pass under the heads.
     on_arrival: bool,
 }
 
@@ -83,16 +84,16 @@ struct Read {
     end: u64,
     bytes: u64,
     arrived: Time,
-    /// When data from the cache can go over the link.
+    /// The earliest time at which data from the cache can go over the link.
     hit: Time,
-    /// When the heads can move.
+    /// The earliest time at which the heads can move.
     ready: Time,
     place: Place,
-    /// Whether the command before was a write.
+    /// Whether the previous command was a write.
     after_write: bool,
 }
 
-/// What the mechanism does, and until when.
+/// The mechanism's current operation and when it ends.
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     end: Time,
@@ -107,16 +108,16 @@ enum Work {
     Log,
 }
 
-/// What has happened.
+/// The counters and the recorded media events.
 #[derive(Clone, Debug)]
 struct Record {
     counters: Counters,
-    /// Only if somebody wants to know.
+    /// Recorded only after [`Disk::watch_media`].
     media_events: Option<Vec<MediaEvent>>,
 }
 
 impl Disk {
-    /// Switches a disk on.
+    /// A disk that has just been switched on.
     pub fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
         let shift = physical.trailing_zeros();
@@ -183,14 +184,14 @@ impl Disk {
         self.now = self.now.max(until);
     }
 
-    /// Tells the host of the next completion, and takes what waited for it.
+    /// Reports the next completion to the host, and takes the commands that were waiting for it.
     fn complete_next(&mut self, done: &mut Vec<Completion>) {
         let Some((completion, flushed)) = self.queue.pop() else { return };
         done.push(completion);
         while let Some(request) = self.queue.take_held() {
             self.take(request);
         }
-        // What a flush left in the buffer, safe elsewhere, is put in place now.
+        // A flush may end with data in the buffer that is safe elsewhere; that data is now put in place.
         if flushed || self.queue.has_flush() {
             self.start_next();
         }
@@ -216,7 +217,7 @@ impl Disk {
         self.record.media_events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether the write cache must be emptied now, whatever else there is to do.
+    /// Whether the write cache must be emptied now, whatever other work is waiting.
     fn pressed(&self) -> bool {
         self.intake.waits_for_room()
             || !self.intake.through.is_empty()

@@ -1,9 +1,10 @@
 //! DiskSim 4.0's parameter sets as profiles: drives that were measured in the laboratory, request by request.
 //!
 //! The law of this module: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
-//! a trace. What the model cannot do is an error that names the parameter, never silently dropped, unless it cannot
-//! matter to a drive that is given one request after the other. A set is a `.diskspecs` file, the `.model` that it
-//! sources, the `.seek` table that this names, and, where the link is slower than the drive, the `.parv` with the bus.
+//! a trace. A parameter that the model cannot represent is an error that names it. It is never dropped
+//! silently, unless it cannot matter to a drive that is given one request at a time. A set is a `.diskspecs`
+//! file, the `.model` that it sources, the `.seek` table that the `.model` names, and, where the link is
+//! slower than the drive, the `.parv` with the bus.
 
 mod controller;
 mod fields;
@@ -20,30 +21,30 @@ use crate::profile::{Body, Claims, Profile};
 use fields::Fields;
 use syntax::{Block, Located, Value};
 
-/// DiskSim's block, in bytes.
+/// The size of DiskSim's block, in bytes.
 const BLOCK: u64 = 512;
-/// No parameter file is larger.
+/// The largest parameter file accepted, in bytes.
 const LARGEST_FILE: u64 = 4 << 20;
 
-/// Why a parameter set makes no drive.
+/// Why a parameter set cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file could not be read.
     #[error("cannot read {file}")]
     Unreadable {
-        /// Its name in the folder.
+        /// Its name in the parameter set's folder.
         file: String,
-        /// Why.
+        /// The error of the read.
         source: io::Error,
     },
-    /// A file that is named must be in the same folder.
+    /// A file refers to a file outside its folder.
     #[error("{file}:{line}: {named:?} is not the name of a file in the same folder")]
     Elsewhere {
-        /// The file that names it.
+        /// The file with the reference.
         file: String,
-        /// Where.
+        /// The line of the reference.
         line: usize,
-        /// What it names.
+        /// The name it gives.
         named: String,
     },
     /// The text is not in DiskSim's syntax.
@@ -51,17 +52,17 @@ pub enum ImportError {
     Syntax {
         /// The file.
         file: String,
-        /// Where.
+        /// The line.
         line: usize,
         /// What is wrong.
         message: String,
     },
-    /// A parameter is not there.
+    /// A required parameter is missing.
     #[error("{file}:{line}: the block has no {key:?}")]
     Missing {
         /// The file.
         file: String,
-        /// Where the block begins.
+        /// The line on which the block begins.
         line: usize,
         /// The parameter.
         key: String,
@@ -71,7 +72,7 @@ pub enum ImportError {
     Value {
         /// The file.
         file: String,
-        /// Where.
+        /// The line.
         line: usize,
         /// The parameter.
         key: String,
@@ -80,25 +81,25 @@ pub enum ImportError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The zones make no disk.
+    /// The zones do not form a possible disk.
     #[error("{file}: the zones")]
     Geometry {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: GeometryError,
     },
-    /// The seek times make no curve.
+    /// The seek times do not form a possible curve.
     #[error("{file}: the seek times")]
     Seek {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: SeekError,
     },
 }
 
-/// The drive of `dir/stem.diskspecs`.
+/// Imports the drive of `dir/stem.diskspecs`.
 pub fn import(dir: &Path, stem: &str) -> Result<Profile, ImportError> {
     import_from(stem, &|name| {
         let path = dir.join(name);
@@ -111,7 +112,7 @@ pub fn import(dir: &Path, stem: &str) -> Result<Profile, ImportError> {
     })
 }
 
-/// As [`import`], with the files' texts from `read`, which is given their names.
+/// As [`import`], but calls `read` with a file's name to get its text.
 pub fn import_from(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
     let folder = Folder { read };
     let file = format!("{stem}.diskspecs");
@@ -181,14 +182,14 @@ impl Folder<'_> {
         })
     }
 
-    /// The one block of this kind in the file.
+    /// Returns the block of kind `kind` in `file`.
     fn block(&self, file: &str, kind: &str) -> Result<Block, ImportError> {
         let blocks = self.blocks(file)?;
         let found = blocks.into_iter().find(|block| block.kind == kind);
         found.ok_or_else(|| ImportError::Missing { file: file.to_owned(), line: 1, key: kind.to_owned() })
     }
 
-    /// The block that `key` holds or sources, and the file it is in.
+    /// Returns the block that `key` holds or sources, and the file that contains it.
     fn sourced(&self, fields: &Fields<'_>, key: &str) -> Result<(String, Block), ImportError> {
         let Located { line, value } = fields.get(key)?;
         match value {
@@ -202,14 +203,15 @@ impl Folder<'_> {
         }
     }
 
-    /// The name of another file, which must be in the same folder.
+    /// Checks that `named`, which `file` refers to, is a plain name in the same folder.
     fn named<'n>(&self, file: &str, line: usize, named: &'n str) -> Result<&'n str, ImportError> {
         let plain = !named.contains(['/', '\\', '\0']) && !matches!(named, "." | "..");
         let elsewhere = || ImportError::Elsewhere { file: file.to_owned(), line, named: named.to_owned() };
         if plain { Ok(named) } else { Err(elsewhere()) }
     }
 
-    /// The slowest of the buses that the `.parv` puts between host and drive; none if there is no such file.
+    /// Returns the times of the slowest bus that the `.parv` puts between host and drive, or zero without
+    /// such a file.
     fn bus(&self, stem: &str) -> Result<Bus, ImportError> {
         let file = format!("{stem}.parv");
         let blocks = match self.blocks(&file) {

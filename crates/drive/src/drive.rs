@@ -1,4 +1,4 @@
-//! A drive, of whatever kind: the door that every request goes through.
+//! A modelled drive of either kind; every request goes through here.
 
 use straddle_io::{Completion, Counters, Operation, Refusal, Request, Time};
 
@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl Drive {
-    /// Switches on a drive of this profile.
+    /// Switches on a drive with this profile.
     pub fn new(profile: &Profile) -> Self {
         let body = match &profile.body {
             Body::Disk(disk) => Kind::Disk(Box::new(Disk::new(disk, profile.interface, profile.sectors))),
@@ -33,17 +33,17 @@ impl Drive {
         Self { logical_mask: claims.logical_sector - 1, claims, now: Time::ZERO, body }
     }
 
-    /// What the drive says of itself.
+    /// What the drive reports about itself to the host.
     pub const fn claims(&self) -> &Claims {
         &self.claims
     }
 
-    /// How far the drive's time has come.
+    /// The drive's current time.
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Takes a request at `at`. Whatever is due up to then happens first, and completes into `done`.
+    /// Submits a request at `at`. Events due up to then happen first, and their completions go to `done`.
     pub fn submit(&mut self, at: Time, request: Request, done: &mut Vec<Completion>) -> Result<(), Refusal> {
         self.check(at, &request)?;
         self.advance(at, done);
@@ -54,7 +54,7 @@ impl Drive {
         Ok(())
     }
 
-    /// When something next happens inside; `None` while the drive is idle and will stay so.
+    /// The time of the next internal event; `None` while the drive is idle and will stay so.
     pub fn next_event(&self) -> Option<Time> {
         match &self.body {
             Kind::Disk(disk) => disk.next_event(),
@@ -62,7 +62,7 @@ impl Drive {
         }
     }
 
-    /// Lets everything happen that is due up to and at `until`; completions go to `done` in the order of their time.
+    /// Processes all events due up to and including `until`; appends completions to `done` in order of time.
     pub fn advance(&mut self, until: Time, done: &mut Vec<Completion>) {
         match &mut self.body {
             Kind::Disk(disk) => disk.advance(until, done),
@@ -71,7 +71,7 @@ impl Drive {
         self.now = self.now.max(until);
     }
 
-    /// Lets time pass until the next completion, which is returned; `None` if nothing is outstanding.
+    /// Advances to the next completion and returns it; `None` if no request is outstanding.
     pub fn next_completion(&mut self, done: &mut Vec<Completion>) -> Option<Completion> {
         while done.is_empty() && self.outstanding() > 0 {
             let event = self.next_event()?;
@@ -88,7 +88,7 @@ impl Drive {
         }
     }
 
-    /// What has happened since power-on.
+    /// The counters since power-on.
     pub fn counters(&self) -> &Counters {
         match &self.body {
             Kind::Disk(disk) => disk.counters(),
@@ -96,7 +96,7 @@ impl Drive {
         }
     }
 
-    /// From now on, remembers what becomes durable; [`Drive::take_media_events`] hands it out.
+    /// Starts recording what becomes durable; [`Drive::take_media_events`] returns it.
     pub fn watch_media(&mut self) {
         match &mut self.body {
             Kind::Disk(disk) => disk.watch_media(),
@@ -104,7 +104,7 @@ impl Drive {
         }
     }
 
-    /// The media events since the last call, in order; none unless [`Drive::watch_media`] was called.
+    /// The media events since the last call, in order; empty unless [`Drive::watch_media`] was called.
     pub fn take_media_events(&mut self) -> Vec<MediaEvent> {
         match &mut self.body {
             Kind::Disk(disk) => disk.take_media_events(),
@@ -112,7 +112,7 @@ impl Drive {
         }
     }
 
-    /// Whether [`Drive::submit`] would take the request at `at`.
+    /// Whether [`Drive::submit`] would accept the request at `at`.
     pub fn check(&self, at: Time, request: &Request) -> Result<(), Refusal> {
         if at < self.now {
             return Err(Refusal::InThePast { at, now: self.now });

@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The kind of each error.
 
 use straddle_units::ErrorKind;
 
@@ -8,7 +8,7 @@ use crate::profile::ProfileError;
 use crate::ssd::FlashError;
 
 impl ProfileError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unknown { .. }
@@ -25,7 +25,7 @@ impl ProfileError {
 }
 
 impl ImportError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unreadable { .. }
@@ -40,7 +40,7 @@ impl ImportError {
 }
 
 impl GeometryError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Count { .. } | Self::TooSmall { .. } => ErrorKind::Usage,
@@ -49,7 +49,7 @@ impl GeometryError {
 }
 
 impl SeekError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Time { .. } | Self::Falling { .. } | Self::Order { .. } => ErrorKind::Usage,
@@ -58,7 +58,7 @@ impl SeekError {
 }
 
 impl FlashError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::PowerOfTwo { .. }

@@ -1,11 +1,13 @@
-//! What becomes durable inside a drive, for those who keep its contents.
+//! Reports of what becomes durable inside a drive, for code that keeps the drive's contents.
 
 use straddle_io::Time;
 
-/// What happened to data inside the drive, for those who keep the contents; spans are bytes as the host counts them.
+/// A change to what the medium holds, for code that keeps the contents. Spans are byte offsets as the host
+/// counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaEvent {
-    /// What the buffer holds of this span now is what will be on the medium at the matching [`MediaEvent::Stored`].
+    /// The drive begins to store the span. The data that its buffer holds now is what will be on the medium
+    /// at the matching [`MediaEvent::Stored`].
     Storing {
         /// When the write began.
         at: Time,
@@ -14,7 +16,7 @@ pub enum MediaEvent {
         /// Number of bytes.
         length: u64,
     },
-    /// The span, as it was when it began to be stored, is durable.
+    /// The span is durable, with the data that it had at the matching [`MediaEvent::Storing`].
     Stored {
         /// When the last byte was on the medium.
         at: Time,
@@ -23,7 +25,7 @@ pub enum MediaEvent {
         /// Number of bytes.
         length: u64,
     },
-    /// The span no longer has contents.
+    /// The span was discarded and no longer has contents.
     Discarded {
         /// When it took effect.
         at: Time,

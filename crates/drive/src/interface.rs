@@ -2,39 +2,40 @@
 
 use straddle_io::Nanos;
 
-/// What the drive's sectors are, whatever it claims.
+/// The drive's real sectors, whatever it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sectors {
-    /// The unit that can be written without reading it first, in bytes: the physical sector, or the indirection unit.
+    /// The unit that can be written without a read-modify-write, in bytes: the physical sector, or the
+    /// indirection unit.
     pub physical: u64,
     /// Bytes by which the firmware shifts every address upward: 512 with the XP jumper.
     pub firmware_offset: u64,
 }
 
-/// The controller and its link.
+/// The controller and its link to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Nanoseconds per mebibyte on the link.
     pub nanos_per_mib: u64,
-    /// From the arrival of a read to the first move.
+    /// From the arrival of a read until the heads can move.
     pub read_overhead: Nanos,
-    /// From the arrival of a write to the first move, or to taking the data into the cache.
+    /// From the arrival of a write until the heads can move, or until its data can enter the cache.
     pub write_overhead: Nanos,
-    /// From the last byte to the host's knowing.
+    /// From the last byte until the host receives the completion.
     pub completion_overhead: Nanos,
-    /// Commands that the drive takes at a time.
+    /// The queue depth: how many commands the drive accepts at a time.
     pub queue_depth: u32,
 }
 
 impl Interface {
-    /// How long `bytes` take on the link.
+    /// The time to transfer `bytes` over the link.
     pub const fn transfer(&self, bytes: u64) -> Nanos {
         transfer_time(bytes, self.nanos_per_mib)
     }
 }
 
-/// How long `bytes` take at `nanos_per_mib`, rounded up: the last bit is not there before its time. No overflow, however
-/// large the drive.
+/// The time to transfer `bytes` at `nanos_per_mib`, rounded up, so that the last bit is never early. It does
+/// not overflow, however large the drive.
 pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
     #[allow(
         clippy::cast_possible_truncation,

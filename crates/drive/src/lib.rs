@@ -2,8 +2,9 @@
 //!
 //! The law of this crate: a drive is a deterministic machine. It reads no clock, starts no thread, does no I/O and draws
 //! no random number; the same requests at the same times give the same answers to the nanosecond on every machine.
-//! Requests go in by [`Drive::submit`], time moves only by [`Drive::advance`], and completions come out in order. What a
-//! drive claims, what it is, and what it charges are three separate things.
+//! Requests go in through [`Drive::submit`], time moves only through [`Drive::advance`], and completions come
+//! out in order of time. What a drive claims, what it really is, and how long its operations take are three
+//! separate things.
 
 pub mod disk;
 pub mod disksim;

@@ -1,8 +1,9 @@
 //! Profiles: a modelled drive as data, each number with its source.
 //!
-//! A profile is TOML. Any value may be written plainly or as `{ value = …, source = "…" }`; the shipped ones give every
-//! number a source, or `fitted`. `base` names a profile to start from, `[variants."jumper=on"]` holds what an option in
-//! `drive:NAME,jumper=on` changes. What is read is checked here, once: below this module every figure is possible.
+//! A profile is TOML. Any value may be written plainly or as `{ value = …, source = "…" }`; the shipped ones
+//! give every number a source, or `fitted`. `base` names a profile to start from. `[variants."jumper=on"]`
+//! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: the code
+//! below this module can rely on every figure being possible.
 
 mod builtin;
 mod file;
@@ -20,29 +21,29 @@ use crate::ssd::{FlashError, SsdParameters};
 /// A drive that can be modelled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The name it is called by.
+    /// The profile's name.
     pub name: String,
-    /// Maker, model, size, year.
+    /// Manufacturer, model, size and year.
     pub title: String,
-    /// What one should know of it, in sentences.
+    /// Remarks on the drive, in sentences.
     pub notes: Option<String>,
-    /// What the drive tells the host.
+    /// What the drive reports to the host.
     pub claims: Claims,
-    /// What its sectors really are.
+    /// Its real sectors.
     pub sectors: Sectors,
-    /// The way to the host.
+    /// The controller and the link to the host.
     pub interface: Interface,
     /// What stores the data.
     pub body: Body,
-    /// The knobs that were fitted, and to what.
+    /// The fitted parameters, and the experiments they were fitted to.
     pub fit: Option<Fit>,
     /// Every number of the profile with its source, in the order of the file.
     pub figures: Vec<Figure>,
-    /// The options that the profile knows, such as `jumper=on`.
+    /// The options that the profile accepts, such as `jumper=on`.
     pub variants: Vec<String>,
 }
 
-/// What a drive says of itself in IDENTIFY, INQUIRY and READ CAPACITY.
+/// What a drive reports about itself in IDENTIFY, INQUIRY and READ CAPACITY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The model string.
@@ -59,9 +60,9 @@ pub struct Claims {
     pub minimum_io: Option<u64>,
     /// The optimal I/O as claimed, if any, in bytes.
     pub optimal_io: Option<u64>,
-    /// Whether it claims to spin.
+    /// Whether it claims to be rotational.
     pub rotational: bool,
-    /// Whether it has a DISCARD command, and its granularity in bytes.
+    /// The discard granularity in bytes, if the drive has a discard command.
     pub discard_granularity: Option<u64>,
 }
 
@@ -74,7 +75,7 @@ pub enum Body {
     Ssd(Box<SsdParameters>),
 }
 
-/// Which numbers were fitted, within which bounds, and to which published figures.
+/// Which parameters were fitted, within which bounds, and to which published figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// The fitted numbers.
@@ -86,7 +87,7 @@ pub struct Fit {
 /// A number that a fit may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knob {
-    /// Where it stands in the file, such as `write_cache.setup_us`.
+    /// Its key in the file, such as `write_cache.setup_us`.
     pub path: String,
     /// The smallest value tried.
     pub low: f64,
@@ -96,7 +97,7 @@ pub struct Knob {
     pub whole: bool,
 }
 
-/// Why there is no such drive.
+/// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No shipped profile has this name.
@@ -104,7 +105,7 @@ pub enum ProfileError {
     Unknown {
         /// The name.
         name: String,
-        /// The nearest name there is.
+        /// The most similar shipped name, if any.
         suggestion: Option<String>,
     },
     /// The file could not be read.
@@ -112,65 +113,65 @@ pub enum ProfileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the read.
         source: std::io::Error,
     },
-    /// Not TOML, or a key that no profile has, or a value of the wrong type.
+    /// The text is not TOML, or has an unknown key or a value of the wrong type.
     #[error("profile {name}: {message}")]
     Syntax {
-        /// Which profile.
+        /// The profile's name.
         name: String,
-        /// What the parser says, with the place.
+        /// The parser's message, with the position.
         message: String,
     },
-    /// An option that this drive does not have.
+    /// The drive does not have this option.
     #[error("the drive {name} has no option {option:?}; it has {}", Listed(known))]
     UnknownOption {
-        /// Which profile.
+        /// The profile's name.
         name: String,
         /// The option asked for.
         option: String,
-        /// Those it has.
+        /// The options it has.
         known: Vec<String>,
     },
-    /// `base` leads back to the profile itself.
+    /// The chain of `base` leads back to the profile itself.
     #[error("profile {name}: its bases lead back to itself")]
     Circular {
-        /// Which profile.
+        /// The profile's name.
         name: String,
     },
     /// A value that no drive can have.
     #[error("profile {name}: {key} = {value}: {reason}")]
     Impossible {
-        /// Which profile.
+        /// The profile's name.
         name: String,
-        /// Where it stands in the file.
+        /// Its key in the file.
         key: String,
         /// The value.
         value: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The tracks do not make a disk of this size.
+    /// The tracks do not form a disk of this size.
     #[error("profile {name}: geometry")]
     Geometry {
-        /// Which profile.
+        /// The profile's name.
         name: String,
         /// What is wrong.
         source: GeometryError,
     },
-    /// The flash does not make a drive.
+    /// The flash parameters do not form a possible drive.
     #[error("profile {name}: flash")]
     Flash {
-        /// Which profile.
+        /// The profile's name.
         name: String,
         /// What is wrong.
         source: FlashError,
     },
-    /// The seek times do not make a curve.
+    /// The seek times do not form a possible curve.
     #[error("profile {name}: seek")]
     Seek {
-        /// Which profile.
+        /// The profile's name.
         name: String,
         /// What is wrong.
         source: SeekError,
@@ -199,8 +200,9 @@ impl Profile {
         builtin::PROFILES.iter().map(|(name, _)| *name)
     }
 
-    /// The drive of `specification`: what stands after `drive:` in a target. A shipped name or, if it has a slash or
-    /// ends in `.toml`, a file; then options, each after a comma: `wd10ears,jumper=on`.
+    /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
+    /// profile or, if it has a slash or ends in `.toml`, a file, followed by options, each after a comma:
+    /// `wd10ears,jumper=on`.
     pub fn open(specification: &str) -> Result<Self, ProfileError> {
         let mut parts = specification.split(',');
         let name = parts.next().unwrap_or_default();
@@ -208,7 +210,7 @@ impl Profile {
         file::open(name, &options, &[])
     }
 
-    /// As [`Profile::open`], with some numbers replaced, named as in a [`Knob`].
+    /// As [`Profile::open`], with some numbers replaced. They are named by path, as in [`Knob`].
     pub fn open_with(specification: &str, replaced: &[(&str, f64)]) -> Result<Self, ProfileError> {
         let mut parts = specification.split(',');
         let name = parts.next().unwrap_or_default();
@@ -216,23 +218,24 @@ impl Profile {
         file::open(name, &options, replaced)
     }
 
-    /// A profile from the text of a file.
+    /// Parses a profile from the text of a file.
     pub fn parse(name: &str, text: &str, options: &[&str]) -> Result<Self, ProfileError> {
         file::parse(name, text, options, &[])
     }
 
-    /// The first byte, as the host counts, at which one of its sectors begins.
+    /// The first offset, as the host counts, at which a physical sector or indirection unit begins.
     pub const fn first_boundary(&self) -> u64 {
         let Sectors { physical, firmware_offset } = self.sectors;
         // A profile's offset is less than its sector.
         (physical - firmware_offset) % physical
     }
 
-    /// Whether the drive hides that its physical sectors are larger than it says, or where they begin.
+    /// Whether the drive's physical sectors are larger than it claims, or begin elsewhere than it claims.
     pub fn misreports(&self) -> bool {
         let phase =
             (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
-        // A solid-state drive tells its indirection unit as the preferred minimum (NVMe NPWG), not as a physical sector.
+        // An SSD reports its indirection unit as the preferred minimum I/O (NVMe NPWG), not as a physical
+        // sector.
         let told = match self.body {
             Body::Disk(_) => self.claims.physical_sector,
             Body::Ssd(_) => self.claims.minimum_io.unwrap_or(self.claims.physical_sector),
@@ -242,7 +245,7 @@ impl Profile {
 }
 
 impl Profile {
-    /// The geometry and the seek curve, where there are any.
+    /// The geometry and the seek curve, if the drive is a disk.
     pub fn disk(&self) -> Option<(&Geometry, &SeekCurve)> {
         match &self.body {
             Body::Disk(disk) => Some((&disk.geometry, &disk.seek)),

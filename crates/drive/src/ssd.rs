@@ -1,15 +1,17 @@
 //! A solid-state drive: flash behind a mapping table.
 //!
-//! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit makes the
-//! drive read the rest of it first, unless more of it comes in time. What is overwritten turns stale where it lies, and
-//! garbage collection moves what is left in a block before the block is erased. The law of this module: every byte
-//! that is programmed is counted once, either for the host (whole units, and the padding of a page that had to be
-//! programmed before it was full) or for garbage collection; and every unit is mapped to exactly one valid slot, or none.
+//! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit
+//! makes the drive read the rest of the unit first, unless the host sends it in time. Overwritten data
+//! becomes stale where it lies. Garbage collection moves what is still valid in a block, and then the block
+//! is erased. The law of this module: every byte that is programmed is counted once, either for the host
+//! (whole units, and the padding of a page that had to be programmed before it was full) or for garbage
+//! collection; and every unit is mapped to exactly one valid slot, or none.
 //!
-//! Not modelled: wear and bad blocks, read retries, planes as such (a page may stand for those of all planes), program
-//! suspension, a second register in a die, an SLC cache, the flash that the mapping table itself is written to, reading
-//! ahead, a link that carries both directions at once, and power states. The table changes when a program begins, not
-//! when it ends; nobody can see the difference but by the time of an erasure.
+//! Not modelled: wear and bad blocks, read retries, planes as such (a page may stand for those of all
+//! planes), program suspension, a second register in a die, an SLC cache, the flash that holds the mapping
+//! table itself, reading ahead, a link that carries both directions at once, and power states. The mapping
+//! table changes when a program begins, not when it ends; the only visible effect is on the time of an
+//! erasure.
 
 mod agenda;
 mod blocks;
@@ -42,7 +44,7 @@ use mapping::Mapping;
 use nand::{Nand, Work};
 use parameters::Layout;
 
-/// What the parameters keep below 2^32.
+/// Narrows a number that the checked parameters keep below 2^32.
 #[allow(clippy::cast_possible_truncation, reason = "the parameters are checked so that it fits")]
 const fn narrow(value: u64) -> u32 {
     debug_assert!(value <= u32::MAX as u64);
@@ -58,16 +60,16 @@ pub struct Ssd {
     agenda: Agenda,
     host: Host,
     buffer: Buffer,
-    /// More partial units than these are too many.
+    /// With more partial units than this in the buffer, the rests of some are read.
     partial_limit: u32,
     destage_after: u64,
-    /// Whether the timer for that runs.
+    /// Whether the timer for `destage_after` is running.
     age_timer: bool,
     power_loss_protection: bool,
     mapping: Mapping,
     blocks: Blocks,
     groups: Groups,
-    /// The units of the group that is begun; kept so that nothing is allocated for each.
+    /// Scratch space for the units of a new group, kept to avoid an allocation per group.
     units: Vec<Option<Unit>>,
     collector: Collector,
     nand: Nand,
@@ -76,7 +78,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// Switches the drive on.
+    /// A drive that has just been switched on.
     pub fn new(parameters: &SsdParameters, interface: Interface) -> Self {
         let layout = parameters.layout;
         let units = parameters.buffer_units;
@@ -101,7 +103,7 @@ impl Ssd {
         }
     }
 
-    /// Takes a request; whatever is due before has happened.
+    /// Accepts a request; the caller has already processed all events due before `at`.
     pub(crate) fn submit(&mut self, at: Time, request: Request) {
         self.now = at.get();
         self.host.waiting.push_back(request);

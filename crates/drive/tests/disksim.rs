@@ -1,4 +1,4 @@
-//! Importing DiskSim's parameter sets, on a made-up drive whose every time can be worked out by hand.
+//! Importing DiskSim's parameter sets, using a made-up drive whose times can all be calculated by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,7 +63,7 @@ disksim_disk MADE_UP_validate {
    Minimum seek delay = 0.0
 } # end";
 
-/// 6000 rpm and 20 sectors a track: a revolution is 10 ms, a sector 0.5 ms.
+/// 6000 rpm and 20 sectors per track: a revolution is 10 ms, a sector 0.5 ms.
 const MODEL: &str = "\
 dm_disk MADE_UP {
    Number of data surfaces = 2,
@@ -108,7 +108,7 @@ dm_disk MADE_UP {
 
 const SEEK: &str = "Seek distances measured: 3\n1,\t1.0\n2, 1.5, 0.1\n4,\t2.0\n";
 
-/// The files of the drive, with some texts replaced.
+/// The drive's files, with some texts replaced.
 fn files(changes: &[(&str, &str)]) -> HashMap<String, String> {
     let mut files = HashMap::from([
         ("made_up.diskspecs".to_owned(), SPECS.to_owned()),
@@ -130,7 +130,8 @@ fn import(changes: &[(&str, &str)]) -> Result<Profile, ImportError> {
     import_from("made_up", &|name| files.get(name).cloned().ok_or_else(missing))
 }
 
-/// Sends requests one after the other, each `pause` after the completion of the one before; their times in milliseconds.
+/// Sends requests one at a time, each `pause` after the previous completion; returns their times in
+/// milliseconds.
 fn times(profile: &Profile, pause: f64, requests: &[(Operation, u64, u64)]) -> Vec<f64> {
     let (mut drive, mut done, mut at) = (Drive::new(profile), Vec::new(), Time::ZERO);
     let one = |(index, &(operation, first, count)): (usize, &(Operation, u64, u64))| {
@@ -148,7 +149,7 @@ fn near(time: f64, expected: f64) -> bool {
     (time - expected).abs() < 0.001
 }
 
-/// Where the addresses are: (cylinder, surface, sector of the track) of each.
+/// The (cylinder, surface, sector of the track) of each address.
 fn places(profile: &Profile) -> Vec<(u32, u32, u32)> {
     let (geometry, _) = profile.disk().unwrap();
     let place = |sector| {
@@ -164,7 +165,7 @@ fn addresses_leave_out_what_is_not_theirs() {
     assert_eq!(profile.claims.capacity, 350 * 512);
     assert_eq!(profile.name, "MADE_UP");
     let places = places(&profile);
-    // Of 400 sectors 40 are the drive's own and 2 are slipped over.
+    // Of 400 sectors, 40 are in the management area and 2 are slipped.
     assert_eq!(places.len(), 358);
     assert_eq!(places[0], (1, 0, 0), "behind the management area");
     assert_eq!(places[3..5], [(1, 0, 3), (1, 0, 5)], "sector 44 is slipped over");
@@ -179,7 +180,8 @@ fn addresses_leave_out_what_is_not_theirs() {
 
 #[test]
 fn each_sparing_scheme_leaves_out_what_it_says() {
-    // A zone has 200 sectors, a cylinder 40, a track 20; 40 sectors are management, two slip. What each scheme costs:
+    // A zone has 200 sectors, a cylinder 40, a track 20; 40 sectors are management and two slip. The sectors
+    // lost per scheme:
     let lost = [
         (1, 40 + 2 * 2 * 20),
         (2, 40 + 10 * 2),
@@ -216,7 +218,7 @@ fn each_sparing_scheme_leaves_out_what_it_says() {
 #[test]
 fn a_hit_takes_its_overhead_and_the_link() {
     let profile = import(&[]).unwrap();
-    // The second read lies in what was read ahead, the third too, after a write elsewhere.
+    // The second read hits what was read ahead; so does the third, after a write elsewhere.
     let read = |first, count| (Operation::Read, first, count);
     let times =
         times(&profile, 100.0, &[read(0, 3), read(3, 4), (Operation::Write, 200, 1), read(5, 2), read(5, 2)]);
@@ -228,11 +230,12 @@ fn a_hit_takes_its_overhead_and_the_link() {
 #[test]
 fn a_miss_waits_for_the_sector_and_sends_behind_the_heads() {
     let profile = import(&[]).unwrap();
-    // Power-on: cylinder 0 at angle 0. Cylinder 1 begins at angle (4 + 6)/20, 5 ms: 0.3 + 1.0 ms are over by then.
+    // At power-on the heads are at cylinder 0, angle 0. Cylinder 1 begins at angle (4 + 6)/20, 5 ms; the 0.3
+    // + 1.0 ms before the heads are ready have passed by then.
     let expected = 5.0 + 3.0 * 0.5 + 0.05 + 0.01;
     let time = times(&profile, 0.0, &[(Operation::Read, 0, 3)])[0];
     assert!(near(time, expected), "{time} {expected}");
-    // Over the slipped sector the heads wait for one sector more.
+    // At the slipped sector the heads wait for one sector more.
     let time = times(&profile, 0.0, &[(Operation::Read, 0, 5)])[0];
     assert!(near(time, expected + 3.0 * 0.5), "{time}");
 }
@@ -245,10 +248,12 @@ fn a_write_is_told_of_when_the_medium_has_it_or_when_the_buffer_has() {
     let behind = import(&[("Fast write level = 0", "Fast write level = 2")]).unwrap();
     let time = times(&behind, 0.0, &write)[0];
     assert!(near(time, 0.5 + 3.0 * 0.05 + 0.02), "{time}");
-    // Data that come slower than the sectors pass cost revolutions: the link takes 2 ms a sector here.
+    // Data that arrives more slowly than the sectors pass costs revolutions: the link takes 2 ms per sector
+    // here.
     let slow = import(&[("Bulk sector transfer time = 0.05", "Bulk sector transfer time = 2.0")]).unwrap();
     let time = times(&slow, 0.0, &write)[0];
-    // Sector 0 is there at 2.7 and passes at 5; sector 1 is there at 4.7 and passes at 5.5; sector 2, at 6.7, has passed.
+    // Sector 0 arrives at 2.7 ms and passes at 5; sector 1 arrives at 4.7 and passes at 5.5; sector 2 arrives
+    // at 6.7, too late.
     assert!(near(time, 6.0 + 10.0 + 0.5 + 0.02), "{time}");
 }
 
@@ -256,7 +261,7 @@ fn a_write_is_told_of_when_the_medium_has_it_or_when_the_buffer_has() {
 fn sectors_in_the_order_of_their_passing_save_what_is_left_of_a_revolution() {
     let changes = [("Immediate buffer read = 0", "Immediate buffer read = 1")];
     let (in_order, as_they_pass) = (import(&[]).unwrap(), import(&changes).unwrap());
-    // A whole track: wherever the heads come down, a revolution and a sector suffice.
+    // For a whole track a revolution and a sector are enough, wherever the heads land.
     for pause in 0..20 {
         let pause = 37.0 + f64::from(pause) * 0.49;
         let requests = [(Operation::Read, 0, 1), (Operation::Read, 158, 20)];
@@ -272,7 +277,7 @@ fn sectors_in_the_order_of_their_passing_save_what_is_left_of_a_revolution() {
 fn what_passes_by_on_the_way_is_kept_where_the_drive_keeps_it() {
     let changes = [("Maximum read-ahead (blks) = 8", "Maximum read-ahead (blks) = 1")];
     let kept = [changes[0], ("Read any free blocks = 0", "Read any free blocks = 1")];
-    // At power-on the heads come down behind the end of the track, and wait from its beginning on.
+    // At power-on the heads land behind the end of the track, and wait from its beginning on.
     let requests = [(Operation::Read, 170, 2), (Operation::Read, 166, 2)];
     let (without, with) = (import(&changes).unwrap(), import(&kept).unwrap());
     assert!(times(&without, 50.0, &requests)[1] > 1.0);

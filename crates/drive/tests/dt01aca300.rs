@@ -1,9 +1,9 @@
-//! The modelled DT01ACA300 measured from outside, as H. Wong measured the real one (blog.stuffedcow.net, 2019-09), and
-//! his figures found again within 2 %.
+//! The modelled DT01ACA300, measured from outside as H. Wong measured the real one (blog.stuffedcow.net,
+//! 2019-09); his figures are reproduced within 2 %.
 //!
-//! The drive is known here by its answers alone: reads are submitted and their completions timed. Caches are defeated by
-//! switching them off, as a host does with SET FEATURES; nothing of the profile or the geometry is looked at. All reads
-//! are of one physical sector, so that the end of one, less a whole number of turns, is the sector's angle.
+//! Only the drive's answers are used: reads are submitted and their completions timed. Caches are switched
+//! off, as a host does with SET FEATURES; the test looks at neither the profile nor the geometry. All reads
+//! are of one physical sector, so that the end of a read, modulo a revolution, is the sector's angle.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -17,7 +17,7 @@ use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Nanos, Operation, Request, Time};
 
 const SECTOR: u64 = 4096;
-/// Of the specimen whose numbers the profile has.
+/// The rotational speed of the specimen whose figures are in the profile.
 const RPM: f64 = 7200.0;
 const OUTER: f64 = 464.0;
 const INNER: f64 = 216.0;
@@ -38,7 +38,7 @@ struct Bench {
     done: Vec<Completion>,
     at: Time,
     count: u64,
-    /// Nanoseconds of a turn.
+    /// Nanoseconds per revolution.
     turn: f64,
     sectors: u64,
 }
@@ -69,17 +69,18 @@ impl Bench {
         self.read_bytes(sector * SECTOR, SECTOR)
     }
 
-    /// The angle at which a sector ends, in turns.
+    /// The angle at which a sector ends, in revolutions.
     fn angle(&mut self, sector: u64) -> f64 {
         (self.read(sector).get() as f64 / self.turn).fract()
     }
 
-    /// From the end of a sector to the end of the next, in turns.
+    /// From the end of a sector to the end of the next, in revolutions.
     fn step(&mut self, sector: u64) -> f64 {
         (self.angle(sector + 1) - self.angle(sector)).rem_euclid(1.0)
     }
 
-    /// The first `count` tracks that begin after `sector`: the first sector of each, and the jump before it in turns.
+    /// The first `count` tracks that begin after `sector`: the first sector of each, and the jump before it
+    /// in revolutions.
     fn tracks(&mut self, sector: u64, count: usize) -> Vec<(u64, f64)> {
         let plain = self.step(sector).min(self.step(sector + 1));
         let mut found = Vec::new();
@@ -100,7 +101,8 @@ impl Bench {
         tracks[1].0 - tracks[0].0
     }
 
-    /// The least time of a read of the track that begins at `to`, after one of sector `from`; overheads included.
+    /// The shortest time, overheads included, to read a sector of the track that begins at `to`, after a read
+    /// of sector `from`.
     fn least_access(&mut self, from: u64, to: u64, per_track: u64) -> Nanos {
         (to..to + per_track)
             .map(|sector| {
@@ -143,15 +145,15 @@ fn the_skew_and_the_length_of_a_serpentine_are_those_measured() {
     }
 }
 
-/// The first sectors of the runs of tracks between two changes of the surface.
+/// The first sectors of `count` runs of tracks; a run ends where the surface changes.
 fn runs(bench: &mut Bench, count: usize) -> Vec<u64> {
     let tracks = bench.tracks(0, count * SERPENTINE as usize + 10);
     let changes = tracks.iter().filter(|(_, jump)| (jump - SURFACE_SKEW).abs() < 0.02);
     std::iter::once(0).chain(changes.map(|(sector, _)| *sector)).collect()
 }
 
-/// From the first track, the same track of every other surface is as far: a change of the head. That of the first surface
-/// again is a serpentine away, and no change.
+/// From the first track, the same track on every other surface takes the same time: a head switch. The next
+/// track on the first surface is a serpentine away and needs no head switch.
 #[test]
 fn the_surfaces_come_round_after_as_many_as_measured() {
     let mut bench = Bench::new(false);
@@ -162,7 +164,8 @@ fn the_surfaces_come_round_after_as_many_as_measured() {
     assert_eq!(round, SURFACES, "{times:?}");
 }
 
-/// The tracks of the whole disk, from the track sizes at 600 places, as the count of sectors between two of them.
+/// The tracks of the whole disk: at 600 places, the sectors from one place to the next divided by the track
+/// size.
 #[test]
 fn all_surfaces_together_have_as_many_tracks_as_measured() {
     let mut bench = Bench::new(false);
@@ -181,7 +184,7 @@ fn the_longest_seek_takes_as_long_as_measured() {
     let far = bench.tracks(last - 3 * 216, 1)[0].0;
     let there = bench.least_access(0, far, 216);
     let back = bench.least_access(far, 0, 464);
-    // What is no move: the overheads and the sector, as within a track.
+    // Time that is not part of the move: the overheads and the sector itself, as measured within a track.
     let still = bench.least_access(0, 0, 464);
     for time in [there, back] {
         let seek = time.saturating_sub(still).millis();
@@ -189,7 +192,8 @@ fn the_longest_seek_takes_as_long_as_measured() {
     }
 }
 
-/// The table's last column is worked out from the others: sectors a track, turns a second, and the skew.
+/// The table's last column is calculated from the others: sectors per track, revolutions per second, and the
+/// skew.
 #[test]
 fn the_first_tracks_are_read_as_fast_as_their_density_and_skew_allow() {
     let mut bench = Bench::new(true);

@@ -1,8 +1,10 @@
-//! What a power cut leaves: a reference keeps the version of every sector, on the medium and as promised to the host.
+//! What a power cut leaves: a reference tracks the version of every sector, on the medium and as promised to
+//! the host.
 //!
-//! A write's version is the number of its request. What the drive promises: after a flush, at least what had completed
-//! before the flush was submitted; after a write with FUA, at least that write. Every moment is a possible cut, so the
-//! promise is checked whenever the medium or the promise changes. Discards may take away what they cover, no more.
+//! A write's version is its request number. The drive promises: after a flush, at least what had completed
+//! before the flush was submitted; after a write with FUA, at least that write. Power may be cut at any
+//! moment, so the promise is checked whenever the medium or the promise changes. Discards may remove what
+//! they cover, and no more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "indexes of small disks")]
@@ -18,24 +20,24 @@ use proptest::prelude::*;
 use straddle_drive::MediaEvent;
 use straddle_io::{Operation, Request};
 
-/// No write.
+/// The version of a sector that was never written.
 const NEVER: usize = 0;
 
-/// Each 512-byte sector: versions are request numbers, counted from 1.
+/// For each 512-byte sector, versions: request numbers, counted from 1.
 struct Reference {
-    /// What the host has sent.
+    /// The version last sent by the host.
     sent: Vec<usize>,
-    /// What is on the medium.
+    /// The version on the medium.
     stored: Vec<usize>,
-    /// What a cut must leave, at least.
+    /// The oldest version that a power cut may leave.
     promised: Vec<usize>,
-    /// What has completed.
+    /// The version last completed.
     completed: Vec<usize>,
-    /// The last discard that was sent: it ends every promise about what came before.
+    /// The last discard sent: it ends every earlier promise.
     discarded: Vec<usize>,
-    /// What each open flush will promise, by its request.
+    /// The versions that each open flush will promise, by its request.
     flushes: Vec<(usize, Vec<usize>)>,
-    /// What is being written: the span, and what the buffer held of it when the write began.
+    /// The spans being written, with the versions in the buffer when the write began.
     storing: VecDeque<(u64, u64, Vec<usize>)>,
 }
 
@@ -117,7 +119,7 @@ impl Reference {
         }
     }
 
-    /// A cut now leaves what was promised.
+    /// Asserts that a power cut now leaves what was promised.
     fn check(&self) {
         for (sector, (stored, promised)) in self.stored.iter().zip(&self.promised).enumerate() {
             let kept = stored >= promised || promised < &self.discarded[sector];
@@ -126,7 +128,7 @@ impl Reference {
     }
 }
 
-/// One operation on the medium at a time: all of its spans begin before the first ends.
+/// Checks that the medium does one operation at a time: all of its spans begin before the first ends.
 fn check_nesting(run: &Run) {
     let (mut open, mut ending) = (0, false);
     for event in run.media() {
@@ -153,13 +155,15 @@ fn check(shape: &Shape, run: &Run) {
             Happening::Completed(index) => reference.completed(*index, &run.requests[*index].1),
             Happening::Media(event) => reference.media(*event),
         }
-        // A cache that survives the cut keeps every promise; only what is on the medium at last is of interest.
+        // A cache that survives the cut keeps every promise; there only the final state of the medium is
+        // checked.
         if shape.kept != Kept::WriteCache && !matches!(happening, Happening::Submitted(_)) {
             reference.check();
         }
     }
     assert!(reference.flushes.is_empty() && reference.storing.is_empty());
-    // Left alone, the drive empties its cache: only what was discarded last may hold anything.
+    // Left alone, the drive empties its cache; only sectors whose last request was a discard may hold
+    // anything.
     for (sector, (stored, sent)) in reference.stored.iter().zip(&reference.sent).enumerate() {
         let rests = stored == sent || *sent == reference.discarded[sector];
         assert!(rests, "at rest, sector {sector} holds version {stored} and not {sent}");

@@ -1,4 +1,4 @@
-//! Where each sector lies, against a walk over the disk that knows only what the profile says.
+//! The place of each sector, checked against a walk over the disk that uses only the profile's values.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small disks")]
@@ -10,17 +10,17 @@ use common::shape::{Shape, shapes};
 use proptest::prelude::*;
 use straddle_drive::disk::{AverageSeek, SeekCurve};
 
-/// A track on the walk.
+/// A track met on the walk.
 #[derive(Debug)]
 struct Track {
     cylinder: u32,
     surface: u32,
     sectors: u32,
-    /// Where its first sector begins, in turns.
+    /// The angle at which its first sector begins, in revolutions.
     start: f64,
 }
 
-/// All tracks in the order of the addresses: zone by zone, serpentine by serpentine, surface by surface.
+/// All tracks in address order: by zone, then by serpentine, then by surface.
 fn walk(shape: &Shape) -> Vec<Track> {
     let [track_skew, head_skew, serpentine_skew] = shape.skews.unwrap();
     let mut all = Vec::new();
@@ -53,7 +53,7 @@ fn walk(shape: &Shape) -> Vec<Track> {
     all
 }
 
-/// The shorter way round between two angles.
+/// The smaller of the two angles between `one` and `other`.
 fn apart(one: f64, other: f64) -> f64 {
     let ahead = (one - other).rem_euclid(1.0);
     ahead.min(1.0 - ahead)
@@ -86,12 +86,12 @@ proptest! {
         prop_assert_eq!(geometry.sectors(), address);
         let tracks: u64 = shape.all_zones().iter().map(|zone| zone.0).sum();
         prop_assert_eq!(u64::from(geometry.cylinders()), tracks);
-        // The arm can go as far as the tracks do.
+        // The arm can reach every track.
         prop_assert!(u64::from(curve.longest()) + 1 >= tracks);
     }
 }
 
-/// However many tracks there are: the first, the average and the last distance of a data sheet.
+/// For any number of tracks: the shortest, the average and the longest distance of a data sheet.
 #[test]
 fn a_fitted_curve_takes_the_times_of_the_data_sheet_on_every_size_of_disk() {
     for longest in [30, 1000, 1024, 1025, 1100, 1279, 1280, 1281, 1500, 5000, 300_001] {

@@ -1,5 +1,5 @@
-//! Whatever a profile says, there is an answer: a drive that works or an error that says why not. Never a panic, a hang or
-//! much memory.
+//! Every profile text gets an answer: a drive that works, or an error with the reason. It never causes a
+//! panic, a hang or a large memory use.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
@@ -16,10 +16,10 @@ use straddle_drive::{Drive, Profile, ProfileError};
 use straddle_io::{Nanos, Operation, Request, Time};
 use toml::{Table, Value};
 
-/// No profile needs more than this at a time, nor does its drive under a few requests.
+/// The most memory that loading a profile and serving a few requests may hold at a time.
 const MEMORY: usize = 64 << 20;
 
-/// The system's allocator, and what this thread holds of it.
+/// The system's allocator, with a count of the memory that this thread holds.
 struct Counting;
 
 thread_local! {
@@ -27,7 +27,7 @@ thread_local! {
 }
 
 fn count(taken: usize, given: usize) {
-    // A thread that ends has no counters any more.
+    // A thread that is ending no longer has its counters.
     let _ = HELD.try_with(|held| {
         let (now, most) = held.get();
         let now = now.saturating_add(taken).saturating_sub(given);
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` gives, and the most memory that it held at a time.
+/// Runs `work`; returns its result. Panics if it held more than [`MEMORY`] at a time.
 fn within_memory<T>(work: impl FnOnce() -> T) -> T {
     let (before, _) = HELD.get();
     HELD.set((before, before));
@@ -82,7 +82,7 @@ const SHIPPED: [&str; 4] = [
     include_str!("../../../drives/nearline-4kn-7200.toml"),
 ];
 
-/// One more and one less than a limit, and what no limit allows.
+/// Values at, just below and just above limits, and values that no limit allows.
 fn values() -> impl Strategy<Value = Value> {
     let float = prop_oneof![
         prop::sample::select(vec![
@@ -121,7 +121,7 @@ fn values() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A change to the value that is `place`d somewhere in the tree: another value, or none.
+/// A change to the value at `place` in the tree: another value, or its removal.
 #[derive(Clone, Debug)]
 struct Change {
     place: usize,
@@ -134,7 +134,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 1..=3)
 }
 
-/// The way to every value below `value`: which child of which child, and so on.
+/// Collects the path to every value below `value`, as indexes of children.
 fn ways(value: &Value, here: &[usize], all: &mut Vec<Vec<usize>>) {
     let children: Vec<&Value> = match value {
         Value::Table(table) => table.values().collect(),
@@ -148,7 +148,7 @@ fn ways(value: &Value, here: &[usize], all: &mut Vec<Vec<usize>>) {
     }
 }
 
-/// Puts `new` in place of the value at the end of `way`, or takes it away.
+/// Replaces the value at the end of `way` by `new`, or removes it.
 fn change(mut value: &mut Value, way: &[usize], new: Option<Value>) {
     let (&last, way) = way.split_last().unwrap();
     for &index in way {
@@ -172,7 +172,7 @@ fn change(mut value: &mut Value, way: &[usize], new: Option<Value>) {
     }
 }
 
-/// A few requests that touch both ends and the middle; the drive must answer them within a bound on events.
+/// Sends a few requests to both ends and the middle; the drive must complete them within a bound on events.
 fn exercise(profile: &Profile) {
     let drive = Drive::new(profile);
     let (capacity, logical) = (drive.claims().capacity, drive.claims().logical_sector);
@@ -229,7 +229,7 @@ proptest! {
     #[test]
     fn any_text_gives_an_error_or_a_drive(text in ".{0,300}", from: prop::sample::Index, to: prop::sample::Index) {
         let _ = try_out(&text);
-        // A piece of a profile, cut anywhere.
+        // A piece of a profile, cut at any two points.
         let whole = SHIPPED[0];
         let (from, to) = (from.index(whole.len()), to.index(whole.len()));
         if let Some(piece) = whole.get(from.min(to)..from.max(to)) {
@@ -246,7 +246,8 @@ fn unchanged_profiles_work() {
     try_out(&Shape::default().toml()).unwrap();
 }
 
-/// As much as a drive holds in one request, on the slowest link there is: the times are huge and do not overflow.
+/// A request for the drive's whole capacity on the slowest possible link: the times are huge and do not
+/// overflow.
 #[test]
 fn a_request_for_everything_has_an_end() {
     for operation in [Operation::Read, Operation::Write] {
@@ -263,7 +264,7 @@ fn a_request_for_everything_has_an_end() {
     }
 }
 
-/// What is no file, or has no end, is no base.
+/// A base must be a regular file: a directory, or a file without an end, is refused.
 #[test]
 fn a_base_that_is_no_file_is_refused() {
     for base in ["/dev/zero", "/dev/urandom", "/", "/nowhere/at/all.toml", "/proc/self/mem"] {
@@ -281,7 +282,8 @@ fn a_base_that_is_no_file_is_refused() {
     assert!(matches!(error, ProfileError::Circular { .. }), "{error}");
 }
 
-/// A skew of any number of turns is its fraction; a disk of one track has no seeks to fit a curve through.
+/// Of a skew of any number of revolutions only the fraction counts; a disk of one track has no seeks to fit a
+/// curve through.
 #[test]
 fn odd_but_possible_disks_work() {
     let shape = Shape { skews: Some([1e300, -0.3, 1234.5]), ..Shape::default() };

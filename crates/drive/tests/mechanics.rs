@@ -1,4 +1,5 @@
-//! What a request costs on moving parts, worked out by hand: a disk of 6000 rpm, 10 ms a turn, 50 sectors a track.
+//! The time of a request on moving parts, calculated by hand for a disk of 6000 rpm, 10 ms per revolution, 50
+//! sectors per track.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,8 @@ fn host(shape: &Shape) -> Host {
     Host::new(shape.drive(), 1_000_000)
 }
 
-/// `time` is `expected` nanoseconds, but for `slack`: whole nanoseconds, and the link's few.
+/// Asserts that `time` is `expected` nanoseconds, give or take `slack`: rounding, and the few nanoseconds of
+/// the link.
 #[track_caller]
 fn assert_about(time: Nanos, expected: u64, slack: u64) {
     assert!(time.get().abs_diff(expected) <= slack, "{} ns, not {expected}", time.get());
@@ -42,7 +44,8 @@ fn the_next_sector_is_missed_by_the_overhead_and_no_more() {
     for operation in [Read, Write, WriteFua] {
         let mut host = host(&Shape::default());
         host.serve(operation, 0, BLOCK);
-        // A sector takes 0.2 ms, the overhead 0.1 ms: the second next is the first that is not gone.
+        // A sector takes 0.2 ms and the overhead is 0.1 ms: the sector after the next is the first that has
+        // not passed.
         assert_about(host.serve(operation, 2 * BLOCK, BLOCK), 2 * SECTOR, 30);
         assert_about(host.serve(operation, 3 * BLOCK, BLOCK), TURN + SECTOR, 30);
     }
@@ -50,7 +53,8 @@ fn the_next_sector_is_missed_by_the_overhead_and_no_more() {
 
 #[test]
 fn a_track_takes_a_turn_and_the_next_one_the_skew() {
-    // (skew in turns, turns between the tracks): a skew that is too short for the move costs a turn more.
+    // (skew in revolutions, revolutions between the tracks): a skew too short for the move costs one
+    // revolution more.
     for (skew, between) in [(0.2, 0.2), (0.11, 0.11), (0.09, 1.09), (0.04, 1.04), (0.0, 1.0)] {
         let shape = Shape { surfaces: 1, skews: Some([skew; 3]), ..Shape::default() };
         for tracks in [1, 2, 3, 7, 20] {
@@ -64,7 +68,7 @@ fn a_track_takes_a_turn_and_the_next_one_the_skew() {
     }
 }
 
-/// The least time from track 0 to any sector of `track`, less the overhead and the sector's own time.
+/// The shortest time from track 0 to any sector of `track`, less the overhead and the sector's own time.
 fn least_move(shape: &Shape, operation: Operation, track: u64) -> u64 {
     let per_track = shape.zones[0].1;
     let to = |sector: u64| {
@@ -127,7 +131,7 @@ fn a_move_takes_the_time_of_its_distance_over_tracks_and_surfaces() {
             for (operation, settle) in [(Read, 0), (Write, 100_000)] {
                 let expected = if *track == 0 { 0 } else { expected + settle };
                 let took = least_move(shape, operation, *track);
-                // What is left is the wait for the next sector to begin.
+                // The remainder is the wait for the next sector to begin.
                 assert!(
                     (expected..expected + TURN / 250 + 50).contains(&took),
                     "{operation:?} to track {track}: {took}, {expected}"
@@ -148,7 +152,7 @@ fn part_of_a_sector_costs_a_turn_and_two_in_series_cost_two() {
     for policy in POLICIES {
         let series = if policy.ends_with("serial") { 2 } else { 1 };
         let (one, two) = (10 * SECTOR, 11 * SECTOR);
-        // (offset in the sector, length) -> (end of the last sector, turns, sectors read)
+        // (offset in the sector, length) -> (end of the last sector, revolutions, sectors read)
         for (offset, length, end, turns, reads) in [
             (0, 4096, one, 0, 0),
             (0, 8192, two, 0, 0),
@@ -168,7 +172,7 @@ fn part_of_a_sector_costs_a_turn_and_two_in_series_cost_two() {
     }
 }
 
-/// Pins 7-8 of a WD10EARS: sector 63 of the host begins a physical sector.
+/// A WD10EARS with pins 7-8 jumpered: the host's sector 63 begins a physical sector.
 #[test]
 fn the_firmware_adds_its_offset_to_every_address() {
     let shape = Shape { firmware_offset: 512, ..Shape::default() };
@@ -180,7 +184,7 @@ fn the_firmware_adds_its_offset_to_every_address() {
         let counters = host.finish().counters;
         assert_eq!(counters.rmw_reads, reads, "sector {sector}, {length} bytes");
     }
-    // The last sector of the host is one further on the platters, and is there.
+    // The host's last sector lies one further on the platters, and exists.
     let mut host = host(&shape);
     host.serve(Write, shape.capacity - 512, 512);
     assert_eq!(host.finish().counters.media_write_bytes, 4096);
@@ -191,7 +195,7 @@ fn a_full_queue_is_served_in_the_order_of_the_platter() {
     for operation in [Read, Write] {
         let mut host = host(&Shape::default());
         let start = host.drive.now();
-        // In front of the heads last: first come, first served would take 20 turns.
+        // The sector in front of the heads comes last: first come, first served would take 20 revolutions.
         for id in 0..20 {
             host.submit(start, Request::new(id, operation, (45 - 2 * id) * BLOCK, BLOCK));
         }
@@ -232,7 +236,7 @@ fn reading_ahead_keeps_a_sequential_reader_on_the_track() {
     for block in 1..=200 {
         host.serve(Read, block * BLOCK, BLOCK);
     }
-    // Four tracks and as many skews, and not a turn lost.
+    // Four tracks and four skews, without a lost revolution.
     let took = host.drive.now().since(start);
     let expected = 4 * (TURN + TURN / 5);
     assert!((expected - SECTOR..expected + OVERHEAD + SECTOR).contains(&took.get()), "{took}");
@@ -240,13 +244,13 @@ fn reading_ahead_keeps_a_sequential_reader_on_the_track() {
 
 #[test]
 fn reading_ahead_stops_where_the_profile_says_and_at_the_last_track() {
-    // Eleven tracks on both surfaces, and a capacity that takes all of them.
+    // Eleven tracks on both surfaces, and a capacity that uses all of them.
     let shape = Shape { capacity: 1100 * BLOCK, ..with_read_ahead() };
     for (block, ahead) in [(0, 32), (700, 32), (1090, 9), (1099, 0)] {
         let mut host = host(&shape);
         host.serve(Read, block * BLOCK, BLOCK);
         host.pass(Time::from_nanos(20 * TURN));
-        // Where the heads are is only asked when there is something to do.
+        // The position of the heads is only computed when there is something to do.
         host.serve(Write, 300 * BLOCK, BLOCK);
         assert_eq!(host.finish().counters.media_read_bytes, (1 + ahead) * BLOCK, "block {block}");
     }
@@ -255,7 +259,8 @@ fn reading_ahead_stops_where_the_profile_says_and_at_the_last_track() {
 #[test]
 fn what_was_written_is_not_read_from_the_segments() {
     let shape = Shape { write_cache: true, ..with_read_ahead() };
-    // While the drive still reads ahead, and when it has long stopped; at both ends of the segment and inside.
+    // While the drive still reads ahead, and long after it has stopped; at both ends of the segment and
+    // inside it.
     for (pause, block) in [(0, 3), (0, 9), (20 * TURN, 3), (20 * TURN, 0), (20 * TURN, 30)] {
         let mut host = host(&shape);
         host.serve(Read, 0, 10 * BLOCK);
@@ -290,7 +295,7 @@ fn a_write_that_the_cache_takes_does_not_wait_for_a_read_in_progress() {
     assert!(run.times(1).1.get() < 2 * OVERHEAD, "{}", run.times(1).1);
 }
 
-/// No data is on the medium before it can have come over the link: 1 MB/s here, 1 ms for a KB.
+/// Data is not on the medium before it can have crossed the link: 1 MB/s here, so 1 ms per kB.
 #[test]
 fn nothing_is_stored_before_it_has_arrived() {
     stored_after_arrival(false);
@@ -312,7 +317,7 @@ fn stored_after_arrival(write_cache: bool) {
     assert!(stored.unwrap().get() >= 16 * BLOCK * 1000, "{stored:?}");
 }
 
-/// When request `far` ended that was submitted third, beside a sequential reader that goes on for 8 seconds.
+/// When request `far`, submitted third, ended beside a sequential reader that runs for 8 seconds.
 fn beside_a_sequential_reader(shape: &Shape, far: Request, before: &[Request]) -> Time {
     let mut host = host(&Shape { capacity: 512 << 20, ..shape.clone() });
     for write in before {
@@ -331,8 +336,8 @@ fn beside_a_sequential_reader(shape: &Shape, far: Request, before: &[Request]) -
     run.times(index).1
 }
 
-/// Nothing whose host waits is passed over for much more than a second: a read, a write to the medium, and one for which
-/// the cache has no room.
+/// No request that a host waits for is passed over for much more than a second: a read, a write to the
+/// medium, and a write for which the cache has no room.
 #[test]
 fn a_sequential_reader_starves_nobody() {
     let far = 400 << 20;
@@ -348,7 +353,7 @@ fn a_sequential_reader_starves_nobody() {
     }
 }
 
-/// The heads that write the media cache do not read ahead at the same time.
+/// While the heads write the media cache, they do not read ahead.
 #[test]
 fn a_flush_to_the_media_cache_ends_the_reading_ahead() {
     let shape = Shape {
@@ -366,12 +371,13 @@ fn a_flush_to_the_media_cache_ends_the_reading_ahead() {
     let took = host.serve(Flush, 0, 0);
     assert!(took.get() > 2 * TURN, "{took}");
     host.serve(Read, 100 * BLOCK, BLOCK);
-    // The sectors that passed before the flush, and the one that was asked for; not those of the flush's time.
+    // Reading ahead covers the sectors that passed before the flush, and the requested one, but none during
+    // the flush.
     let ahead = (host.drive.counters().media_read_bytes - read) / BLOCK;
     assert!(ahead <= 3, "{ahead} sectors");
 }
 
-/// A write for which there was no room does not take the link that another has.
+/// A write that waited for room does not take the link while another transfer has it.
 #[test]
 fn writes_that_waited_for_room_share_the_link() {
     let shape = Shape { link_mb_s: 1.0, write_cache: true, cache_bytes: 8 * BLOCK, ..Shape::default() };
@@ -386,10 +392,11 @@ fn writes_that_waited_for_room_share_the_link() {
     assert!(ends.windows(2).all(|pair| pair[1] - pair[0] >= 64 * 512 * 1000 - 10), "{ends:?}");
 }
 
-/// What a flush leaves in the media cache is put in place later; what has no room there, at once.
+/// Data that a flush leaves in the media cache is put in place later; data for which it has no room, at once.
 #[test]
 fn a_media_cache_takes_a_flush_that_fits() {
-    // (bytes written in sectors, operations in place): if nine have room, the first is put in place and the others are safe.
+    // (sectors written, operations in place): with room for nine, the first is put in place and the others
+    // are safe.
     for (room, at_flush, at_rest) in
         [(16, (10, 0), (20, 10)), (10, (10, 0), (20, 10)), (9, (10, 1), (19, 10)), (0, (10, 10), (10, 10))]
     {
@@ -405,7 +412,8 @@ fn a_media_cache_takes_a_flush_that_fits() {
     }
 }
 
-/// Five of six have been put in place: the sixth is in the media cache alone, and what comes next has no room beside it.
+/// Five of six have been put in place: the sixth is only in the media cache, and there is no room beside it
+/// for the next.
 #[test]
 fn a_flush_overwrites_nothing_that_only_the_media_cache_has() {
     for (placed, at_flush) in [(5, 6..=11), (6, 6..=6)] {
@@ -419,7 +427,7 @@ fn a_flush_overwrites_nothing_that_only_the_media_cache_has() {
         while host.drive.counters().destages < placed {
             host.pass(host.drive.now() + Nanos::new(TURN / 10));
         }
-        // The last of these is still under way.
+        // The last of these is still in progress.
         host.pass(host.drive.now() + Nanos::new(placed / 6 * 3 * TURN));
         for index in 0..6 {
             host.serve(Write, (20 * index + 300) * BLOCK, BLOCK);
@@ -430,7 +438,7 @@ fn a_flush_overwrites_nothing_that_only_the_media_cache_has() {
     }
 }
 
-/// What the drive has not taken yet, it cannot prepare.
+/// The drive cannot prepare a command that it has not taken yet.
 #[test]
 fn a_queue_of_one_begins_with_the_next_command_when_the_first_has_ended() {
     let both = |queue_depth: u32| {

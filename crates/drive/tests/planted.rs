@@ -1,7 +1,8 @@
-//! Are the tests any good? Bugs are planted in a copy of the model, one at a time, and its tests have to notice.
+//! Tests the tests: bugs are planted in a copy of the model, one at a time, and the copy's tests have to
+//! fail.
 //!
-//! `make planted` runs this; it takes minutes. The copy and what is built of it stay in the target directory, so that a
-//! second run is quicker. The bugs stand in `planted/bugs.toml`: exact text and what to put in its place.
+//! `make planted` runs this; it takes minutes. The copy and its build stay in the target directory, so that a
+//! second run is faster. The bugs are in `planted/bugs.toml`: an exact text and its replacement.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use toml::{Table, Value};
 
-/// The tests of the crate take seconds; what takes so long hangs.
+/// The limit for a run of the crate's tests, which take seconds; a run that exceeds it hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 
 struct Bug {
@@ -23,16 +24,16 @@ struct Bug {
     new: String,
 }
 
-/// A copy of what the crate needs to be built and tested.
+/// A copy of everything that the crate needs to be built and tested.
 struct Copy {
     root: PathBuf,
     target: PathBuf,
 }
 
-/// How a run of the tests ended.
+/// The result of a run of the tests.
 enum Outcome {
     Passed,
-    /// The tests that failed.
+    /// Some tests failed; their names.
     Failed(Vec<String>),
     Hung,
     NotBuilt(String),
@@ -59,7 +60,7 @@ fn copy_tree(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let (path, name) = (entry.path(), entry.file_name());
-        // Neither the scratch of others nor this test itself.
+        // Skips examples, the stored failures of proptest, and this test itself.
         if path.is_dir() && name != "examples" && name != "proptest-regressions" {
             copy_tree(&path, &to.join(name));
         } else if path.is_file() && name != "planted.rs" {
@@ -68,7 +69,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Leaves a file alone that says the same already, so that cargo need not build it again.
+/// Writes the file unless it already has this text, so that cargo does not rebuild it.
 fn write_changed(path: &Path, text: &str) {
     if fs::read_to_string(path).is_ok_and(|before| before == text) {
         return;
@@ -82,7 +83,7 @@ impl Copy {
         let workspace = crate_root.join("../..");
         let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
         let root = all.join("workspace");
-        // Files that are gone from the crate must go from the copy too.
+        // Files deleted from the crate must disappear from the copy too.
         let _ = fs::remove_dir_all(root.join("crates/drive/tests"));
         for part in ["crates/drive", "crates/io", "crates/units", "drives"] {
             copy_tree(&workspace.join(part), &root.join(part));
@@ -103,12 +104,13 @@ impl Copy {
         let mut command = Command::new(env!("CARGO"));
         command.args(["test", "--offline", "-p", "straddle-drive"]).args(which);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).env("RUST_BACKTRACE", "0");
-        // Nobody looks at these with a debugger, and they are built often.
+        // Debug information is not needed, and these are built often.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false").stdin(Stdio::null());
         command
     }
 
-    /// Runs the tests until some fail: those that catch most first, so that the others need not be built.
+    /// Runs the tests until some fail, those that catch most bugs first, so that the others need not be
+    /// built.
     fn test(&self) -> Outcome {
         let stages = ["mechanics", "durability", "work", "time"].map(|name| vec!["--test", name]);
         for which in stages.into_iter().chain([Vec::new()]) {
@@ -125,10 +127,10 @@ impl Copy {
         if !built.status.success() {
             return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
         }
-        // Into a file: a full pipe would stop the tests.
+        // The output goes to a file: a full pipe would stop the tests.
         let said = self.root.join("said");
         let file = fs::File::create(&said).unwrap();
-        // The hash of a fixed sequence notices every change, and proves nothing of the tests.
+        // The hash of a fixed sequence changes with every bug, so it says nothing about the other tests.
         let skip = ["--", "--skip", "a_fixed_sequence"];
         let mut child = self.cargo(which).args(skip).stdout(file).stderr(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
@@ -148,7 +150,7 @@ impl Copy {
         if status.success() { Outcome::Passed } else { Outcome::Failed(failed.map(str::to_owned).collect()) }
     }
 
-    /// The tests with `bug` in the copy, which is mended afterwards.
+    /// Runs the tests with `bug` in the copy, and then restores the copy.
     fn with(&self, bug: &Bug) -> Outcome {
         let path = self.root.join("crates/drive").join(&bug.file);
         let text = fs::read_to_string(&path).unwrap();
@@ -168,7 +170,7 @@ impl Copy {
     }
 }
 
-/// Ends a process that this test began, and the test program that it runs.
+/// Kills a child process of this test, and the test program that it runs.
 fn end_family(parent: u32) {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     for process in children.split_whitespace().map(str::to_owned).chain([parent.to_string()]) {

@@ -1,5 +1,5 @@
-//! Streams of writes that straddle physical sectors: the end of each and the start of the next make a whole sector, so
-//! only the first and the last of the stream are read before they are written.
+//! Streams of misaligned writes: the end of each write and the start of the next make a whole physical
+//! sector, so only the first and the last sector of the stream are read before they are written.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,25 +11,26 @@ use proptest::prelude::*;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Nanos, Operation, Request, Time};
 
-/// Shipped drives of both policies that empty the cache later, with small and large buffers, and behind a slow link.
+/// Shipped drives of both policies that read at destage time, with small and large buffers, and behind a slow
+/// link.
 const SHIPPED: [&str; 6] =
     ["wd10ears", "st2000dl003", "dt01aca300", "3tb-512e-2012", "dell-6tb-7200-512e", "wd-mybook-1500"];
 
 /// A stream of writes on one drive.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
-    /// Where it begins, in 512-byte sectors.
+    /// Its first sector, in 512-byte sectors.
     first: u64,
-    /// Of each write.
+    /// The size of each write, in 512-byte sectors.
     size: u64,
     count: u64,
     depth: usize,
-    /// From the completion that makes room in the queue to the next write.
+    /// The pause between the completion that makes room in the queue and the next write.
     pause: Nanos,
     flush: bool,
 }
 
-/// The writes of a stream, and when the last of them and the flush completed.
+/// Writes a stream; returns the run and the time at which the last write and the flush had completed.
 fn write(drive: Drive, stream: &Stream) -> (Run, Time) {
     let mut host = Host::new(drive, 100_000);
     for id in 0..stream.count {
@@ -45,12 +46,14 @@ fn write(drive: Drive, stream: &Stream) -> (Run, Time) {
     (host.finish(), end)
 }
 
-/// What the heads passed, in sectors of `physical` bytes, and how many of those were read for their rest.
+/// The sectors of `physical` bytes that were read or written on the medium, and how many of them were read
+/// for their rest.
 fn work(run: &Run, physical: u64) -> (u64, u64) {
     ((run.counters.media_read_bytes + run.counters.media_write_bytes) / physical, run.counters.rmw_reads)
 }
 
-/// One sector more is touched, and two are read.
+/// Asserts that a misaligned stream reads one or two sectors for their rest, and writes at most one sector
+/// more than the aligned one.
 fn check(aligned: &Run, straddling: &Run, physical: u64, what: &dyn std::fmt::Debug) {
     let (aligned, straddling) = (work(aligned, physical), work(straddling, physical));
     assert_eq!(aligned.1, 0, "{what:?}");
@@ -71,7 +74,7 @@ fn a_stream_that_straddles_is_read_at_its_ends_alone() {
                     let stream = Stream { first: stream.first + offset, ..stream };
                     let (straddling, later) = write(Drive::new(&profile), &stream);
                     check(&aligned, &straddling, 4096, &(name, stream));
-                    // The two reads, and what each makes the write behind it wait.
+                    // The two reads, and the delay that each causes for the write behind it.
                     let turn = Nanos::new(straddling.counters.revolution);
                     assert!(
                         later <= end + turn + turn + turn + turn + turn,
@@ -83,13 +86,14 @@ fn a_stream_that_straddles_is_read_at_its_ends_alone() {
     }
 }
 
-/// A file's pages come in no order: each write but the first completes what waits for room before it.
+/// A file's pages arrive out of order: each write but the first completes a sector of one that waits for
+/// room.
 #[test]
 fn the_order_in_the_queue_does_not_matter() {
     let profile = Profile::open("wd10ears").unwrap();
     let run = |shift: u64| {
         let mut host = Host::new(Drive::new(&profile), 100_000);
-        // Two of each four are exchanged.
+        // Two of every four are exchanged.
         for id in 0..60_u64 {
             let place = if id % 4 == 1 || id % 4 == 2 { id ^ 3 } else { id };
             let at = host.wait(31);
@@ -106,7 +110,8 @@ fn the_order_in_the_queue_does_not_matter() {
     }
 }
 
-/// Nothing waits for a rest that does not come: single writes are written as ever, whole or not.
+/// Partial sectors do not wait for a rest that does not come: single writes are written as usual, whole or
+/// not.
 #[test]
 fn a_single_write_is_read_at_both_ends_and_does_not_stay() {
     for name in SHIPPED {
@@ -130,7 +135,7 @@ fn stored(event: straddle_drive::MediaEvent) -> u64 {
 proptest! {
     #![proptest_config(config(300))]
 
-    /// On any disk that tells the host before it writes.
+    /// On any disk whose writes complete before they are on the medium.
     #[test]
     fn a_stream_costs_what_an_aligned_one_does(
         shape in shapes(), size in 16_u64..64, parts in 1_u64..8, count in 2_u64..12, offset in 1_u64..8,

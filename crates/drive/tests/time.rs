@@ -1,5 +1,5 @@
-//! Time and completions: whatever the disk and the requests, every request ends once, none before it can, and how often
-//! the host looks changes nothing.
+//! Time and completions. For any disk and requests, every request completes once and none too early, and the
+//! results do not depend on how often the host looks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use straddle_drive::{Drive, MediaEvent};
 use straddle_io::{Completion, Nanos, Operation, Request, Time};
 
-/// The same requests at the same times to a fresh drive, of which the host hears every `step` nanoseconds.
+/// Sends the same requests at the same times to a fresh drive, and advances it in steps of `step`
+/// nanoseconds.
 fn replay(shape: &Shape, requests: &[(Time, Request)], end: Time, step: u64) -> (Vec<Completion>, Drive) {
     let mut drive = shape.drive();
     let mut done = Vec::new();
@@ -26,7 +27,7 @@ fn replay(shape: &Shape, requests: &[(Time, Request)], end: Time, step: u64) -> 
     (done, drive)
 }
 
-/// Lets time pass until `until` in steps, and says everything twice.
+/// Advances to `until` in steps, with every call made twice.
 fn pass(drive: &mut Drive, until: Time, step: u64, done: &mut Vec<Completion>) {
     while drive.now() < until {
         let next = (drive.now() + Nanos::new(step)).min(until);
@@ -49,7 +50,7 @@ fn on_the_link(shape: &Shape, bytes: u64) -> Nanos {
     Nanos::from_seconds(seconds).unwrap().saturating_sub(Nanos::new(1))
 }
 
-/// The least time from submission to completion, from the profile's own words.
+/// The shortest possible time from submission to completion, according to the profile.
 fn least(shape: &Shape, request: &Request) -> Nanos {
     let before =
         if request.operation == Operation::Read { shape.read_overhead_us } else { shape.write_overhead_us };
@@ -65,8 +66,8 @@ fn sectors(offset: u64, length: u64) -> Range<u64> {
 proptest! {
     #![proptest_config(config(500))]
 
-    /// The host itself asserts that no event lies in the past, that completions come in order, and that an end is
-    /// reached within a bound on events.
+    /// The test's host itself asserts that no event lies in the past, that completions come in order, and
+    /// that the run ends within a bound on events.
     #[test]
     fn every_request_completes_once_and_not_too_soon(
         shape in shapes(), wishes in wishes(operations(true), 60), depth in 1_usize..40,
@@ -123,7 +124,8 @@ proptest! {
         }
     }
 
-    /// No sector is stored before the data of a write of it can have crossed the link, whoever waits for the medium.
+    /// A sector is not stored before the data of a write to it can have crossed the link, whether or not the
+    /// host waits for the medium.
     #[test]
     fn nothing_is_stored_before_its_data_have_come(
         shape in shapes(), wishes in wishes(operations(true), 40), depth in 1_usize..40, rate in 0.5..20.0,
@@ -149,7 +151,7 @@ proptest! {
         }
     }
 
-    /// Earlier commands end before a flush does; later ones wait for it, as far as the queue tells.
+    /// A flush ends after earlier commands; later ones wait for it, as far as the queue shows.
     #[test]
     fn a_flush_ends_after_what_came_before(
         shape in shapes(), wishes in wishes(operations(false), 40), depth in 1_usize..40,
@@ -172,7 +174,7 @@ proptest! {
     }
 }
 
-/// A generator of numbers that is the same everywhere: Knuth's MMIX.
+/// A random number generator that gives the same numbers everywhere: Knuth's MMIX.
 fn numbers() -> impl FnMut(u64) -> u64 {
     let mut state = 1_u64;
     move |below| {
@@ -214,7 +216,7 @@ fn fixed_shape(policy: &'static str) -> Shape {
     }
 }
 
-/// A hash of all completion times of 4,000 requests on one disk of each policy.
+/// A hash of all completion times of 4,000 requests on one disk per policy.
 fn fixed_hash() -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for policy in common::shape::POLICIES {
@@ -239,7 +241,7 @@ fn fixed_hash() -> u64 {
     hash
 }
 
-/// The constant was computed on x86-64. It changes with the model, and with nothing else: a compiler, a machine or a
+/// The constant was computed on x86-64. It may change only when the model changes: a compiler, a machine or a
 /// library that changes it breaks "the same on any machine".
 #[test]
 fn a_fixed_sequence_takes_the_same_time_on_every_machine() {

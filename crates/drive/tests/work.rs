@@ -1,4 +1,4 @@
-//! The work on the medium, counted twice: by the drive, and here from what became durable when.
+//! The work on the medium, counted by the drive and, independently, by this test from the media events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use straddle_drive::MediaEvent;
 use straddle_io::{Operation, Request};
 
-/// The spans that each operation on the medium wrote, in bytes as the platters count them.
+/// The spans that each operation wrote to the medium, in bytes as the platters count them.
 fn operations_on_the_medium(shape: &Shape, run: &Run) -> Vec<Vec<(u64, u64)>> {
     let mut all: Vec<Vec<(u64, u64)>> = Vec::new();
     let mut ended = true;
@@ -32,7 +32,7 @@ fn operations_on_the_medium(shape: &Shape, run: &Run) -> Vec<Vec<(u64, u64)>> {
     all
 }
 
-/// Bytes of each physical sector that an operation brings with it.
+/// The bytes that an operation contributes to each physical sector.
 fn brought(shape: &Shape, spans: &[(u64, u64)]) -> BTreeMap<u64, u64> {
     let mut brought = BTreeMap::new();
     for (start, end) in spans {
@@ -59,7 +59,7 @@ fn check_host(run: &Run) {
     assert!(counters.merged_writes <= counters.host_writes && counters.cache_hits <= counters.host_reads);
 }
 
-/// Every physical sector that is written, and every one that has to be read for it.
+/// Checks every physical sector written, and every one read to complete a partial sector.
 fn check_medium(shape: &Shape, run: &Run) {
     let counters = &run.counters;
     let (mut written, mut partial, mut stored) = (0, 0, 0);
@@ -76,18 +76,19 @@ fn check_medium(shape: &Shape, run: &Run) {
     assert_eq!(counters.destages, operations.len() as u64);
     assert_eq!(counters.rmw_read_bytes, counters.rmw_reads * shape.physical);
     if shape.policy == "deferred" {
-        // A sector that was read for its rest may be made whole by a later write, and was read in vain.
+        // A later write may complete a sector that was read for its rest; that read was wasted.
         assert!(counters.rmw_reads >= partial, "{} reads for {partial} partial sectors", counters.rmw_reads);
     } else {
         assert_eq!(counters.rmw_reads, partial);
     }
-    // Each byte of a write is stored once, unless a later write of the same place finds it still in the buffer.
+    // Each byte of a write is stored once, unless a later write of the same place finds it still in the
+    // buffer.
     assert!(stored <= counters.host_write_bytes);
     assert!(counters.merged_writes > 0 || stored == counters.host_write_bytes);
 }
 
-/// A sector that was read for its rest and then written is read again for the next write of a part of it, though that joins
-/// an extent whose other end was read with it.
+/// A sector that was read for its rest and then written is read again for the next partial write to it, even
+/// if that write joins an extent whose other end was read.
 #[test]
 fn a_sector_that_was_written_is_read_again() {
     let shape = Shape {
@@ -124,7 +125,7 @@ proptest! {
         }
     }
 
-    /// Nothing is stored that was not written.
+    /// Only data that was written is stored.
     #[test]
     fn every_byte_that_is_stored_was_written(shape in shapes(), wishes in wishes(operations(false), 60), depth in 1_usize..40) {
         let run = run(&shape, &wishes, depth);
@@ -138,7 +139,8 @@ proptest! {
         prop_assert_eq!(sent, stored);
     }
 
-    /// Whole physical sectors, each written once at most: shifted by 512 bytes, the same writes never cost less.
+    /// The same writes of whole physical sectors, each sector written at most once, never cost less when
+    /// shifted by 512 bytes.
     #[test]
     fn straddling_never_costs_less(
         shape in shapes(), blocks in prop::collection::btree_map(0_u64..250, 1_u64..6, 1..40), order: u64, depth in 1_usize..40,

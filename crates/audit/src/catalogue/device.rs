@@ -1,4 +1,4 @@
-//! S02x: what the device claims.
+//! S02x: what the device reports about itself.
 
 use super::{About, Code, Kind, Rule, Severity};
 

@@ -1,4 +1,4 @@
-//! S05x: what stands on partitions, from RAID members to logical volumes.
+//! S05x: layers on partitions, from RAID members to logical volumes.
 
 use super::{About, Code, Kind, Rule, Severity};
 

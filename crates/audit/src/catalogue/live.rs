@@ -1,4 +1,4 @@
-//! S08x: the running kernel, and bytes that it cannot read.
+//! S08x: the running kernel, and unreadable bytes.
 
 use super::{About, Code, Kind, Rule, Severity};
 

@@ -1,4 +1,4 @@
-//! What a rule is.
+//! The parts of a rule.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use super::Code;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Good to know; costs nothing by itself.
+    /// Good to know; has no cost by itself.
     Advice,
-    /// Costs on some workloads, or puts the table at risk.
+    /// Costly for some workloads, or a risk to the table.
     Warning,
-    /// Costs for certain, or the table is broken.
+    /// Costly in any case, or the table is broken.
     Error,
 }
 
@@ -25,18 +25,18 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What kind of thing is wrong.
+/// The kind of problem that a rule finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Data is off a boundary, or is written in pieces smaller than a unit.
+    /// Data is misaligned, or is written in pieces smaller than a unit.
     Alignment,
-    /// What is written can be torn by a power failure, aligned or not.
+    /// A power failure can tear what is written, aligned or not.
     Atomicity,
-    /// What the device says of itself cannot be true, or contradicts itself.
+    /// The device's own figures cannot be true, or contradict each other.
     Device,
     /// The partition table is damaged, or made for another disk.
     Table,
-    /// Two layers, or the kernel and the disk, say different things.
+    /// Two layers, or the kernel and the disk, contradict each other.
     Layers,
     /// What is written there cannot be read.
     Unreadable,
@@ -55,53 +55,54 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a rule looks at.
+/// What a rule examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// The device.
     Device,
     /// The partition table.
     Table,
-    /// Where a partition, or what fills the disk, starts and ends.
+    /// Where a partition, or the content of a whole disk, starts and ends.
     Placement,
-    /// Where the data of a layer lies on this device, and its units.
+    /// Where the data of a layer lies on this device, and the layer's units.
     Layer,
-    /// A file system as such, wherever its parts lie: it is the same one on whichever way it is reached.
+    /// A file system by itself, wherever its parts lie: the finding is the same by every path that leads to
+    /// it.
     FileSystem,
     /// The image format around the disk.
     Container,
     /// The running kernel.
     Kernel,
-    /// Whether there are bytes to look at.
+    /// Whether the bytes can be read.
     Medium,
 }
 
-/// One rule: its code for life, and everything `straddle explain` tells of it.
+/// A rule: its permanent code, and everything that `straddle explain` prints about it.
 #[derive(Debug)]
 pub struct Rule {
     /// `S001` and so on; never reused.
     pub code: Code,
-    /// How much its findings matter.
+    /// The usual severity of its findings.
     pub severity: Severity,
-    /// What kind of thing it finds.
+    /// The kind of its findings.
     pub kind: Kind,
-    /// What it looks at.
+    /// What it examines.
     pub about: About,
     /// The finding in a few words.
     pub title: &'static str,
     /// What is wrong.
     pub what: &'static str,
-    /// Why it is so.
+    /// Why it happens.
     pub why: &'static str,
     /// What it costs.
     pub cost: &'static str,
-    /// What fixes it.
+    /// How to fix it.
     pub fix: &'static str,
-    /// Where this is known from.
+    /// Where this is documented.
     pub sources: &'static [&'static str],
 }
 
-/// A code is one rule's.
+/// Rules are equal if their codes are: each code belongs to a single rule.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.code == other.code

@@ -7,7 +7,7 @@ use super::*;
 use crate::finding::{Command, Miss, Rule};
 use crate::way::StepKind;
 
-/// A finding with a fix of its own, on a boundary of 4096 bytes that is shifted by `phase`.
+/// A finding with a fix of its own, on a 4096-byte boundary shifted by `phase`.
 fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
     let boundary = Boundary::new(ByteCount::new(4096), ByteCount::new(phase)).unwrap();
     let at = ByteOffset::new(at);
@@ -17,7 +17,7 @@ fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Findin
     Finding { at: Some(at), miss, fix: Some(fix), ..Finding::new(rule, subject, String::new()) }
 }
 
-/// The codes of what has a fix with commands.
+/// The codes of the findings that have a fix with commands.
 fn fixed(findings: &[Finding]) -> Vec<&str> {
     let has = |f: &&Finding| f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
     findings.iter().filter(has).map(|f| f.rule.code.as_str()).collect()
@@ -44,10 +44,10 @@ fn what_is_not_reported_is_no_cause() {
         all[0].reported = reported;
         settle(&mut all);
         assert!(all.iter().all(|f| f.follows.is_empty()), "{all:?}");
-        // The one that is reported moves the partition as well.
+        // The finding that is reported instead moves the partition as well.
         assert_eq!(fixed(&all), ["S001", "S003", "S010"]);
     }
-    // What moves another partition is another matter.
+    // Moving another partition has no effect on this one.
     let mut all = make();
     all.iter_mut().for_each(|f| f.follows.clear());
     (0..3).for_each(|index| all[index].subject = Subject::Partition(2));
@@ -55,7 +55,7 @@ fn what_is_not_reported_is_no_cause() {
     assert_eq!(fixed(&all).len(), 4);
 }
 
-/// md0 stands on partition 1 of sda and on partition 2 of sdb; what is off there, and what shows of it on md0.
+/// md0 stands on partition 1 of sda and on partition 2 of sdb; both are misaligned, and md0 shows it.
 #[test]
 fn what_shows_above_follows_from_every_partition_below() {
     let names = ["md0", "sda", "sdb"];
@@ -67,7 +67,7 @@ fn what_shows_above_follows_from_every_partition_below() {
             vec![
                 finding(&rules::START_STRADDLES, Subject::Disk, 0, 512),
                 finding(&rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
-                // Off for itself: at a byte that no shift of all addresses makes right.
+                // Misaligned by itself: no shift of all addresses would align this byte.
                 finding(&rules::START_STRADDLES, Subject::Partition(7), 1024, 512),
             ],
             Vec::new(),
@@ -104,12 +104,13 @@ fn what_shows_above_follows_from_every_partition_below() {
         assert_eq!(causes, [one, ("S001", Subject::Partition(2), Some("sdb"))]);
     }
     assert_eq!(found[1].iter().chain(&found[2]).filter(|f| f.fix.is_some()).count(), 3);
-    // The partition under another device is no cause.
+    // A partition under another device is not a cause.
     let found = run(&[(1, 2)]);
     assert_eq!(fixed(&found[0]).len(), 3);
 }
 
-/// dm-0 stands on partition 1 of sda, in which a PV is, and on all of sdb; what is off there shows on it.
+/// dm-0 stands on partition 1 of sda, which contains a PV, and on the whole of sdb; their misalignments show
+/// on dm-0.
 #[test]
 fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     let of_pv = |rule| {
@@ -145,11 +146,13 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     assert_eq!(run(vec![pv()], Vec::new(), both), ["S051"]);
     assert_eq!(run(Vec::new(), vec![whole()], both), ["S001"]);
     assert_eq!(run(vec![pv()], vec![whole()], both), ["S051", "S001"]);
-    // One of two that is not reported stays, and what shows above with it; so does what is on a disk that is not looked at.
+    // If one of two causes is not reported, it remains, and so does the finding above. The same holds if a
+    // disk below is not examined.
     let unreported = Finding { reported: Reported::NotAsked, ..whole() };
     assert!(run(vec![pv()], vec![unreported], both).is_empty());
     assert!(run(vec![pv()], vec![whole()], &["sda", "sdb", "sdc"]).is_empty());
-    // A layer's larger units are not what the kernel adds up; on the disk with the partition nothing stands as a whole.
+    // A layer that misses larger units does not contribute to the kernel's figure. On a disk whose partition
+    // is used, nothing stands on the whole disk.
     assert!(run(vec![of_pv(&rules::LAYER_OFF_UNIT)], Vec::new(), both).is_empty());
     assert!(run(vec![whole()], Vec::new(), both).is_empty());
 }

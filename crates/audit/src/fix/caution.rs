@@ -1,4 +1,4 @@
-//! What has to be minded before the command that puts a partition elsewhere.
+//! Cautions to print before the command that moves a partition.
 
 use straddle_layout::{FsKind, Partition, PartitionType, TableKind};
 
@@ -6,11 +6,11 @@ use super::{Place, is_known, shrink, swap};
 use crate::Context;
 use crate::finding::Command;
 
-/// What is said wherever a command changes a table and leaves the data behind.
+/// The caution for every command that changes a table and leaves the data where it is.
 pub(super) const TABLE_ONLY: &str =
     "this changes the table only: for an empty partition, or with its data restored from a backup afterwards";
 
-/// What to mind: that a table is not its data, and what the tools cannot do.
+/// The caution for a fix: a table is not its data, and tools have limits.
 pub(super) fn caution(
     context: &Context<'_>,
     partition: &Partition,

@@ -1,7 +1,7 @@
-//! A partition's entry as it should become, and the command that makes it so.
+//! The new form of a partition's entry, and the command that makes the change.
 //!
-//! The law of this module: a command changes where the entry points, and nothing else that a system looks at. What a tool
-//! would lose, it is not printed for.
+//! The law of this module: a command changes where the entry points, and nothing else that a system uses. No
+//! command is given for a tool that would lose something.
 
 use straddle_device::shown::is_hidden;
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
@@ -11,15 +11,15 @@ use crate::Context;
 use crate::finding::Command;
 use crate::shell::{operand, quote};
 
-/// The types that parted gives to a partition made for a file system, by what it is passed: MBR types, and names of GPT
-/// types. Others it does not give.
+/// The partition types that parted sets for the file system type that it is given: MBR types, and names of
+/// GPT types. It sets no others.
 const PARTED_TYPES: [(u8, &str, &str); 3] = [
     (0x83, "Linux filesystem", "ext4"),
     (0x82, "Linux swap", "linux-swap"),
     (0x07, "Microsoft basic data", "ntfs"),
 ];
 
-/// A partition's entry as it should become.
+/// The new form of a partition's entry.
 pub(super) struct Entry<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) partition: &'a Partition,
@@ -36,34 +36,36 @@ impl Entry<'_> {
         self.start.get() + self.count.get() - 1
     }
 
-    /// The sector size to be passed on the command line: an image has no device that reports it.
+    /// The sector size to pass on the command line: needed for an image, as no device reports it.
     fn explicit_sector_size(&self) -> Option<u64> {
         super::explicit_sector_size(self.context)
     }
 
-    /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not, and who
-    /// reads it sees something else than is there.
+    /// Whether the partition's name may appear in a command. A terminal obeys control characters, quoted or
+    /// not, and a reader would see something other than the actual text.
     fn name_can_be_shown(&self) -> bool {
         !self.partition.attributes.name.contains(is_hidden)
     }
 
-    /// Whether sgdisk can write the name: for it a colon ends the name, and nothing quotes one (sgdisk 1.0.10).
+    /// Whether sgdisk can write the name: it takes a colon as the end of the name, and nothing quotes one
+    /// (sgdisk 1.0.10).
     fn name_is_for_sgdisk(&self) -> bool {
         !self.partition.attributes.name.contains(':')
     }
 
-    /// The command that changes the entry and no data, by the tool that keeps the most: sfdisk, where it finds the place.
+    /// The command that changes the entry and no data, with the tool that preserves the most: sfdisk, if it
+    /// can find the place.
     pub(super) fn table_only(&self, by_sfdisk: bool) -> Option<Command> {
         if by_sfdisk { Some(self.sfdisk("")) } else { self.sgdisk().or_else(|| self.parted()) }
     }
 
-    /// sfdisk changes the entry's place and keeps everything else.
+    /// The sfdisk command, which changes the entry's place and preserves everything else.
     pub(super) fn sfdisk(&self, options: &str) -> Command {
         self.sfdisk_of(&format!("start={}, size={}", self.start, self.count), options)
     }
 
-    /// sfdisk changes the entry's size and keeps everything else, its start too, wherever that is: whoever gives a line twice
-    /// does not bring a former start back.
+    /// The sfdisk command that changes the entry's size and preserves everything else, including the start,
+    /// wherever it is. Pasting the line a second time therefore does not restore a former start.
     pub(super) fn sfdisk_size(&self) -> Command {
         self.sfdisk_of(&format!("size={}", self.count), "")
     }
@@ -76,7 +78,8 @@ impl Entry<'_> {
         Command { tool: "sfdisk", line }
     }
 
-    /// parted can only remove the partition and make another, with a type and the flag of a boot loader at the most.
+    /// The parted commands. parted can only remove the partition and make a new one, with at most a type and
+    /// the boot flag.
     fn parted(&self) -> Option<Command> {
         let attributes = &self.partition.attributes;
         let keeps = self.parted_keeps_number() && self.context.stack.kind != TableKind::HybridMbr;
@@ -86,7 +89,7 @@ impl Entry<'_> {
         let made_for = self.parted_file_system()?;
         let Self { partition, start, .. } = self;
         let label = match (partition.kind, partition.role) {
-            // parted wants a name for a partition of a GPT.
+            // parted requires a name for a partition of a GPT.
             (PartitionType::Guid(_), _) if attributes.name.is_empty() => {
                 format!("partition{}", partition.number)
             }
@@ -108,7 +111,7 @@ impl Entry<'_> {
         Some(Command { tool: "parted", line })
     }
 
-    /// The file system to be passed to parted, to give the partition the type that it has.
+    /// The file system type that makes parted give the partition its present type.
     fn parted_file_system(&self) -> Option<&'static str> {
         let has = |(mbr, name, _): &&(u8, &str, &str)| match self.partition.kind {
             PartitionType::Mbr(kind) => kind == *mbr,
@@ -118,8 +121,8 @@ impl Entry<'_> {
         PARTED_TYPES.iter().find(has).map(|(_, _, file_system)| *file_system)
     }
 
-    /// Whether a partition that parted makes in place of this one has its number: a new one gets the lowest free
-    /// number, and when a logical one goes those behind it move up.
+    /// Whether a partition that parted makes in place of this one gets the same number: a new one gets the
+    /// lowest free number, and when a logical one is removed, those behind it are renumbered.
     fn parted_keeps_number(&self) -> bool {
         let others = self.context.stack.partitions.iter().map(|p| p.number);
         let number = self.partition.number;
@@ -129,7 +132,7 @@ impl Entry<'_> {
         }
     }
 
-    /// sgdisk works on GPT only, and has no option for an image's sector size.
+    /// The sgdisk command: it handles GPT only, and has no option for an image's sector size.
     fn sgdisk(&self) -> Option<Command> {
         let PartitionType::Guid(kind) = self.partition.kind else { return None };
         if self.explicit_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {
@@ -154,19 +157,19 @@ impl Entry<'_> {
     }
 }
 
-/// A word for parted on a shell's line. parted splits its own arguments once more, so what is no plain word needs quotes that
-/// reach it.
+/// Quotes a word for parted on a shell's command line. parted splits its own arguments once more, so a word
+/// with special characters needs quotes that reach parted.
 fn word_for_parted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if word.chars().all(plain) && word.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return word.to_owned();
     }
     let quoted = quote_for_parted(word);
-    // Between double quotes these keep a meaning.
+    // These characters keep their meaning between double quotes.
     if quoted.contains(['"', '$', '`', '\\', '!']) { quote(&quoted) } else { format!("\"{quoted}\"") }
 }
 
-/// A word in the quotes that parted itself understands: in them a backslash keeps what follows.
+/// Quotes a word as parted itself requires: within its quotes a backslash escapes the next character.
 fn quote_for_parted(word: &str) -> String {
     format!("'{}'", word.replace('\\', r"\\").replace('\'', r"\'"))
 }

@@ -1,8 +1,8 @@
 //! Where sfdisk can put a partition.
 //!
 //! libfdisk moves an entry within its own blocks and into the gaps beside it, but it does not see all gaps
-//! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that it
-//! refuses is no fix. The law of this module: in doubt it says no; there are other tools.
+//! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that
+//! it refuses is not a fix. The law of this module: in doubt it says no; there are other tools.
 
 use straddle_layout::{Partition, Role};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -11,10 +11,11 @@ use super::Place;
 use crate::Context;
 use crate::boundaries::GRAIN;
 
-/// A gap of this many blocks at the end is none to libfdisk; elsewhere one of a single block.
+/// libfdisk ignores a gap of up to this many blocks at the end of the disk, and elsewhere a gap of one block.
 const SMALL_GAP: u64 = 3;
 
-/// Whether sfdisk can put `partition`, which lies at `old`, at `place`, within the `free` bytes around it and its own.
+/// Whether sfdisk can move `partition` from `old` to `place`, where `free` is its own space and the free
+/// space around it.
 pub(super) fn sfdisk_finds_it(
     context: &Context<'_>,
     partition: &Partition,
@@ -24,7 +25,7 @@ pub(super) fn sfdisk_finds_it(
 ) -> bool {
     let goes_down = place.start < old.start();
     let goes_up = place.start.checked_add(place.len).is_none_or(|end| end > old.end());
-    // Within its own blocks every partition may shrink.
+    // Every partition may shrink within its own blocks.
     if !goes_down && !goes_up {
         return true;
     }
@@ -40,7 +41,8 @@ pub(super) fn sfdisk_finds_it(
     }
 }
 
-/// libfdisk looks at a gap and the partition beside it in the order of numbers, logical ones last.
+/// Whether libfdisk, which examines partitions and the gaps beside them by number, logical ones last, meets
+/// them in disk order.
 fn is_in_order(context: &Context<'_>) -> bool {
     let of = |logical: bool| {
         context.stack.partitions.iter().filter(move |p| matches!(p.role, Role::Logical { .. }) == logical)
@@ -51,7 +53,7 @@ fn is_in_order(context: &Context<'_>) -> bool {
     sorted(false) && sorted(true) && extended_is_last
 }
 
-/// A partition's bytes, and the free ones around them.
+/// A partition's span, and the free space around it.
 struct Room<'a> {
     context: &'a Context<'a>,
     old: Span,
@@ -63,39 +65,41 @@ impl Room<'_> {
         self.context.stack.block.bytes()
     }
 
-    /// The first byte that sfdisk would use itself: what a GPT says, else 1 MiB or a larger optimal I/O size.
+    /// The first byte that sfdisk would use on its own: the first usable byte of a GPT, else 1 MiB or a
+    /// larger optimal I/O size.
     fn first(&self) -> ByteOffset {
         let io_opt = self.context.topology.io_opt.as_ref().map_or(ByteCount::ZERO, |figure| figure.value());
         self.context.stack.usable.map_or(ByteOffset::new(GRAIN.max(io_opt).get()), Span::start)
     }
 
-    /// Whether more than `blocks` blocks lie between two bytes.
+    /// Whether there are more than `blocks` blocks between two offsets.
     fn is_gap(&self, from: ByteOffset, to: ByteOffset, blocks: u64) -> bool {
         to.checked_since(from).is_some_and(|gap| gap.get() > blocks * self.block().get())
     }
 
-    /// Whether the gap before is seen from where `place` starts.
+    /// Whether libfdisk sees the gap before the partition, from the start of `place` on.
     fn before(&self, place: Place) -> bool {
         let is_first = !self.context.stack.partitions.iter().any(|p| p.span.start() < self.old.start());
-        // Behind another partition a gap begins a block later.
+        // After another partition a gap begins one block later.
         let lead = if is_first { ByteCount::ZERO } else { self.block() };
         let Some(first) = self.first().checked_add(lead) else { return false };
         let begins = self.free.start().max(first);
         place.start >= begins && self.is_gap(begins, self.old.start(), 1)
     }
 
-    /// Whether the gap behind is seen.
+    /// Whether libfdisk sees the gap behind the partition.
     fn behind(&self, partition: &Partition) -> bool {
         let all = &self.context.stack.partitions;
-        // The gap at the disk's end is only looked at for the partition that is listed last.
+        // The gap at the disk's end is examined only for the partition that is listed last.
         let is_tail = !all.iter().any(|p| p.span.start() > self.old.start());
         let is_last = all.iter().all(|p| p.number <= partition.number);
-        // A gap that begins before the first usable block does not begin at the partition.
+        // A gap that begins before the first usable block does not adjoin the partition.
         let is_seen = self.first().checked_add(self.block()).is_some_and(|first| first <= self.old.end());
         is_seen && (is_last || !is_tail) && self.is_gap(self.old.end(), self.free.end(), SMALL_GAP)
     }
 
-    /// Between logical partitions a gap is seen only from this far behind the one before.
+    /// Between logical partitions libfdisk sees a gap only from this offset on, counted from the end of the
+    /// previous partition.
     fn logical_lead(&self, from: ByteOffset) -> Option<ByteOffset> {
         from.checked_add(ByteCount::new(self.first().get()))
     }

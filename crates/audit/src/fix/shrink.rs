@@ -1,9 +1,9 @@
-//! A partition that has to become smaller, with something in it: first that, where it reaches over the new end, then its
-//! entry, and last its place.
+//! Fixes that shrink a partition with content: first the content, if it extends past the new end, then the
+//! entry, and last the place.
 //!
-//! The law of this module: the steps are one line joined by `&&`, so that none is taken unless those before it succeeded. A
-//! line that is pasted with DEVICE in it fails at its first step, and changes nothing. A line that is given twice does nothing the
-//! second time.
+//! The law of this module: the steps are one line joined by `&&`, so that none is done unless those before it
+//! succeeded. A line that is pasted with DEVICE in it fails at its first step and changes nothing. A line
+//! that is pasted twice does nothing the second time.
 
 use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{FsKind, Partition};
@@ -14,26 +14,26 @@ use super::{Place, room};
 use crate::finding::Command;
 use crate::{Context, weigh};
 
-/// What is said before such a line.
+/// The caution for such a line.
 pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (DEVICE stands for the partition, unmounted), then the \
                                 partition; where one step fails none of the others is taken";
 
-/// The same where what is in the partition is shrunk while it is mounted.
+/// The caution if the content is shrunk while it is mounted.
 pub(super) const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (DEVICE stands for the partition, DIR for an \
                                         empty directory to mount it on), then the partition; where one step fails none of the others is taken";
 
-/// What is said where only the partition has to become smaller.
+/// The caution if only the partition has to shrink.
 pub(super) const UNUSED: &str =
     "what is in it does not use the bytes that are cut off; close or unmount it first";
 
-/// The smallest that a Btrfs device can be made (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
+/// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
 const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 
-/// How many physical sectors more than needed a partition is shrunk, so that sfdisk finds room to move it.
+/// How many extra physical sectors a partition may be shrunk by, so that sfdisk finds room to move it.
 const TRIES: u64 = 3;
 
-/// The line that shrinks what is in `partition` and puts it at `place`, or a little shorter, and where
-/// that is; `None` where no tool does.
+/// The line that shrinks the content of `partition` and moves the partition to `place`, or to a slightly
+/// shorter one, and that final place. `None` if no tool can do this.
 pub(super) fn steps(
     context: &Context<'_>,
     partition: &Partition,

@@ -1,7 +1,8 @@
-//! A swap partition that has to lie elsewhere: its pages are worth nothing once it is no longer in use, so it is recreated there.
+//! Moving a swap partition: its pages are worthless when it is not in use, so the swap is recreated at the
+//! new place.
 //!
-//! The law of this module: the line begins with what fails where DEVICE is no swap, and sfdisk refuses a disk of which a
-//! partition is in use. What finds the swap, its UUID and its label, stays.
+//! The law of this module: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
+//! refuses a disk with a partition in use. The UUID and the label, by which the swap is found, are preserved.
 
 use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition};
@@ -10,20 +11,20 @@ use super::entry::Entry;
 use crate::finding::Command;
 use crate::shell::quote;
 
-/// The page of most machines, for which mkswap needs no option.
+/// The page size of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;
 
-/// What is said before the line.
+/// The caution for the line.
 pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in between: what is swapped out is not moved, the swap is made again \
                                 under the same UUID (DEVICE stands for the partition)";
 
-/// The swap in a partition.
+/// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
 }
 
-/// The line that changes the entry and makes the swap again; `None` on an image, which has no device of the partition that
-/// would follow the entry, and where not all is known that the swap is found by.
+/// The line that changes the entry and recreates the swap. `None` on an image, which has no partition device
+/// that would follow the entry, and if the UUID or label that the swap is found by is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     let is_hidden = layer.name.contains(straddle_device::shown::is_hidden);
@@ -44,7 +45,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     Some(Command { tool: "sfdisk", line })
 }
 
-/// A UUID as tools take it, of its 32 digits.
+/// Formats 32 hexadecimal digits as a UUID with dashes.
 fn dashed(digits: &str) -> Option<String> {
     let group = |range| digits.get(range);
     let groups = [group(0..8)?, group(8..12)?, group(12..16)?, group(16..20)?, group(20..32)?];

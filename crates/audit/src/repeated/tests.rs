@@ -6,7 +6,8 @@ use super::*;
 use crate::finding::{Rule, Severity, Subject};
 use crate::way::StepKind;
 
-/// A step from a word: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; `#` begins its UUID.
+/// A step from its text: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; a UUID
+/// follows after `#`.
 fn step(text: &str) -> Step {
     let (text, uuid) = text.split_once('#').unwrap_or((text, ""));
     let (kind, name) = text.split_once(' ').unwrap_or((text, ""));
@@ -38,7 +39,7 @@ fn finding(rule: &'static Rule, steps: &[&str]) -> Finding {
 #[test]
 fn one_file_system_is_reported_once_and_two_are_two() {
     let small = &rules::FS_BLOCK_SMALL;
-    // (the rule, the way, whether it is reported)
+    // (the rule, the path, whether it is reported)
     let cases: [(&'static Rule, &[&str], bool); 17] = [
         (small, &["partition 1", "md host:0#5", "ext4#1"], true),
         (small, &["partition 2", "md host:0#5", "ext4#1"], false),
@@ -46,19 +47,20 @@ fn one_file_system_is_reported_once_and_two_are_two() {
         (small, &["partition 3", "PV vg#2", "LV vg/a#2a", "ext4#3"], true),
         (small, &["partition 4", "PV vg#3", "LV vg/b#2b", "ext4#4"], true),
         (small, &["partition 5", "PV vg#4", "LV vg/b#2b", "ext4#4"], false),
-        // An array of version 0.90 has no name, and one UUID.
+        // An array with metadata 0.90 has no name, only a UUID.
         (small, &["partition 6", "md#6", "ext4#5"], true),
         (small, &["partition 7", "md#6", "ext4#5"], false),
-        // Nameless arrays may be two, file systems on partitions are, and so is a copy of one on another volume.
+        // Nameless arrays may be different ones. File systems on two partitions are, and so is a file
+        // system's copy on another volume.
         (small, &["partition 8", "md", "ext4#6"], true),
         (small, &["partition 9", "md", "ext4#6"], true),
         (small, &["partition 10", "ext4#7"], true),
         (small, &["partition 11", "ext4#7"], true),
         (small, &["partition 12", "PV vg#5", "LV vg/c#2c", "ext4#4"], true),
-        // A label that looks like a way is a label.
+        // A label that looks like a path is still a label.
         (small, &["partition 13", "ext4 a > LV b"], true),
         (small, &["partition 14", "ext4 a > LV b"], true),
-        // Each member's data offset is its own.
+        // Each member has its own data offset.
         (&rules::MD_DATA_STRADDLES, &["partition 1", "md host:0#5"], true),
         (&rules::MD_DATA_STRADDLES, &["partition 2", "md host:0#5"], true),
     ];
@@ -71,7 +73,7 @@ fn one_file_system_is_reported_once_and_two_are_two() {
     assert_eq!(findings[1].reported, Reported::At(Place::Way("partition 1".to_owned())));
 }
 
-/// The one that weighs most is reported, wherever it stands.
+/// The most severe of equal findings is reported, wherever it is in the list.
 #[test]
 fn the_worst_of_those_that_are_the_same_is_reported() {
     let mut findings: Vec<Finding> = ["partition 1", "partition 2"]
@@ -85,16 +87,16 @@ fn the_worst_of_those_that_are_the_same_is_reported() {
 
 #[test]
 fn only_the_same_layer_is_the_same() {
-    // (the way on the lower device, the one on the upper, whether they end at one layer)
+    // (the path on the lower device, the path on the upper, whether they end at the same layer)
     let cases: [(&[&str], &[&str], bool); 12] = [
         (&["partition 1", "md md0", "ext4"], &["ext4"], true),
         (&["partition 1", "PV vg", "LV vg/a", "ext4"], &["ext4"], true),
         (&["PV vg", "LV vg/a", "ext4"], &["LV vg/pool (tpool)", "LV vg/a", "ext4"], true),
         (&["md md0", "table", "partition 1", "ext4"], &["partition 1", "ext4"], true),
         (&["partition 1", "md md0", "PV vg"], &["PV vg"], true),
-        // Mounted since, and so called otherwise.
+        // It has been mounted in between, so its name in messages has changed.
         (&["partition 1", "md md0", "ext4 label#1"], &["ext4 /mnt#1"], true),
-        // Another file system of the lower device's own.
+        // Another file system, which is on the lower device itself.
         (&["partition 2", "ext4"], &["ext4"], false),
         (&["partition 1", "ext4"], &["partition 1", "ext4"], false),
         (&["partition 1", "PV vg", "LV vg/b", "ext4"], &["PV vg", "LV vg/a", "ext4"], false),
@@ -107,11 +109,11 @@ fn only_the_same_layer_is_the_same() {
     }
 }
 
-/// A pile of devices, each of which has its own -1 from the one below.
+/// A stack of devices, each of which gets its -1 from the one below.
 #[test]
 fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
     let devices = ["dm-2", "dm-1", "md0", "dm-0"];
-    // dm-2 on dm-1 on dm-0 on md0, in an order of no meaning.
+    // dm-2 is on dm-1, on dm-0, on md0; the order of the list has no meaning.
     let above = |name: &str| -> BTreeSet<String> {
         let over = match name {
             "md0" => &["dm-0", "dm-1", "dm-2"][..],

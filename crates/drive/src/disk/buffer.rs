@@ -1,8 +1,9 @@
-//! The write buffer: what the host has written and the platters do not hold yet.
+//! The write buffer: data that the host has written and the platters do not hold yet.
 //!
-//! Extents are half-open spans of bytes as the platters count them (the host's address plus the firmware's offset). No two
-//! overlap or touch. An extent whose edge lies inside a physical sector needs the rest of that sector before it can be
-//! written: `known` remembers that it has been read, `coming` and `streamed` that the host may send it (see `rest.rs`).
+//! Extents are half-open spans of bytes in the platters' addresses (the host's address plus the firmware
+//! offset). No two overlap or touch. An extent whose edge lies inside a physical sector needs the rest of
+//! that sector before it can be written: `known` records that the sector has been read, `coming` and
+//! `streamed` that the host may still send the rest (see `rest.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,28 +12,28 @@ use straddle_io::Time;
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::intake::Write;
 
-/// No physical sector.
+/// Stands for no physical sector.
 const NONE: u64 = u64::MAX;
-/// A stream of writes is recognised by this many whole physical sectors in a row.
+/// The number of consecutive whole physical sectors by which a stream of writes is recognised.
 const STREAM_SECTORS: u64 = 16;
-/// So many sectors' worth of partial sectors that wait for their rest do not count as bytes in the buffer.
+/// How many sectors' worth of partial sectors waiting for their rest do not count as bytes in the buffer.
 const KEPT_SECTORS: u64 = 16;
 
-/// Data that waits to be written.
+/// A span of data waiting to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) end: u64,
-    /// When its oldest byte came.
+    /// When its oldest byte arrived.
     pub(super) born: Time,
-    /// When its newest byte came.
+    /// When its newest byte arrived.
     pub(super) touched: Time,
-    /// The physical sectors at its edges that have been read.
+    /// The physical sectors at its edges that have been read, or `NONE`.
     pub(super) known: [u64; 2],
     /// Whether a write that waits for room brings the rest of its first and of its last physical sector.
     pub(super) coming: [bool; 2],
     /// Whether it is the end of a stream.
     pub(super) streamed: bool,
-    /// Whether the media cache has all of it.
+    /// Whether all of it is in the media cache.
     pub(super) logged: bool,
     /// Where its next operation begins.
     pub(super) place: Place,
@@ -41,9 +42,9 @@ pub(super) struct Extent {
 /// What an extent needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// This physical sector must be read, for only a part of it is here.
+    /// Only a part of this physical sector is in the buffer: it must be read first.
     ReadEdge(u64),
-    /// To be written.
+    /// The extent can be written.
     Write,
 }
 
@@ -51,32 +52,33 @@ pub(super) enum Step {
 pub(super) struct WriteBuffer {
     extents: BTreeMap<u64, Extent>,
     bytes: u64,
-    /// Those in partial sectors that wait for their rest.
+    /// Bytes of it in partial sectors that wait for their rest.
     kept: u64,
     shift: u32,
-    /// Whether edges are read by operations of their own before the write.
+    /// Whether the sectors at the edges are read by separate operations before the write.
     reads_apart: bool,
-    /// The size of a segment as a power of two, if extents of a segment share an entry of the firmware's table.
+    /// Log2 of the segment size, if the extents of a segment share an entry of the firmware's table.
     segment_shift: Option<u32>,
     /// Pairs of neighbouring extents that share a segment.
     shared: usize,
 }
 
 impl WriteBuffer {
-    /// A buffer for sectors of `physical` bytes, in segments of `segment` bytes (0: none).
+    /// An empty buffer for physical sectors of `physical` bytes, in segments of `segment` bytes (0: no
+    /// segments).
     pub(super) fn new(physical: u64, reads_apart: bool, segment: u64) -> Self {
         let segment_shift = (segment > 0).then(|| segment.trailing_zeros());
         let (extents, shift) = (BTreeMap::new(), physical.trailing_zeros());
         Self { extents, bytes: 0, kept: 0, shift, reads_apart, segment_shift, shared: 0 }
     }
 
-    /// Entries of the firmware's table that are in use.
+    /// The number of entries in use in the firmware's table.
     pub(super) fn entries(&self) -> usize {
         self.extents.len() - self.shared
     }
 
-    /// Neighbours among the extent before `start`, one from `start` to `end`, and the one after that share a segment so
-    /// often.
+    /// How many pairs of neighbours would share a segment: an extent from `start` to `end` with the one
+    /// before it, and with the one after it.
     fn sharing(&self, start: u64, end: u64) -> usize {
         let Some(shift) = self.segment_shift else { return 0 };
         let before = self.extents.range(..start).next_back();
@@ -85,7 +87,8 @@ impl WriteBuffer {
             + usize::from(after.is_some_and(|(&next, _)| next >> shift == (end - 1) >> shift))
     }
 
-    /// How often the extents on both sides of a gap share a segment: once or not.
+    /// How many pairs across the gap from `start` to `end` share a segment: 1 if the extents on both sides
+    /// do, otherwise 0.
     fn across(&self, start: u64, end: u64) -> usize {
         let Some(shift) = self.segment_shift else { return 0 };
         let before = self.extents.range(..start).next_back();
@@ -96,7 +99,7 @@ impl WriteBuffer {
         usize::from(shared)
     }
 
-    /// Puts in an extent that touches no other.
+    /// Inserts an extent that touches no other.
     fn put(&mut self, start: u64, extent: Extent) {
         self.bytes += extent.end - start;
         self.kept += self.kept_of(start, &extent);
@@ -105,15 +108,15 @@ impl WriteBuffer {
         self.extents.insert(start, extent);
     }
 
-    /// Puts in what is left of an extent.
+    /// Inserts the remaining part of an extent.
     fn put_part(&mut self, start: u64, mut part: Extent, geometry: &Geometry) {
-        // What was read of a sector that goes to the medium now is old from then on.
+        // What was read of a sector that is about to be written is stale from now on.
         part.known = self.known_edges(start, part.end, &part.known);
         self.locate(start, &mut part, geometry);
         self.put(start, part);
     }
 
-    /// Takes out the extent at `start`.
+    /// Removes the extent at `start`.
     fn pull(&mut self, start: u64) -> Option<Extent> {
         let extent = self.extents.remove(&start)?;
         self.bytes -= extent.end - start;
@@ -123,7 +126,7 @@ impl WriteBuffer {
         Some(extent)
     }
 
-    /// Whether a write of the span needs another entry of the firmware's table.
+    /// Whether a write of the span needs another entry in the firmware's table.
     pub(super) fn needs_entry(&self, start: u64, end: u64) -> bool {
         !self.joins(start, end) && self.sharing(start, end) == 0
     }
@@ -136,7 +139,8 @@ impl WriteBuffer {
         self.bytes
     }
 
-    /// The bytes for which the firmware must have room: a few partial sectors that wait for their rest are beside them.
+    /// The bytes that count against the buffer's size. A few partial sectors that wait for their rest are
+    /// exempt.
     pub(super) fn weight(&self) -> u64 {
         self.bytes - self.kept.min(KEPT_SECTORS << self.shift)
     }
@@ -150,37 +154,39 @@ impl WriteBuffer {
         [start >> self.shift, (end - 1) >> self.shift]
     }
 
-    /// Of the first and the last physical sector of the span those that are among the `read` ones; `NONE` for the others.
+    /// The first and the last physical sector of the span, each `NONE` if it is not in `read`.
     fn known_edges(&self, start: u64, end: u64, read: &[u64]) -> [u64; 2] {
         self.edges(start, end).map(|edge| if read.contains(&edge) { edge } else { NONE })
     }
 
-    /// The bytes of an extent that is nothing but a part of a sector of a stream.
+    /// The bytes of an extent that is only a partial sector of a stream; 0 for any other extent.
     fn kept_of(&self, start: u64, extent: &Extent) -> u64 {
         let alone = extent.streamed && extent.end - start < 1 << self.shift;
         if alone && start >> self.shift == (extent.end - 1) >> self.shift { extent.end - start } else { 0 }
     }
 
-    /// Whether the first and the last physical sector of an extent are only partly its own.
+    /// Whether the extent covers its first and its last physical sector only in part.
     pub(super) fn partial(&self, start: u64, extent: &Extent) -> [bool; 2] {
         [start & self.mask() != 0, extent.end & self.mask() != 0]
     }
 
-    /// What is written of an extent whose partial sectors stay `left` behind, if there is anything.
+    /// The span to write of an extent whose partial sectors in `left` stay behind; `None` if nothing is left
+    /// to write.
     pub(super) fn body(&self, start: u64, extent: &Extent, left: [bool; 2]) -> Option<(u64, u64)> {
         let from = if left[0] { ((start >> self.shift) + 1) << self.shift } else { start };
         let end = if left[1] { extent.end & !self.mask() } else { extent.end };
         (from < end).then_some((from, end))
     }
 
-    /// What stays behind when nothing hurries: its place is that of the operation on the others.
+    /// Which partial sectors stay behind when nothing is urgent; the extent's `place` is that of the
+    /// operation on the rest.
     fn usually_left(&self, start: u64, extent: &Extent) -> [bool; 2] {
         let partial = self.partial(start, extent);
         let left = [partial[0] && extent.coming[0], partial[1] && (extent.coming[1] || extent.streamed)];
         if self.body(start, extent, left).is_some() { left } else { [false; 2] }
     }
 
-    /// Where the next operation on an extent begins if its partial sectors stay `left` behind.
+    /// Where the next operation on an extent begins if its partial sectors in `left` stay behind.
     pub(super) fn place(&self, start: u64, extent: &Extent, left: [bool; 2], geometry: &Geometry) -> Place {
         if left == self.usually_left(start, extent) {
             return extent.place;
@@ -188,7 +194,8 @@ impl WriteBuffer {
         self.located(start, extent, left, geometry)
     }
 
-    /// Notes that a write of the span waits for room: it brings the rest of its neighbours' sectors.
+    /// Records that a write of the span waits for room and will bring the rest of its neighbours' partial
+    /// sectors.
     pub(super) fn note_waiting(&mut self, start: u64, end: u64, geometry: &Geometry) {
         let before = self.extents.range(..start).next_back();
         let before =
@@ -205,22 +212,22 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether any byte of the span waits here.
+    /// Whether any byte of the span is in the buffer.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.extents.range(..end).next_back().is_some_and(|(_, extent)| extent.end > start)
     }
 
-    /// Whether every byte of the span is here.
+    /// Whether every byte of the span is in the buffer.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
         self.extents.range(..=start).next_back().is_some_and(|(_, extent)| extent.end >= end)
     }
 
-    /// Whether a write of the span would join an extent that is here.
+    /// Whether a write of the span would join an extent in the buffer.
     pub(super) fn joins(&self, start: u64, end: u64) -> bool {
         self.extents.range(..=end).next_back().is_some_and(|(_, extent)| extent.end >= start)
     }
 
-    /// The first extent with a byte in the span.
+    /// The start of the first extent with a byte in the span.
     pub(super) fn first_within(&self, start: u64, end: u64) -> Option<u64> {
         let before = self.extents.range(..=start).next_back().filter(|(_, extent)| extent.end > start);
         before.or_else(|| self.extents.range(start..end).next()).map(|(&first, _)| first)
@@ -231,7 +238,7 @@ impl WriteBuffer {
         self.extents.get(&start).copied()
     }
 
-    /// The spans that the media cache has not, and in how many sectors it would hold them.
+    /// Collects the spans that are not in the media cache; returns how many of its sectors they would take.
     pub(super) fn unlogged(&self, spans: &mut Vec<(u64, u64)>) -> u64 {
         spans.clear();
         spans.extend(
@@ -243,12 +250,13 @@ impl WriteBuffer {
         spans.iter().map(|(start, end)| ((end - 1) >> self.shift) - (start >> self.shift) + 1).sum()
     }
 
-    /// The media cache has everything.
+    /// Records that everything is in the media cache.
     pub(super) fn mark_logged(&mut self) {
         self.extents.values_mut().for_each(|extent| extent.logged = true);
     }
 
-    /// Takes a write, while others `wait` for room. True if it joined data that was here.
+    /// Inserts a write, while the writes in `wait` wait for room. Returns whether it joined data already in
+    /// the buffer.
     pub(super) fn insert(
         &mut self,
         start: u64,
@@ -275,7 +283,8 @@ impl WriteBuffer {
                 break;
             }
             self.pull(other);
-            // Of more than four parts some reads are forgotten and done again: rare, and never wrong.
+            // When more than four parts merge, some reads are forgotten and repeated. That is rare, and never
+            // wrong.
             if let Some(pair) = known.get_mut(2 * parts..2 * parts + 2) {
                 pair.copy_from_slice(&extent.known);
             }
@@ -298,7 +307,8 @@ impl WriteBuffer {
         parts > 0
     }
 
-    /// The physical sectors from `start` to `end` that are not wholly there and have not been read: none, one or two.
+    /// The physical sectors at the edges of `start` to `end` that are only partly there and have not been
+    /// read: at most two.
     fn missing(&self, start: u64, end: u64, known: &[u64; 2]) -> [Option<u64>; 2] {
         let (head, tail) = (start >> self.shift, (end - 1) >> self.shift);
         let ends_inside = end & self.mask() != 0;
@@ -308,7 +318,7 @@ impl WriteBuffer {
         [unread(head_partial, head), unread(tail_partial, tail)]
     }
 
-    /// What the extent's part from `start` to `end` needs next.
+    /// What the part of the extent from `start` to `end` needs next.
     pub(super) fn step(&self, start: u64, end: u64, extent: &Extent) -> Step {
         let missing = if self.reads_apart { self.missing(start, end, &extent.known) } else { [None; 2] };
         missing.into_iter().flatten().next().map_or(Step::Write, Step::ReadEdge)
@@ -327,7 +337,7 @@ impl WriteBuffer {
         extent.place = self.located(start, extent, self.usually_left(start, extent), geometry);
     }
 
-    /// Remembers that physical sector `sector` has been read for every extent with an edge in it.
+    /// Records that physical sector `sector` has been read, in every extent with an edge in it.
     pub(super) fn sector_read(&mut self, sector: u64, geometry: &Geometry) {
         let mut below = (sector + 1) << self.shift;
         while let Some((&start, &extent)) = self.extents.range(..below).next_back() {
@@ -347,7 +357,7 @@ impl WriteBuffer {
         }
     }
 
-    /// The extents from physical sector `sector` on, and those before it, backwards.
+    /// The extents from physical sector `sector` on, forwards, and those before it, backwards.
     pub(super) fn around(
         &self,
         sector: u64,
@@ -358,8 +368,8 @@ impl WriteBuffer {
         (forward, backward)
     }
 
-    /// Takes out the extent at `start` from byte `from`, up to byte `limit`, with the neighbours that share a physical sector
-    /// with that: they go in one pass. Leaves it in `taken`.
+    /// Takes out the extent at `start`, from byte `from` up to byte `limit`, together with the neighbours
+    /// that share a physical sector with that part: one pass writes them all. Stores the result in `taken`.
     pub(super) fn take(&mut self, start: u64, from: u64, limit: u64, taken: &mut Taken, geometry: &Geometry) {
         taken.spans.clear();
         taken.missing.clear();
@@ -381,7 +391,8 @@ impl WriteBuffer {
         while let Some(from) = next {
             let Some(mut extent) = self.pull(from) else { break };
             if extent.end > limit && limit > from {
-                // What a write brings the rest of is the end of a stream, however short that was so far.
+                // An extent whose rest a waiting write brings is the end of a stream, however short the
+                // stream was so far.
                 let streamed = extent.streamed || (extent.coming[1] && extent.end - limit <= self.mask());
                 let coming = [false, extent.coming[1]];
                 self.put_part(limit, Extent { coming, streamed, ..extent }, geometry);
@@ -399,7 +410,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Drops what waits inside the span.
+    /// Drops the data inside the span.
     pub(super) fn discard(&mut self, start: u64, end: u64, geometry: &Geometry) {
         while let Some((&from, &extent)) = self.extents.range(..end).next_back() {
             if extent.end <= start {
@@ -417,11 +428,11 @@ impl WriteBuffer {
     }
 }
 
-/// What an operation writes, in one pass over whole physical sectors.
+/// The data that one operation writes, in one pass over whole physical sectors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     /// The spans, in order.
     pub(super) spans: Vec<(u64, u64)>,
-    /// The physical sectors of which only a part is here, in order.
+    /// The physical sectors of which only a part is in the buffer, in order.
     pub(super) missing: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Emptying the write buffer: the parameters of that, what is being written, and when it is looked at again.
+//! Emptying the write buffer: its parameters, the write in progress, and when to look at the buffer again.
 
 use straddle_io::Time;
 
@@ -9,11 +9,11 @@ use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheP
 pub(super) struct Destager {
     pub(super) cache: WriteCacheParameters,
     pub(super) rmw: RmwPolicy,
-    /// What is in the buffer survives a power cut.
+    /// Whether the buffer's contents survive a power cut.
     pub(super) non_volatile: bool,
-    /// What the mechanism writes now, or wrote last.
+    /// The data being written, or written last.
     pub(super) in_flight: Taken,
-    /// Looked at again then, though nothing happens before.
+    /// When to look at the buffer again even if nothing happens before.
     pub(super) wake: Time,
 }
 
@@ -33,12 +33,13 @@ impl Destager {
         buffer.entries() * 4 >= self.cache.extents * 3
     }
 
-    /// Whether the buffer is so full that it is emptied whatever else there is to do.
+    /// Whether the buffer is so full that it must be emptied whatever other work is waiting.
     pub(super) fn is_pressed(&self, buffer: &WriteBuffer) -> bool {
         self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.bytes / 4
     }
 
-    /// Whether the buffer takes a write of the span beside what is being `written`.
+    /// Whether the buffer has room for a write of the span; `written` if a write in progress still takes an
+    /// entry.
     pub(super) fn has_room(&self, buffer: &WriteBuffer, start: u64, end: u64, written: bool) -> bool {
         if buffer.is_empty() {
             return true;

@@ -1,22 +1,24 @@
-//! What a drive's firmware does with each command in detail, where that has been measured.
+//! The details of how a drive's firmware handles each command, where they have been measured.
 //!
-//! The law of this module: everything here is optional. The default is the plain controller that a data sheet lets one
-//! assume: one overhead for reads and one for writes.
+//! The law of this module: everything here is optional. The default is the plain controller that a data sheet
+//! implies: one overhead for reads and one for writes.
 
 use straddle_io::Nanos;
 
-/// The firmware's ways.
+/// The measured behaviour of the firmware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Firmware {
-    /// How long a command takes the controller and the link, in place of the interface's flat times.
+    /// The times that a command takes in the controller and on the link; they replace the interface's fixed
+    /// times.
     pub times: Option<CommandTimes>,
-    /// What the segments of the cache hold, and how far they are filled.
+    /// What the cache's segments hold, and how far they are filled.
     pub segments: SegmentRules,
-    /// Whether the sectors of a read are taken in the order in which they pass under the heads (zero-latency access).
+    /// Whether a read takes its sectors in the order in which they pass under the heads (zero-latency
+    /// access).
     pub reads_on_arrival: bool,
 }
 
-/// A time that depends on the command before.
+/// A time that depends on the previous command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// After a read.
@@ -32,77 +34,78 @@ impl History {
     }
 }
 
-/// The times of a command.
+/// The times of a command's phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandTimes {
-    /// From the arrival of a read to its data, if the cache has them.
+    /// From the arrival of a read to its data, if the cache has it.
     pub read_hit: History,
-    /// From the arrival of a read to the first move, if it has not.
+    /// From the arrival of a read until the heads can move, if the cache does not have its data.
     pub read_miss: History,
-    /// From the arrival of a write to the first move, and to taking its data.
+    /// From the arrival of a write until the heads can move, and until the drive takes its data.
     pub write: History,
-    /// From there to the first byte of data on the link.
+    /// From the end of those times to the first byte of data on the link.
     pub data: Nanos,
-    /// From the last byte of a read to the host's knowing.
+    /// From the last byte of a read until the host receives the completion.
     pub read_completion: Nanos,
-    /// From the last byte of a write to the host's knowing.
+    /// From the last byte of a write until the host receives the completion.
     pub write_completion: Nanos,
-    /// Nanoseconds per mebibyte on the link for writes; the interface's rate is that of reads.
+    /// Nanoseconds per mebibyte on the link for writes; the interface's rate is the one for reads.
     pub write_nanos_per_mib: u64,
-    /// From the first possible move of a write to its first sector, at least.
+    /// The least time from when the heads can move for a write until its first sector.
     pub write_travel: Nanos,
-    /// So many of a write's sectors, or all, are in the buffer before the first is written.
+    /// The first sector is not written before this many of the write's sectors, or all, are in the buffer.
     pub write_begins_with: u32,
-    /// The drive lets go of the link while it has nothing to send; `None` if it never does.
+    /// The times for releasing the link while the drive has nothing to send; `None` if it never releases it.
     pub disconnects: Option<Disconnects>,
 }
 
-/// Letting go of the link and taking it again.
+/// Releasing the link (disconnecting) and taking it again (reselecting).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disconnects {
-    /// From the command to the free link, for a read.
+    /// From the command until the link is free, for a read.
     pub read: History,
-    /// From the last data to the free link, for a write.
+    /// From the last data until the link is free, for a write.
     pub write: Nanos,
-    /// Taking the link again.
+    /// The time to take the link again.
     pub reselect: Nanos,
-    /// So many thousandths of a read's sectors are in the buffer when the link is taken.
+    /// The part of a read's sectors, in thousandths, that is in the buffer when the drive takes the link
+    /// again.
     pub read_mark: u32,
-    /// What it does with a write that follows another on another place.
+    /// The times of a write that follows a write at another place, if they differ.
     pub twice: Option<TwiceDisconnected>,
 }
 
-/// A write for which the drive lets go of the link twice: before it takes the data as well as after.
+/// A write for which the drive releases the link twice: before it takes the data as well as after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TwiceDisconnected {
-    /// From the command to letting go.
+    /// The time of the command, before the drive releases the link.
     pub command: Nanos,
-    /// From there to the first move.
+    /// From there until the heads can move.
     pub travel: Nanos,
-    /// From the command's end to the free link.
+    /// From the end of the command until the link is free.
     pub first: Nanos,
-    /// How long the link is free.
+    /// How long the link stays free.
     pub pause: Nanos,
-    /// From the last data to the free link, again.
+    /// From the last data until the link is free again.
     pub second: Nanos,
-    /// Taking the link again for the status.
+    /// The time to take the link again for the status.
     pub reselect: Nanos,
 }
 
 /// What the segments of the read cache hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRules {
-    /// Whether a read that begins where a segment ends goes on in it.
+    /// Whether a read that begins where a segment ends continues that segment.
     pub adjoining: bool,
-    /// Whether a hit lets the reading ahead go on.
+    /// When a hit lets reading ahead continue.
     pub read_on: ReadOn,
-    /// How far is read ahead.
+    /// Where reading ahead ends.
     pub until: ReadAheadEnd,
-    /// Whether what was written stays in a segment of its own.
+    /// Whether written data is kept in a segment of its own.
     pub keeps_written: bool,
-    /// Whether a write empties every segment that it touches, not only of what it replaces.
+    /// Whether a write empties every segment that it touches, rather than only the replaced sectors.
     pub drops_whole: bool,
-    /// Whether the sectors that pass while the heads wait for the first one wanted are kept.
+    /// Whether sectors that pass while the heads wait for the first requested one are kept.
     pub keeps_passed: bool,
 }
 
@@ -119,26 +122,27 @@ impl Default for SegmentRules {
     }
 }
 
-/// Whether a hit lets the reading ahead go on.
+/// When a hit lets reading ahead continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadOn {
-    /// Only while it is still going on.
+    /// Only while it is still running.
     Running,
-    /// Also when it has stopped, in the segment that was read last.
+    /// Also after it has stopped, in the segment that was read last.
     #[default]
     SameStream,
-    /// Also when it has stopped, in whichever segment was hit.
+    /// Also after it has stopped, in whichever segment was hit.
     AnySegment,
 }
 
-/// How far is read ahead.
+/// Where reading ahead ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAheadEnd {
-    /// The number of sectors that the cache's parameters give.
+    /// After the number of sectors in the cache's parameters.
     #[default]
     Count,
-    /// As many, but not beyond the end of the track.
+    /// After that number, but no later than the end of the track.
     Track,
-    /// The end of the track, and of the next one if the segment holds part of the one before: a sequential reader.
+    /// At the end of the track, or of the next track if the segment holds part of the previous one: a
+    /// sequential reader.
     SequentialTracks,
 }

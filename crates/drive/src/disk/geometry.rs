@@ -1,18 +1,19 @@
-//! Where each physical sector lies: zones, tracks, surfaces, and the angle at which it begins.
+//! Where each physical sector lies: zones, tracks, surfaces, and the angle at which the sector begins.
 //!
-//! Tracks are numbered along the logical addresses. A *serpentine* is a run of tracks that takes the surfaces in turn:
-//! `width` tracks on the first surface, `width` on the next, and so on. With a width of 1 that is the classical cylinder.
+//! Tracks are numbered in the order of logical addresses. A *serpentine* is a run of tracks that takes the
+//! surfaces in turn: `width` tracks on the first surface, `width` on the next, and so on. A width of 1 gives
+//! the classical cylinder.
 
 use crate::disk::spindle::Angle;
 
-/// In which direction the tracks of a serpentine run on every second surface.
+/// The direction in which a serpentine's tracks run on every second surface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Inward on each surface, with a jump back in between.
+    /// Inward on every surface, with a jump back in between.
     #[default]
     Forward,
-    /// Inward on one, outward on the next.
+    /// Inward on one surface, outward on the next.
     Alternating,
 }
 
@@ -25,9 +26,9 @@ pub struct Zone {
     pub sectors_per_track: u32,
     /// From the angle of a track's first sector to that of the next track on the same surface.
     pub track_skew: Angle,
-    /// The same to the first track on the next surface.
+    /// From the angle of a track's first sector to that of the first track on the next surface.
     pub head_skew: Angle,
-    /// The same to the first track of the next serpentine.
+    /// From the angle of a track's first sector to that of the first track of the next serpentine.
     pub serpentine_skew: Angle,
     /// The angle of the zone's first sector.
     pub first_angle: Angle,
@@ -37,46 +38,47 @@ pub struct Zone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     zones: Vec<Placed>,
-    /// The first sector of each zone, close together for the search.
+    /// The first sector of each zone, in a vector of their own for a fast search.
     starts: Vec<u64>,
     surfaces: u32,
     width: u32,
     direction: Direction,
     sectors: u64,
     cylinders: u32,
-    /// Where the addresses are, if some places on the tracks have none.
+    /// Where the addresses are, if some positions on the tracks have no address.
     runs: Vec<Run>,
 }
 
-/// Addresses that follow each other on the tracks.
+/// Consecutive addresses that are also consecutive on the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     /// The first address.
     first: u64,
-    /// Its place, counted along all tracks.
+    /// Its position, counted along all tracks.
     at: u64,
 }
 
-/// A zone and what is worked out of it once.
+/// A zone with values computed from it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     zone: Zone,
     first_sector: u64,
     first_cylinder: u32,
-    /// 2^32 over the sectors of a track, with 32 more bits: sector times this, shifted, is the angle.
+    /// 2^64 divided by the sectors of a track: a sector's number times this, shifted right by 32, is its
+    /// angle.
     step: u64,
-    /// Tracks of a serpentine on all surfaces.
+    /// Tracks of a serpentine, on all surfaces together.
     serpentine_tracks: u32,
     /// The angle by which a whole serpentine advances.
     serpentine_angle: Angle,
 }
 
-/// Where a sector is.
+/// The place of a physical sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Distance of the track from the outermost one, in tracks.
+    /// The track's distance from the outermost one, in tracks.
     pub cylinder: u32,
-    /// Which surface.
+    /// The number of the surface.
     pub surface: u32,
     /// Position on the track.
     pub sector: u32,
@@ -84,11 +86,11 @@ pub struct Place {
     pub sectors_per_track: u32,
     /// The angle at which the sector begins.
     pub angle: Angle,
-    /// Sectors from this one on, itself among them, that follow each other on this track.
+    /// The number of consecutive sectors left on this track, this one included.
     pub left: u32,
 }
 
-/// Zones that make no disk.
+/// Why zones do not form a disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// A count that is zero or absurd.
@@ -98,19 +100,19 @@ pub enum GeometryError {
         what: &'static str,
         /// The number given.
         value: u64,
-        /// The least that is possible.
+        /// The smallest possible value.
         low: u64,
-        /// The most that is possible.
+        /// The largest possible value.
         high: u64,
     },
-    /// The tracks hold less than the drive claims.
+    /// The tracks hold fewer sectors than the drive claims.
     #[error(
         "the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}"
     )]
     TooSmall {
-        /// What the tracks hold.
+        /// Physical sectors on the tracks.
         sectors: u64,
-        /// What is needed.
+        /// Physical sectors needed.
         needed: u64,
     },
 }
@@ -120,7 +122,7 @@ fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<(), Geo
 }
 
 impl Geometry {
-    /// A disk of these zones, from the outermost.
+    /// A disk with these zones, listed from the outermost.
     pub fn new(
         zones: &[Zone],
         surfaces: u32,
@@ -156,8 +158,9 @@ impl Geometry {
         Ok(Self { zones: placed, starts, surfaces, width, direction, sectors, cylinders, runs })
     }
 
-    /// The same tracks, of which only these parts have addresses: each a place counted along all tracks and a number of
-    /// sectors, in the order of the tracks. What lies between them is spare, defective, or the drive's own.
+    /// The same tracks, with addresses only for these parts: each is a position counted along all tracks and
+    /// a number of sectors, in track order. The sectors between the parts are spare, defective, or reserved
+    /// by the drive.
     pub fn with_addresses(
         mut self,
         parts: impl IntoIterator<Item = (u64, u64)>,
@@ -179,7 +182,7 @@ impl Geometry {
         Ok(self)
     }
 
-    /// The first address on the track of `sector`, and the first on the next one.
+    /// The first address on the track of `sector`, and the first address on the next track.
     pub fn track(&self, sector: u64) -> (u64, u64) {
         let at = self.along(sector).0;
         let place = self.place_along(at);
@@ -187,7 +190,8 @@ impl Geometry {
         (self.address(begin), self.address(begin + u64::from(place.sectors_per_track)).min(self.sectors))
     }
 
-    /// The place of an address along the tracks, and the number of addresses that follow it there.
+    /// The position of an address along the tracks, and the number of addresses that follow it there without
+    /// a gap.
     fn along(&self, sector: u64) -> (u64, u64) {
         let Some(index) = self.runs.partition_point(|run| run.first <= sector).checked_sub(1) else {
             return (sector, u64::MAX);
@@ -197,7 +201,7 @@ impl Geometry {
         (run.at + (sector - run.first), left)
     }
 
-    /// The first address at or after a place.
+    /// The first address at or after a position.
     fn address(&self, at: u64) -> u64 {
         let Some(index) = self.runs.partition_point(|run| run.at <= at).checked_sub(1) else {
             return if self.runs.is_empty() { at } else { 0 };
@@ -222,7 +226,7 @@ impl Geometry {
         self.surfaces
     }
 
-    /// Tracks of a serpentine on one surface.
+    /// Tracks of a serpentine on each surface.
     pub const fn width(&self) -> u32 {
         self.width
     }
@@ -232,7 +236,8 @@ impl Geometry {
         self.zones.iter().map(|placed| (placed.first_sector, &placed.zone))
     }
 
-    /// Where physical sector `sector` is. Past the last sector: on the last zone's continuation, never a panic.
+    /// The place of physical sector `sector`. A sector past the end is placed on a continuation of the last
+    /// zone, without a panic.
     pub fn place(&self, sector: u64) -> Place {
         if self.runs.is_empty() {
             return self.place_along(sector);
@@ -249,7 +254,7 @@ impl Geometry {
         let placed = &self.zones[index];
         let inside = sector - placed.first_sector;
         let per_track = u64::from(placed.zone.sectors_per_track);
-        // A zone beyond 2^32 sectors is rare, and dividing 32 bits is quicker.
+        // A zone beyond 2^32 sectors is rare, and a 32-bit division is faster.
         let (track, sector) = match u32::try_from(inside) {
             Ok(inside) => (inside / placed.zone.sectors_per_track, inside % placed.zone.sectors_per_track),
             Err(_) => (low(inside / per_track), low(inside % per_track)),
@@ -258,7 +263,7 @@ impl Geometry {
     }
 }
 
-/// Tracks of a zone and sectors of a track fit in 32 bits.
+/// Narrows a number of a zone's tracks or a track's sectors, which fits in 32 bits.
 fn low(number: u64) -> u32 {
     #[allow(clippy::cast_possible_truncation, reason = "the zone's limits keep it below 2^32")]
     let low = number as u32;

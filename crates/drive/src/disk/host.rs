@@ -1,4 +1,4 @@
-//! The host's side of the disk: taking commands, answering from the caches, telling when a write has been taken.
+//! The host side of the disk: taking commands, answering from the caches, and completing writes.
 
 use straddle_io::{Operation, Request, RequestId, Time};
 
@@ -6,7 +6,7 @@ use crate::disk::{Disk, Read};
 use crate::event::MediaEvent;
 
 impl Disk {
-    /// Takes a command from the link, now.
+    /// Takes a command from the link at the current time.
     pub(super) fn take(&mut self, request: Request) {
         let start = request.offset.get() + self.firmware_offset;
         let end = start + request.length.get();
@@ -74,7 +74,7 @@ impl Disk {
                 && self.destager.in_flight.spans.iter().any(|span| span.0 <= start && end <= span.1))
     }
 
-    /// Whether the segments hold the sectors; a hit lets the reading ahead go on behind it.
+    /// Whether the read cache holds the sectors; a hit lets reading ahead continue behind them.
     pub(super) fn in_read_cache(&mut self, first: u64, end: u64) -> bool {
         if self.cache.is_off() {
             return false;
@@ -86,13 +86,13 @@ impl Disk {
         true
     }
 
-    /// Data goes from the cache to the host from `ready`.
+    /// Sends data from the cache to the host, from `ready` on.
     pub(super) fn send(&mut self, id: RequestId, ready: Time, bytes: u64) {
         let known = self.link.send(ready, bytes);
         self.complete(id, known);
     }
 
-    /// Lets the reading ahead come as far as it gets until `until`.
+    /// Advances reading ahead as far as it gets until `until`.
     pub(super) fn read_ahead_until(&mut self, until: Time) {
         if let Some(stream) = self.cache.stream() {
             let counters = &mut self.record.counters;
@@ -118,7 +118,7 @@ impl Disk {
         self.start_next();
     }
 
-    /// Lets writes into the buffer, in their order, as far as their data are here and there is room.
+    /// Admits writes to the buffer, in order, as far as their data has arrived and there is room.
     pub(super) fn admit(&mut self) {
         while let Some(write) = self.intake.first(self.now) {
             let written = self.is_write_in_flight();
@@ -140,7 +140,7 @@ impl Disk {
         }
     }
 
-    /// A write from sector `first` to `end` is in the buffer: what the read cache makes of that.
+    /// Updates the read cache for a write from sector `first` to `end` that is now in the buffer.
     fn note_written(&mut self, first: u64, end: u64) {
         if self.cache.rules().drops_whole {
             // The write ends the reading ahead.

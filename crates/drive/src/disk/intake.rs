@@ -1,37 +1,38 @@
-//! The way of writes into the buffer: in the order of the link, each when its data have crossed it and there is room.
+//! The path of writes into the buffer: in link order, each when its data has crossed the link and there is
+//! room.
 //!
-//! Where the host waits for the medium, or where it is known of each sector when it comes, a write enters before its data,
-//! so that the heads can move meanwhile; the mechanism then waits for the data.
+//! A write enters before its data if the host waits for the medium, or if the arrival time of each sector is
+//! known. The heads can then move meanwhile, and the mechanism waits for the data.
 
 use std::collections::VecDeque;
 
 use straddle_io::{Nanos, RequestId, Time};
 
-/// A write on its way, in bytes as the platters count them.
+/// A write on its way into the buffer, in bytes as the platters count them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) id: RequestId,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When its data are here.
+    /// When all of its data has arrived.
     pub(super) arrived: Time,
-    /// The buffer takes it no earlier.
+    /// The earliest time at which it may enter the buffer.
     pub(super) enters: Time,
     /// Whether the host waits for the medium.
     pub(super) durable: bool,
-    /// From the end of it all to the host's knowing.
+    /// From the end of the write until the host receives the completion.
     pub(super) status: Nanos,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
-    /// Writes that are not in the buffer yet.
+    /// Writes not yet in the buffer.
     waiting: VecDeque<Write>,
-    /// When the first of them can enter; never if it waits for room.
+    /// When the first of them can enter; [`Time::NEVER`] if it waits for room.
     entry: Time,
-    /// When the data of the last write that was let in were here.
+    /// When the data of the last admitted write had arrived.
     arrived: Time,
-    /// Writes in the buffer whose host waits for the medium.
+    /// Writes in the buffer for which the host waits for the medium.
     pub(super) through: Vec<Write>,
 }
 
@@ -45,7 +46,8 @@ impl Intake {
         self.waiting.push_back(write);
     }
 
-    /// The first of the writes if it can enter now, should there be room.
+    /// The first waiting write, if its time to enter has come; whether there is room is for the caller to
+    /// check.
     pub(super) fn first(&mut self, now: Time) -> Option<Write> {
         self.entry = Time::NEVER;
         let write = *self.waiting.front()?;
@@ -56,7 +58,7 @@ impl Intake {
         Some(write)
     }
 
-    /// The first of the writes enters the buffer. Gives when all of its data are here.
+    /// Moves the first waiting write into the buffer; returns when all of its data has arrived.
     pub(super) fn enter(&mut self, now: Time) -> Time {
         if let Some(write) = self.waiting.pop_front() {
             self.arrived = write.arrived.max(now);
@@ -67,37 +69,37 @@ impl Intake {
         self.arrived
     }
 
-    /// When the next write can enter; never if none can before there is room.
+    /// When the next write can enter; [`Time::NEVER`] if none can before there is room.
     pub(super) const fn entry(&self) -> Time {
         self.entry
     }
 
-    /// When the data of the last write that was let in were here.
+    /// When the data of the last admitted write had arrived.
     pub(super) const fn arrived(&self) -> Time {
         self.arrived
     }
 
-    /// The writes that are not in the buffer yet.
+    /// The writes not yet in the buffer.
     pub(super) const fn waiting(&self) -> &VecDeque<Write> {
         &self.waiting
     }
 
-    /// Whether the data of a write are here and the buffer has no room for them.
+    /// Whether a write's data has arrived but the buffer has no room for it.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.waiting.is_empty() && self.entry == Time::NEVER
     }
 
-    /// The write that has waited for room since before `time`.
+    /// The first write, if it has waited for room since before `time`.
     pub(super) fn waits_since(&self, time: Time) -> bool {
         self.waiting.front().is_some_and(|write| write.arrived < time)
     }
 
-    /// Whether the data of every write whose host waits for the medium are here.
+    /// Whether all data has arrived of the writes for which the host waits for the medium.
     pub(super) fn has_arrived(&self, now: Time) -> bool {
         self.through.iter().all(|write| write.arrived <= now)
     }
 
-    /// When they are.
+    /// When the last of that data arrives.
     pub(super) fn all_arrived(&self) -> Time {
         self.through.iter().map(|write| write.arrived).max().unwrap_or(Time::ZERO)
     }

@@ -1,6 +1,6 @@
-//! The link between host and drive: when a command's data and its status go over it.
+//! The link between host and drive: when a command's data and its status cross it.
 //!
-//! Without measured [`CommandTimes`] these are the flat overheads of the interface.
+//! Without measured [`CommandTimes`] the interface's fixed overheads apply.
 
 use straddle_io::{Nanos, RequestId, Time};
 
@@ -10,7 +10,8 @@ use crate::disk::intake::Write;
 use crate::disk::mechanism::Mechanism;
 use crate::interface::{Interface, transfer_time};
 
-/// Data that become ready to be sent while others are: `count` sectors, the first at `from`, then one every `each`.
+/// Sectors that become ready to send during a transfer: `count` of them, the first at `from`, then one every
+/// `each`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) from: Time,
@@ -18,19 +19,19 @@ pub(super) struct Piece {
     pub(super) count: u64,
 }
 
-/// The data of a write as they come in: sector `first + i` is here at `from` and `i + 1` times `each`.
+/// The arrival of a write's data: sector `first + i` has arrived at `from` plus `i + 1` times `each`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Supply {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) from: Time,
     pub(super) each: Nanos,
-    /// None is written before so many are here, or all.
+    /// Sectors that must have arrived before any is written, unless there are fewer in all.
     pub(super) least: u64,
 }
 
 impl Supply {
-    /// When `sector` may be written; at any time if it is none of these.
+    /// When `sector` may be written; at any time if it is not part of this write.
     pub(super) fn ready(&self, sector: u64) -> Time {
         if !(self.first..self.end).contains(&sector) {
             return Time::ZERO;
@@ -40,27 +41,27 @@ impl Supply {
     }
 }
 
-/// What the mechanism must wait for when it writes the data of the last write that has come.
+/// What the mechanism must wait for when it writes the data of the most recent write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coming {
-    /// The heads may move.
+    /// When the heads may move.
     pub(super) moves: Time,
-    /// They are on the track.
+    /// When the heads reach the track.
     pub(super) lands: Time,
-    /// The data as they come in, where that is known.
+    /// The arrival of the data, where it is known.
     pub(super) supply: Option<Supply>,
 }
 
-/// When a write's data come and what the drive needs after the last of it.
+/// When a write's data can come, and the drive's delays after the last byte.
 #[derive(Clone, Copy, Debug)]
 struct WriteTerms {
-    /// The first byte can go over the link.
+    /// When the first byte can go over the link.
     data: Time,
-    /// The heads can move.
+    /// When the heads can move.
     moves: Time,
-    /// From the last byte to the free link.
+    /// From the last byte until the link is free.
     freed: Nanos,
-    /// From then, or from the last sector on the medium, to the host's knowing.
+    /// From then, or from the last sector on the medium, until the host receives the completion.
     status: Nanos,
 }
 
@@ -69,12 +70,13 @@ struct WriteTerms {
 pub(super) struct Link {
     interface: Interface,
     times: Option<CommandTimes>,
-    /// Whether the host is told of a write before the medium has it: then the drive does not let go of the link for it.
+    /// Whether writes complete before they are on the medium; the drive then does not release the link during
+    /// a write.
     writes_behind: bool,
     shift: u32,
-    /// When it is free again.
+    /// When the link is free again.
     free: Time,
-    /// Whether the last command was a write, and where it ended.
+    /// Whether the last command was a write; `written_until` is where the last write ended.
     after_write: bool,
     written_until: u64,
     coming: Coming,
@@ -110,12 +112,13 @@ impl Link {
         &self.coming
     }
 
-    /// When a command without data that ends now has completed.
+    /// When the host receives the completion of a command without data that ends now.
     pub(super) fn bare_completion(&self, now: Time) -> Time {
         now + self.interface.write_overhead + self.interface.completion_overhead
     }
 
-    /// When a read that arrives now has its data from the cache, and when the heads can move for it otherwise.
+    /// For a read that arrives now: when its data can come from the cache, and otherwise when the heads can
+    /// move.
     pub(super) fn read_terms(&self, now: Time) -> (Time, Time) {
         match &self.times {
             None => (now + self.interface.read_overhead, now + self.interface.read_overhead),
@@ -126,7 +129,7 @@ impl Link {
         }
     }
 
-    /// The last command is a read now; whether it was a write before.
+    /// Records that the last command is a read; returns whether the one before was a write.
     pub(super) const fn note_read(&mut self) -> bool {
         std::mem::replace(&mut self.after_write, false)
     }
@@ -159,7 +162,8 @@ impl Link {
         }
     }
 
-    /// A write from `start` to `end` that arrives now: when its data are here, and what follows.
+    /// Receives a write from `start` to `end` that arrives now: computes when its data arrives and what
+    /// follows.
     pub(super) fn receive(&mut self, now: Time, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
         let terms = self.write_terms(now, start);
         let sent = terms.data.max(self.free);
@@ -175,13 +179,13 @@ impl Link {
         }
         (self.after_write, self.written_until) = (true, end);
         let arrived = arrived + terms.freed;
-        // The heads may move for these while the data come: the mechanism waits for them.
+        // For such writes the heads may move while the data arrives; the mechanism waits for the data.
         let early = durable || self.is_measured();
         let enters = if early { now } else { arrived };
         Write { id, start, end, arrived, enters, durable, status: terms.status }
     }
 
-    /// How long a write's bytes take.
+    /// The transfer time of a write's bytes.
     fn write_transfer(&self, bytes: u64) -> Nanos {
         match &self.times {
             None => self.interface.transfer(bytes),
@@ -189,14 +193,15 @@ impl Link {
         }
     }
 
-    /// Sends the data of a read that the cache has, from `ready` on; when the host knows.
+    /// Sends a read's data that is in the cache, from `ready` on; returns when the host receives the
+    /// completion.
     pub(super) fn send(&mut self, ready: Time, bytes: u64) -> Time {
         self.free = ready.max(self.free) + self.interface.transfer(bytes);
         self.free + self.read_completion()
     }
 
-    /// Sends the data of a read that the medium had to be read for; when the host knows. The medium has passed the last
-    /// sector at `end`; the first `cached` sectors were there before.
+    /// Sends the data of a read that needed the medium; returns when the host receives the completion. The
+    /// last sector has passed under the heads at `end`; the first `cached` sectors were in the cache.
     pub(super) fn send_passed(&mut self, read: &Read, cached: u64, end: Time, mechanism: &Mechanism) -> Time {
         self.free = match &self.times {
             Some(times) => self.measured_sent(times, read, cached, end, mechanism),
@@ -233,7 +238,7 @@ impl Link {
         };
         sent = sent.max(self.free);
         for piece in pieces {
-            // Sectors that come in at a steady rate and go out at another: the slower of the two decides.
+            // Sectors arrive at one steady rate and leave at another: the slower of the two decides.
             let (count, between) = (piece.count, piece.count.saturating_sub(1));
             let as_they_come = piece.from + Nanos::new(piece.each.get() * between) + each;
             let at_once = sent.max(piece.from) + Nanos::new(each.get() * count);
@@ -243,7 +248,7 @@ impl Link {
     }
 }
 
-/// When so much of the read is in the buffer that the drive takes the link for it.
+/// When enough of the read is in the buffer for the drive to take the link.
 fn marked(disconnects: &Disconnects, read: &Read, pieces: &[Piece]) -> Time {
     let sectors = (read.end - read.first) * u64::from(disconnects.read_mark) / 1000;
     let mut wanted = sectors.max(1);

@@ -1,4 +1,5 @@
-//! The arm and the platters: where the heads are, and how long it takes to get elsewhere and to pass sectors by.
+//! The arm and the platters: where the heads are, and how long it takes to move them and to pass over
+//! sectors.
 
 mod measured;
 
@@ -9,25 +10,27 @@ use crate::disk::link::Piece;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::{Angle, Spindle};
 
-/// What the heads do on a pass.
+/// What the heads do while sectors pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     Read,
     Write,
 }
 
-/// Times of the mechanics beside the seek curve.
+/// Mechanical times other than the seek curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadTimes {
     /// From one surface to another of the same cylinder.
     pub head_switch: Nanos,
-    /// What a write waits longer than a read after any move, for the head to be right on the track.
+    /// Extra time after any move before a write may begin, for the head to settle on the track.
     pub write_settle: Nanos,
-    /// What a write waits shorter, where the seek times were measured with a longer settling than it needs.
+    /// Time by which a write may begin earlier, where the seek times were measured with more settling than a
+    /// write needs.
     pub write_lead: Nanos,
 }
 
-/// A sector that has just gone by counts as still there within this angle: a time in whole nanoseconds is no finer.
+/// Within this angle, a sector that has just passed counts as still there: times are rounded to whole
+/// nanoseconds.
 const SAME_ANGLE: u32 = 2048;
 
 /// The moving parts.
@@ -39,14 +42,14 @@ pub(super) struct Mechanism {
     heads: HeadTimes,
     cylinder: u32,
     surface: u32,
-    /// The sector that comes next under the heads, and when its predecessor ended there.
+    /// The sector that comes next under the heads; `ended` is when the one before it had passed.
     next: u64,
     ended: Time,
-    /// When the last pass began, after the move and the wait.
+    /// When the last pass began, after the seek and the rotational wait.
     began: Time,
     /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
-    /// The parts in which the last pass read, each from when its first sector was read.
+    /// The parts in which the last pass read, each with the time at which its first sector had been read.
     pieces: Vec<Piece>,
     physical: u64,
 }
@@ -89,12 +92,12 @@ impl Mechanism {
         self.spindle.revolution()
     }
 
-    /// The sector that passes under the heads at `at` without any move or wait, if one is known.
+    /// The sector that passes under the heads at `at` without a move or a wait, if one is known.
     pub(super) fn follows(&self, at: Time) -> Option<u64> {
         (at == self.ended && self.next != u64::MAX).then_some(self.next)
     }
 
-    /// The sector after the last one that was passed.
+    /// The sector after the last one that passed.
     pub(super) const fn last_end(&self) -> u64 {
         self.next
     }
@@ -104,20 +107,20 @@ impl Mechanism {
         self.began
     }
 
-    /// How long from `at` until the heads can begin at `place`: the move and the wait.
+    /// The times from `at` until the heads can begin at `place`: the move and the wait.
     #[inline]
     pub(super) fn positioning(&self, at: Time, place: &Place, pass: Pass) -> (Nanos, Nanos) {
         let travel = self.travel(place, pass);
         (travel, self.wait(at + travel, place))
     }
 
-    /// Whether `place` may be reached within `reach` tracks.
+    /// Whether `place` may lie within `reach` tracks.
     #[inline]
     pub(super) fn is_near(&self, place: &Place, reach: u32) -> bool {
         self.cylinder.abs_diff(place.cylinder) <= reach
     }
 
-    /// The tracks beyond which no move takes less than `time`.
+    /// The distance in tracks beyond which no move takes less than `time`.
     pub(super) fn reach(&self, time: Nanos) -> u32 {
         self.seek.reach(time)
     }
@@ -141,7 +144,7 @@ impl Mechanism {
         if ahead > u32::MAX - SAME_ANGLE { Nanos::ZERO } else { self.spindle.turning(Angle(ahead)) }
     }
 
-    /// Moves to `place` and waits for it; the time when it begins.
+    /// Moves to `place` and waits for it; returns when the pass can begin.
     fn go(&mut self, at: Time, place: &Place, pass: Pass, counters: &mut Counters) -> Time {
         let (travel, wait) = self.positioning(at, place, pass);
         counters.seeks += u64::from(self.cylinder.abs_diff(place.cylinder) > 1);
@@ -152,7 +155,8 @@ impl Mechanism {
         at + travel + wait
     }
 
-    /// Passes `count` sectors from `first`, beginning no earlier than `at`; the time when the last has gone by.
+    /// Passes over `count` sectors from `first`, beginning no earlier than `at`; returns when the last has
+    /// passed.
     pub(super) fn pass(
         &mut self,
         at: Time,
@@ -164,7 +168,7 @@ impl Mechanism {
         self.pass_from(self.place(first), at, first, count, pass, counters)
     }
 
-    /// As [`Mechanism::pass`], where the place of the first sector is known.
+    /// As [`Mechanism::pass`], for a first sector whose place is known.
     pub(super) fn pass_from(
         &mut self,
         mut place: Place,
@@ -196,7 +200,8 @@ impl Mechanism {
         at
     }
 
-    /// Reads on from `next` until `until` or sector `limit`. Gives the next sector, and when that will begin to pass.
+    /// Continues reading from `next` until `until` or sector `limit`. Returns when the next sector will begin
+    /// to pass, and that sector.
     pub(super) fn read_ahead(
         &mut self,
         at: Time,
@@ -227,12 +232,13 @@ impl Mechanism {
         (at, sector)
     }
 
-    /// At most a track: below 2^20 sectors of 2^32 nanoseconds.
+    /// The time for `count` sectors, at most a track: the product is below 2^20 sectors times 2^32
+    /// nanoseconds.
     fn sectors_time(&self, place: &Place, count: u64) -> Nanos {
         Nanos::new(count * self.revolution().get() / u64::from(place.sectors_per_track))
     }
 
-    /// Whole sectors that pass in `time`, or more than a track has.
+    /// The whole sectors that pass in `time`, or more than a track has.
     fn sectors_within(&self, place: &Place, time: Nanos) -> u64 {
         let time = time.get().min(2 * self.revolution().get());
         time * u64::from(place.sectors_per_track) / self.revolution().get()

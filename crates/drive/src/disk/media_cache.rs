@@ -1,7 +1,9 @@
-//! The media cache: a reserved area of the platters, written as a ring, to which a flush writes what is pending in one pass.
+//! The media cache: a reserved area of the platters, used as a ring, to which a flush writes all pending data
+//! in one pass.
 //!
-//! The law of this module: an entry is live until each of its bytes is in place, in a later entry, or discarded; no live
-//! entry is overwritten. Space is reclaimed from the oldest entry on, so a live one keeps what was written after it.
+//! The law of this module: an entry is live until each of its bytes is in place, in a later entry, or
+//! discarded; no live entry is overwritten. Space is reclaimed from the oldest entry on, so a live entry also
+//! keeps the space of later ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,22 +13,22 @@ pub(super) struct MediaCache {
     first: u64,
     /// Physical sectors that it holds.
     sectors: u64,
-    /// The sector of it that follows the last entry.
+    /// The sector within the area that follows the newest entry.
     next: u64,
-    /// From the oldest that is live.
+    /// The entries, from the oldest live one on.
     entries: VecDeque<Entry>,
-    /// The number of the oldest; the others follow.
+    /// The number of the oldest entry; the others are numbered consecutively.
     oldest: u64,
-    /// The live spans, by their first byte. No two overlap.
+    /// The live spans, keyed by their first byte. No two overlap.
     live: BTreeMap<u64, Live>,
 }
 
-/// What one flush has written.
+/// The data that one flush has written.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The sector of the area at which it begins.
+    /// The sector within the area at which it begins.
     from: u64,
-    /// How many bytes of it are live.
+    /// The number of its bytes that are live.
     bytes: u64,
 }
 
@@ -45,10 +47,10 @@ impl MediaCache {
         Self { first, sectors, next: 0, entries, oldest: 0, live }
     }
 
-    /// Begins an entry of `sectors` sectors for these spans of bytes; the physical sector at which it is written, or `None`
-    /// if there is no room.
+    /// Begins an entry of `sectors` sectors for these spans of bytes. Returns the physical sector at which it
+    /// is written, or `None` if there is no room.
     pub(super) fn append(&mut self, spans: &[(u64, u64)], sectors: u64) -> Option<u64> {
-        // What the entry replaces is needed until it is written.
+        // The entry's room is found first: the entries that it replaces are needed until it is written.
         let from = self.room(sectors)?;
         for &(start, end) in spans {
             self.retire(start, end);
@@ -60,9 +62,10 @@ impl MediaCache {
         Some(self.first + from)
     }
 
-    /// Where in the area `sectors` in a row can be written.
+    /// The sector within the area at which `sectors` consecutive ones can be written.
     fn room(&self, sectors: u64) -> Option<u64> {
-        // From the end of the newest entry to that of the area, or to the oldest entry where that is ahead.
+        // The free part runs from the end of the newest entry to the end of the area, or to the oldest entry
+        // if that lies ahead.
         let (limit, front) = match self.entries.front() {
             None => (self.sectors, self.sectors),
             Some(oldest) if self.next > oldest.from => (self.sectors, oldest.from),
@@ -71,7 +74,7 @@ impl MediaCache {
         if self.next + sectors <= limit { Some(self.next) } else { (sectors <= front).then_some(0) }
     }
 
-    /// The span is in place, or nobody needs it any more.
+    /// Marks the span as in place, or no longer needed.
     pub(super) fn retire(&mut self, start: u64, end: u64) {
         while let Some((&from, &live)) = self.live.range(..end).next_back() {
             if live.end <= start {
@@ -104,12 +107,12 @@ mod tests {
 
     use super::MediaCache;
 
-    /// Each sector has so many bytes.
+    /// Bytes per sector in this test.
     const SECTOR: u64 = 8;
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// Writes spans of so many sectors, so far from each other.
+        /// Writes spans of these lengths, in sectors, with these gaps between them.
         Append {
             first: u64,
             count: u64,
@@ -130,7 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// The reference keeps for each byte the sector of the area that has it, and for each sector what was written to it last.
+        /// The reference keeps, for each byte, the sector of the area that holds it, and for each sector,
+        /// what was last written to it.
         #[test]
         fn a_live_entry_is_never_overwritten(steps in steps(), sectors in 1_u64..30) {
             const FIRST: u64 = 1000;

@@ -1,4 +1,4 @@
-//! The medium's side of the disk: which operation is next, what it takes, and what is true when it has ended.
+//! The medium side of the disk: which operation is next, how long it takes, and what changes when it ends.
 
 use straddle_io::{Nanos, Time};
 
@@ -9,32 +9,32 @@ use crate::disk::rest::{Next, Patience};
 use crate::disk::{Busy, Disk, Place, Read, Work};
 use crate::event::MediaEvent;
 
-/// No read or write whose host waits is passed over for longer than this.
+/// The longest time for which a read or a write that a host waits for may be passed over: 1 s.
 const LONGEST_WAIT: Nanos = Nanos::new(1_000_000_000);
 
 /// The operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Read(usize),
-    /// The extent there, and how patient its partial sectors are.
+    /// The extent at this start, and the patience with which its partial sectors are treated.
     Extent(u64, Patience),
 }
 
-/// The best operation so far, and how long until it could begin.
+/// The best operation so far, and its cost: the time until it could begin.
 #[derive(Clone, Copy, Debug)]
 struct Best {
     cost: Nanos,
     choice: Option<Choice>,
-    /// Further away than this nothing is better.
+    /// No operation further away than this number of tracks is better.
     reach: u32,
 }
 
-/// What an extent that was passed over waits for.
+/// When and why to look again at an extent that was passed over.
 #[derive(Clone, Copy, Debug)]
 struct Again {
-    /// Then it is looked at again.
+    /// The time of the next look.
     at: Time,
-    /// It is the rest of a sector, of an extent at least.
+    /// Whether at least one extent waits for the rest of a sector.
     rest: bool,
 }
 
@@ -92,7 +92,7 @@ impl Disk {
         }
     }
 
-    /// The operation with the shortest positioning time, unless one has waited too long.
+    /// Chooses the operation with the shortest positioning time, unless one has waited too long.
     fn choose(&mut self) -> Option<Choice> {
         let overdue = self.overdue();
         if overdue.is_some() {
@@ -121,10 +121,12 @@ impl Disk {
         self.choose_extent(best)
     }
 
-    /// The operation that a host has waited for too long, be it a read, a write to the medium or one to a full buffer.
+    /// The operation that a host has waited for too long: a read, a write to the medium, or a write to a full
+    /// buffer.
     fn overdue(&mut self) -> Option<Choice> {
         let too_long_ago = self.now - LONGEST_WAIT;
-        // The bound is at most as late as the oldest read, and cheap to keep: most of the time no read need be looked at.
+        // The bound is never later than the oldest read, and cheap to keep: most of the time no read has to
+        // be looked at.
         if self.reads.none_before < too_long_ago {
             if let Some(index) = self.reads.waiting.iter().position(|read| read.ready < too_long_ago) {
                 return Some(Choice::Read(index));
@@ -156,8 +158,8 @@ impl Disk {
         }
     }
 
-    /// The best of the extents, or `best`. When a host waits for the medium or for room, and all that is here waits for its
-    /// rest, that waits in vain, unless the rest is on the link.
+    /// The best of the extents, or `best`. Partial sectors stop waiting for their rest when a host waits for
+    /// the medium or for room and nothing else can be written, unless the rest is already on the link.
     fn choose_extent(&mut self, best: Best) -> Option<Choice> {
         let mut patience = self.patience();
         loop {
@@ -177,7 +179,7 @@ impl Disk {
         }
     }
 
-    /// Weighs the extents, the nearest addresses first.
+    /// Compares the extents, nearest addresses first.
     fn weigh_extents(&self, mut best: Best, patience: Patience) -> (Option<Choice>, Again) {
         let crowded = !self.intake.through.is_empty()
             || self.queue.has_flush()
@@ -207,7 +209,7 @@ impl Disk {
                 }
                 let Some(next) = self.next_of(start, extent, patience) else {
                     again.rest = true;
-                    // What comes over the link is looked at again when it is here.
+                    // A rest that comes over the link is looked at again when it has arrived.
                     let until = self.expected_until(extent);
                     again.at = if until > self.now { again.at.min(until) } else { again.at };
                     continue;
@@ -221,14 +223,15 @@ impl Disk {
         (best.choice, again)
     }
 
-    /// Whether an extent or one beyond it may be within `reach`: tracks are in the order of addresses but within a serpentine.
+    /// Whether an extent, or one beyond it, may be within `reach`: except within a serpentine, tracks are in
+    /// address order.
     fn may_be_near(&self, extent: &Extent, reach: u32) -> bool {
         self.mechanism.is_near(&extent.place, reach.saturating_add(self.mechanism.geometry().width()))
     }
 
     fn begin_read(&mut self, index: usize) {
         let read = self.reads.waiting.swap_remove(index);
-        // What is there already need not be read again.
+        // Sectors already in the cache need not be read again.
         let partial = self.cache.goes_on(&read, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
@@ -277,8 +280,8 @@ impl Disk {
         self.busy = Some(Busy { end, work: Work::Write });
     }
 
-    /// When the heads may move for a write. A host that waits for the medium waits for its own data to come over the link,
-    /// too, unless it is known of each sector when it comes.
+    /// When the heads may move for a write. If the host waits for the medium, they also wait for the write's
+    /// own data, unless the arrival time of each sector is known.
     fn write_begins(&self) -> Time {
         let begin = self.now + self.destager.cache.setup;
         match self.link.coming() {
@@ -287,18 +290,18 @@ impl Disk {
         }
     }
 
-    /// Whether the data of every write whose host waits for the medium are here.
+    /// Whether all data has arrived of the writes for which the host waits for the medium.
     fn has_arrived(&self) -> bool {
         self.link.is_measured() || self.intake.has_arrived(self.now)
     }
 
-    /// How far a write goes in one operation: to the end of the track, less a partial sector that stays behind.
+    /// Where a write ends in one operation: at the end of the track, less a partial sector that stays behind.
     fn limit(&self, extent: &Extent, next: &Next) -> u64 {
         let track_end = ((next.from >> self.shift) + u64::from(next.place.left)) << self.shift;
         if next.end < extent.end { track_end.min(next.end) } else { track_end }
     }
 
-    /// Writes the sectors from `first` to `end`, reading first those of which only a part is in flight.
+    /// Writes the sectors from `first` to `end`, after reading those of which only a part is in flight.
     fn write_sectors(&mut self, begin: Time, first: u64, end: u64) -> Time {
         let missing = std::mem::take(&mut self.destager.in_flight.missing);
         let mut at = begin;
@@ -340,7 +343,7 @@ impl Disk {
         self.record.counters.rmw_read_bytes += sectors << self.shift;
     }
 
-    /// Tells who keeps the contents about the spans in flight, in the host's addresses.
+    /// Reports the spans in flight as media events, in the host's addresses.
     fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         if let Some(events) = &mut self.record.media_events {
             let offset = self.firmware_offset;
@@ -354,7 +357,7 @@ impl Disk {
         }
     }
 
-    /// The operation has ended, now.
+    /// Ends the current operation, at the current time.
     pub(super) fn finish(&mut self) {
         let Some(Busy { work, .. }) = self.busy.take() else { return };
         match work {
@@ -375,7 +378,7 @@ impl Disk {
         }
     }
 
-    /// What was read of these sectors since their data came is old now.
+    /// Drops from the read cache what is stale: sectors that were read after the data in flight had arrived.
     fn forget_written(&mut self) {
         if self.cache.rules().keeps_written {
             return;
@@ -385,7 +388,7 @@ impl Disk {
         }
     }
 
-    /// What the media cache has of these is in place now.
+    /// Retires the media cache's copies of what is now in place.
     fn retire_written(&mut self) {
         if let Some(cache) = &mut self.media_cache {
             self.destager.in_flight.spans.iter().for_each(|&(start, end)| cache.retire(start, end));
@@ -393,7 +396,8 @@ impl Disk {
     }
 
     fn finish_read(&mut self, read: &Read, cached: u64, passed: u64) {
-        // Only now is the link taken: while the arm moved and the platter turned it was free for others.
+        // The link is taken only now: it was free for other drives while the arm moved and the platter
+        // turned.
         let known = self.link.send_passed(read, cached, self.now, &self.mechanism);
         self.complete(read.id, known);
         let (first, end) = (read.first, read.end);
@@ -417,7 +421,7 @@ impl Disk {
         }
     }
 
-    /// Tells the hosts of writes that the medium now has.
+    /// Completes the writes that are now on the medium.
     pub(super) fn release_durable(&mut self) {
         let mut index = 0;
         while index < self.intake.through.len() {
@@ -431,7 +435,8 @@ impl Disk {
         }
     }
 
-    /// Writes what is not yet safe to the media cache, if it fits; false if it does not, or if there is no such cache.
+    /// Writes everything not yet safe to the media cache. Returns false if it does not fit, or if there is no
+    /// media cache.
     fn log_pending(&mut self) -> bool {
         let Some(cache) = &mut self.media_cache else { return false };
         let sectors = self.buffer.unlogged(&mut self.destager.in_flight.spans);

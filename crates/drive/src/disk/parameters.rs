@@ -1,4 +1,4 @@
-//! What a disk is made of, checked.
+//! The checked parameters of a disk.
 
 use straddle_io::Nanos;
 
@@ -8,56 +8,58 @@ use crate::disk::mechanism::HeadTimes;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::Spindle;
 
-/// Everything that makes a disk's behaviour.
+/// All parameters of a disk's behaviour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskParameters {
-    /// The turning of the platters.
+    /// The rotation of the platters.
     pub spindle: Spindle,
     /// Where the sectors are.
     pub geometry: Geometry,
     /// The movement of the arm.
     pub seek: SeekCurve,
-    /// Switching heads and settling.
+    /// Head switching and settling.
     pub heads: HeadTimes,
-    /// What is kept of reads.
+    /// How read data is cached.
     pub read_cache: ReadCacheParameters,
-    /// What is kept of writes.
+    /// How written data is cached.
     pub write_cache: WriteCacheParameters,
-    /// What happens when a part of a physical sector is written.
+    /// How a part of a physical sector is written.
     pub rmw: RmwPolicy,
-    /// What survives a power cut beside the platters.
+    /// What survives a power cut besides the platters.
     pub protection: Protection,
-    /// What is known of the firmware beyond all that.
+    /// Further measured behaviour of the firmware.
     pub firmware: Firmware,
 }
 
 /// The read cache and the read-ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCacheParameters {
-    /// Number of segments; zero is no cache.
+    /// Number of segments; 0 means no cache.
     pub segments: u32,
     /// Physical sectors that a segment holds.
     pub segment_sectors: u64,
-    /// Physical sectors that are read beyond what was asked for, while nothing else is to do.
+    /// Physical sectors read ahead of the request, while there is nothing else to do.
     pub read_ahead: u64,
 }
 
-/// The write cache and the way it is emptied.
+/// The write cache and how it is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteCacheParameters {
-    /// Whether a write is complete before it is on the platters.
+    /// Whether a write may complete before it is on the platters.
     pub enabled: bool,
-    /// Bytes it holds.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Entries of the firmware's table of pending writes: separate extents, or segments with extents in them.
+    /// Entries of the firmware's table of pending writes: one for each extent, or for each segment that holds
+    /// extents.
     pub extents: usize,
-    /// Bytes of a segment, a power of two, aligned: the extents in one share an entry. 0 where each has its own.
+    /// Bytes of a segment, an aligned power of two whose extents share one entry; 0 if each extent has its
+    /// own.
     pub segment: u64,
-    /// How many of them it weighs against each other to choose the next, the shortest positioning time first.
+    /// How many extents are compared to choose the next, the shortest positioning time first.
     pub window: usize,
-    /// What the firmware needs between two operations on the medium that do not follow each other on the track.
+    /// The firmware's time between two operations on the medium that do not follow each other on the track.
     pub setup: Nanos,
-    /// How long the drive must have had nothing to do before it empties a cache that is not under pressure.
+    /// How long the drive must have been idle before it empties a cache that is not under pressure.
     pub idle: Nanos,
 }
 
@@ -65,31 +67,32 @@ pub struct WriteCacheParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RmwPolicy {
-    /// The write is not complete until each partial sector, one after the other, has been read, and written a revolution
-    /// later.
+    /// The write does not complete until each partial sector in turn has been read, and written one
+    /// revolution later.
     ImmediateSerial,
-    /// The write is not complete until all its sectors have been read in one pass and written in the next.
+    /// The write does not complete until all its sectors have been read in one pass and written in the next.
     ImmediateMerged,
     /// As [`RmwPolicy::ImmediateSerial`], but when the cache is emptied.
     DestageSerial,
     /// As [`RmwPolicy::ImmediateMerged`], but when the cache is emptied.
     DestageMerged,
-    /// When the cache is emptied, the reads of partial sectors and the writes are operations of their own, chosen by position
-    /// among those of all other extents: many share a revolution.
+    /// When the cache is emptied, reads of partial sectors and writes are separate operations, chosen by
+    /// position among those of all extents, so that many share a revolution.
     Deferred,
 }
 
-/// What survives a power cut beside the platters.
+/// What survives a power cut besides the platters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
     /// Nothing.
     #[default]
     None,
-    /// The write cache: it is saved to flash with the energy of the turning platters. A flush has nothing to do.
+    /// The write cache: the energy of the turning platters saves it to flash. A flush has nothing to do.
     NonVolatile,
-    /// A reserved area of the platters, to which a flush writes what is pending in one pass, to be put in place later.
+    /// A reserved area of the platters. A flush writes all pending data to it in one pass, to be put in place
+    /// later.
     MediaCache {
-        /// Bytes that it holds.
+        /// Its size in bytes.
         bytes: u64,
         /// Its first physical sector.
         first_sector: u64,
@@ -97,7 +100,7 @@ pub enum Protection {
 }
 
 impl RmwPolicy {
-    /// Whether a write with partial sectors is not complete before it is on the medium.
+    /// Whether a write with partial sectors completes only when it is on the medium.
     pub const fn is_immediate(self) -> bool {
         matches!(self, Self::ImmediateSerial | Self::ImmediateMerged)
     }

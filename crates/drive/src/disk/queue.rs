@@ -1,4 +1,4 @@
-//! The command queue: which commands the drive has taken, which wait for it, and which completions are on their way.
+//! The command queue: commands taken, commands held back, and completions on their way.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,13 +7,13 @@ use straddle_io::{Completion, Request, RequestId, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    /// Commands that the drive takes at a time.
+    /// The queue depth: how many commands the drive accepts at a time.
     depth: u32,
-    /// When the host last asked for something.
+    /// When the host last submitted a request.
     active: Time,
-    /// Commands that were not yet taken: the queue is full, or a flush is under way.
+    /// Commands not yet taken: the queue is full, or a flush is in progress.
     held: VecDeque<Request>,
-    /// Commands that were taken and have not completed.
+    /// Commands taken and not yet completed.
     taken: u32,
     flush: Option<Flush>,
     done: BinaryHeap<Reverse<(Time, u64, RequestId)>>,
@@ -23,7 +23,7 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     id: RequestId,
-    /// Its completion is on the way.
+    /// Whether its completion is on its way.
     over: bool,
 }
 
@@ -40,7 +40,7 @@ impl Queue {
         }
     }
 
-    /// The host asks at `at`; gives the request back if it is taken now.
+    /// Accepts a request at `at`; returns it if the drive takes it now, `None` if it is held back.
     pub(super) fn submit(&mut self, at: Time, request: Request) -> Option<Request> {
         self.active = at;
         if self.flush.is_some() || !self.held.is_empty() || self.taken >= self.depth {
@@ -51,7 +51,7 @@ impl Queue {
         Some(request)
     }
 
-    /// Takes the next of those that wait, if it need wait no longer.
+    /// Takes the next held command, if it no longer has to wait.
     pub(super) fn take_held(&mut self) -> Option<Request> {
         if self.flush.is_some() || self.taken >= self.depth {
             return None;
@@ -69,18 +69,18 @@ impl Queue {
         self.taken as usize + self.held.len()
     }
 
-    /// When the host next learns of a completion.
+    /// When the host receives the next completion.
     pub(super) fn next(&self) -> Time {
         self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }
 
-    /// Every request ends here, once.
+    /// Schedules a request's completion; every request ends here, once.
     pub(super) fn complete(&mut self, id: RequestId, at: Time) {
         self.completions += 1;
         self.done.push(Reverse((at, self.completions, id)));
     }
 
-    /// The host learns of the next completion; whether it was that of a flush.
+    /// Removes the next completion; the flag tells whether it was that of a flush.
     pub(super) fn pop(&mut self) -> Option<(Completion, bool)> {
         let Reverse((at, _, id)) = self.done.pop()?;
         self.taken -= 1;
@@ -95,7 +95,7 @@ impl Queue {
         self.flush = Some(Flush { id, over: false });
     }
 
-    /// Everything is durable: the flush that completes by that.
+    /// The flush that completes because everything is durable, if one is in progress.
     pub(super) fn end_flush(&mut self) -> Option<RequestId> {
         let flush = self.flush.as_mut()?;
         flush.over = true;
@@ -107,7 +107,7 @@ impl Queue {
         self.flush.is_some()
     }
 
-    /// Whether a flush is under way and everything before it has completed.
+    /// Whether a flush is in progress and every command before it has completed.
     pub(super) fn flushing(&self) -> bool {
         self.taken == 1 && self.flush.is_some_and(|flush| !flush.over)
     }

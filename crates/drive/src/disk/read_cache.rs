@@ -1,5 +1,5 @@
-//! The read cache: a few segments, each a run of sectors that were read, the least recently used given up first; and the
-//! reading ahead into one of them.
+//! The read cache: a few segments, each a run of sectors that were read, replaced least recently used first;
+//! and reading ahead into one of them.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ pub(super) struct Segment {
 #[derive(Clone, Debug)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
-    /// Sectors that a segment holds.
+    /// Capacity of a segment, in sectors.
     size: u64,
     rules: SegmentRules,
     /// How many sectors are read ahead.
@@ -30,7 +30,7 @@ pub(super) struct ReadCache {
     tick: u64,
 }
 
-/// Reading ahead into a segment: everything before `next` has been read at `at`.
+/// Reading ahead into a segment: everything before `next` had been read at time `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) segment: usize,
@@ -40,7 +40,7 @@ pub(super) struct Stream {
 }
 
 impl ReadCache {
-    /// A cache of `segments` segments of `size` sectors; none of either is no cache.
+    /// A cache of the given segments; it is disabled if their number or their size is zero.
     pub(super) fn new(parameters: ReadCacheParameters, rules: SegmentRules) -> Self {
         let ReadCacheParameters { segments, segment_sectors: size, read_ahead } = parameters;
         let segments = if size == 0 { 0 } else { segments };
@@ -56,12 +56,12 @@ impl ReadCache {
         self.stream
     }
 
-    /// The heads go elsewhere.
+    /// Ends reading ahead: the heads go elsewhere.
     pub(super) const fn end_stream(&mut self) {
         self.stream = None;
     }
 
-    /// The reading ahead has come as far as `next`, at `at`.
+    /// Records that reading ahead has come as far as `next`, at `at`.
     pub(super) fn stream_to(&mut self, at: Time, next: u64) {
         if let Some(stream) = &mut self.stream {
             (stream.at, stream.next) = (at, next);
@@ -70,7 +70,8 @@ impl ReadCache {
         }
     }
 
-    /// A read has ended at sector `end`, now: the segment is read ahead into, if the drive does that.
+    /// Starts reading ahead into `segment` behind a read that ends now at sector `end`, if the drive reads
+    /// ahead.
     pub(super) fn begin_stream(&mut self, segment: usize, end: u64, now: Time, geometry: &Geometry) {
         if self.read_ahead > 0 {
             let limit = self.limit(self.get(segment).start, end, geometry);
@@ -78,7 +79,7 @@ impl ReadCache {
         }
     }
 
-    /// How far is read ahead behind a read that ended at `end`, in a segment that begins at `start`.
+    /// Where reading ahead ends, after a read that ended at `end`, in a segment that begins at `start`.
     fn limit(&self, start: u64, end: u64, geometry: &Geometry) -> u64 {
         let count = end + self.read_ahead;
         let all = geometry.sectors();
@@ -93,8 +94,8 @@ impl ReadCache {
         limit.min(all).max(end.min(all))
     }
 
-    /// A hit up to `end` in `segment`, now: lets the reading ahead go on, as far as the firmware does that. The heads
-    /// could move for the read at `moves`; `idle` if they are free.
+    /// Handles a hit up to `end` in `segment`, now: lets reading ahead continue as far as the firmware
+    /// allows. The heads could move for the read at `moves`; `idle` says that they are free.
     pub(super) fn hit(
         &mut self,
         segment: usize,
@@ -111,7 +112,7 @@ impl ReadCache {
                 if rule == ReadOn::Running {
                     return;
                 }
-                // It begins again where it was; the heads have to come round to it.
+                // Reading ahead resumes where it stopped, once the heads have come round to it.
                 stream.at = stream.at.max(if rule == ReadOn::AnySegment { moves } else { now });
             }
             stream.limit = stream.limit.max(limit);
@@ -123,11 +124,12 @@ impl ReadCache {
         }
     }
 
-    /// Where a read that the cache holds the beginning of goes on, and from when, if the heads are free now.
+    /// For a read of which the cache holds the beginning: the sector at which to continue, and from when, if
+    /// the heads are free now.
     pub(super) fn goes_on(&self, read: &Read, now: Time) -> Option<(u64, Time)> {
         let from = now.max(read.ready);
         if let Some(stream) = self.stream.filter(|_| continues(self.streamed(), read)) {
-            // A stream that still runs needs no command to go on.
+            // A stream that is still running needs no command to continue.
             return Some((stream.next, if stream.next < stream.limit { stream.at } else { from }));
         }
         if self.rules.adjoining {
@@ -137,8 +139,8 @@ impl ReadCache {
         Some((self.get(segment).end, from)).filter(|&(next, _)| next < read.end)
     }
 
-    /// What the stream has read and still holds: from where, up to where a read may begin to go on with it, and the
-    /// sector that comes next.
+    /// What the stream has read and the segment still holds: its start, the end of the range in which a read
+    /// may begin to continue it, and the next sector.
     pub(super) fn streamed(&self) -> Option<(u64, u64, u64)> {
         let reach = u64::from(self.rules.adjoining);
         self.stream.map(|stream| (self.get(stream.segment).start, stream.next + reach, stream.next))
@@ -148,7 +150,7 @@ impl ReadCache {
         self.segments.is_empty()
     }
 
-    /// The segment that holds all sectors from `start` to `end`, now the most recently used.
+    /// Finds the segment that holds all sectors from `start` to `end`, and makes it the most recently used.
     pub(super) fn find(&mut self, start: u64, end: u64) -> Option<usize> {
         let index = self.segments.iter().position(|segment| segment.start <= start && end <= segment.end)?;
         self.touch(index);
@@ -164,7 +166,7 @@ impl ReadCache {
         self.segments[index].used = self.tick;
     }
 
-    /// Remembers a read from `start` to `end`: in the segment that it continues, or in place of the oldest.
+    /// Records a read from `start` to `end`: in the segment that it continues, or in place of the oldest.
     pub(super) fn remember(&mut self, start: u64, end: u64) -> Option<usize> {
         let index = match self.continued(start) {
             Some(index) => index,
@@ -175,7 +177,7 @@ impl ReadCache {
         Some(index)
     }
 
-    /// The segment that a read from `start` goes on with.
+    /// The segment that a read from `start` continues.
     fn continued(&self, start: u64) -> Option<usize> {
         let reach = u64::from(self.rules.adjoining);
         let continues = |segment: &Segment| {
@@ -184,7 +186,7 @@ impl ReadCache {
         self.segments.iter().position(continues)
     }
 
-    /// The least recently used segment, given up for one that begins at `start`.
+    /// Resets the least recently used segment to begin at `start`, and returns it.
     fn oldest(&mut self, start: u64) -> Option<usize> {
         let oldest = self.segments.iter().enumerate().max_by_key(|(_, segment)| Reverse(segment.used));
         let (index, _) = oldest?;
@@ -192,7 +194,7 @@ impl ReadCache {
         Some(index)
     }
 
-    /// Keeps what was written from `start` to `end` in place of the oldest segment, which it returns.
+    /// Keeps the written sectors from `start` to `end` in place of the oldest segment, which it returns.
     fn keep_written(&mut self, start: u64, end: u64) -> Option<usize> {
         let index = self.oldest(start)?;
         self.extend(index, end);
@@ -200,8 +202,8 @@ impl ReadCache {
         Some(index)
     }
 
-    /// A write from sector `first` to `end` is in the buffer. Where that ends the reading ahead, it has come as far as it
-    /// gets.
+    /// Updates the cache for a write from sector `first` to `end` that is now in the buffer. If the write
+    /// ends reading ahead, the caller has already advanced that to now.
     pub(super) fn note_written(&mut self, first: u64, end: u64) {
         if self.rules.drops_whole {
             self.stream = None;
@@ -215,20 +217,20 @@ impl ReadCache {
         }
     }
 
-    /// The segment also holds the `count` sectors before its first, as far as it has room.
+    /// Extends a segment by the `count` sectors before its first, as far as it has room.
     pub(super) fn extend_back(&mut self, index: usize, count: u64) {
         let segment = &mut self.segments[index];
         segment.start = (segment.start - count.min(segment.start)).max(segment.end.saturating_sub(self.size));
     }
 
-    /// The segment goes on to `end`; what no longer fits falls off its front.
+    /// Extends a segment to `end`; sectors that no longer fit are dropped from its front.
     pub(super) fn extend(&mut self, index: usize, end: u64) {
         let segment = &mut self.segments[index];
         segment.end = segment.end.max(end);
         segment.start = segment.start.max(segment.end.saturating_sub(self.size));
     }
 
-    /// Forgets every sector from `start` to `end`: they have been written.
+    /// Drops every sector from `start` to `end`, which have been written.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         for segment in &mut self.segments {
             if segment.start < end && start < segment.end {
@@ -236,7 +238,7 @@ impl ReadCache {
                     *segment = Segment::default();
                     continue;
                 }
-                // The longer side stays.
+                // The longer side is kept.
                 if start.saturating_sub(segment.start) >= segment.end.saturating_sub(end) {
                     segment.end = start.max(segment.start);
                 } else {
@@ -247,7 +249,7 @@ impl ReadCache {
     }
 }
 
-/// Whether the read begins inside what has been read ahead and goes on where that stands now.
+/// Whether the read begins inside what was read ahead and continues at the stream's next sector.
 pub(super) fn continues(streamed: Option<(u64, u64, u64)>, read: &Read) -> bool {
     streamed.is_some_and(|(start, reach, next)| start <= read.first && read.first < reach && read.end > next)
 }

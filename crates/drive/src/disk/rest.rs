@@ -1,9 +1,10 @@
-//! What a partly written physical sector waits for: its rest, where that is on its way.
+//! How a partly written physical sector waits for its rest, when that is on its way.
 //!
-//! The law of this module: in a stream of writes that straddle, the end of one and the start of the next make a whole
-//! sector, and nothing has to be read for it. So a partial sector stays in the buffer while its rest is known to come
-//! (a write that waits for room brings it) or likely to (it ends a stream). It waits no longer than anything waits for
-//! it: a flush or a host that waits for the medium ends the likelihood, and where nothing else can be done, all waiting ends.
+//! The law of this module: in a stream of misaligned writes, the end of one and the start of the next make a
+//! whole sector, and nothing has to be read for it. So a partial sector stays in the buffer while its rest is
+//! known to come (a write that waits for room brings it) or likely to come (it ends a stream). It never holds
+//! up other work: a flush, or a host that waits for the medium, ends waiting for what is only likely, and all
+//! waiting ends where nothing else can be done.
 
 use straddle_io::Time;
 
@@ -11,19 +12,19 @@ use crate::disk::Disk;
 use crate::disk::buffer::Extent;
 use crate::disk::geometry::Place;
 
-/// For what partial sectors wait.
+/// What partial sectors wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// For what may come.
+    /// For a rest that is likely to come.
     Likely,
-    /// For what is known to come.
+    /// Only for a rest that is known to come.
     Known,
     /// For nothing.
     None,
 }
 
 impl Patience {
-    /// The next lesser one.
+    /// The next less patient value.
     pub(super) const fn less(self) -> Option<Self> {
         match self {
             Self::Likely => Some(Self::Known),
@@ -33,7 +34,7 @@ impl Patience {
     }
 }
 
-/// The part of an extent that goes next, and where its operation begins.
+/// The part of an extent to be written next, and where its operation begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) from: u64,
@@ -51,7 +52,7 @@ impl Disk {
         }
     }
 
-    /// What of an extent goes next; nothing while all of it waits.
+    /// The part of an extent to write next; `None` while all of it waits.
     #[inline]
     pub(super) fn next_of(&self, start: u64, extent: &Extent, patience: Patience) -> Option<Next> {
         if !extent.streamed && extent.coming == [false; 2] {
@@ -71,8 +72,9 @@ impl Disk {
         [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
     }
 
-    /// How long the rest of a stream's last sector is likely to come: while the host is busy with the drive, and for two
-    /// revolutions at least. Where the table is nearly full, no longer than those.
+    /// Until when the rest of a stream's last sector is likely to come: while the host is busy with the
+    /// drive, and for at least two revolutions. When the table is nearly full, only for those two
+    /// revolutions.
     pub(super) fn expected_until(&self, extent: &Extent) -> Time {
         let least = extent.touched.max(self.intake.arrived())
             + self.mechanism.revolution()
@@ -84,8 +86,8 @@ impl Disk {
         }
     }
 
-    /// A short extent that ends inside a sector is left alone for two revolutions, for more to come. Of a stream, only that
-    /// sector is.
+    /// A short extent that ends inside a sector is left alone for two revolutions, in case more comes. In a
+    /// stream, only that last sector is.
     pub(super) fn waits_for_more(&self, start: u64, extent: &Extent) -> Option<Time> {
         let ends_inside = !extent.streamed && self.buffer.partial(start, extent)[1];
         let until = extent.touched + self.mechanism.revolution() + self.mechanism.revolution();

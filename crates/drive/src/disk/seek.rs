@@ -1,26 +1,26 @@
-//! How long the arm needs to move over a number of tracks, settling included.
+//! How long the arm takes to move over a number of tracks, settling included.
 
 use straddle_io::Nanos;
 
-/// Distances up to this have a table entry each; a 4 KiB random write in a small file moves no further.
+/// Distances up to this have a table entry each; 4 KiB random writes in a small file move no further.
 const NEAR: usize = 1024;
-/// Beyond, one knot in this many tracks, with a straight line between.
+/// Beyond, there is a knot every this many tracks, with straight lines between them.
 const STEP: usize = 256;
-/// Steps of the table of distances by time: 65.5 µs.
+/// Log2 of the step of the table of distances by time, in nanoseconds: 65.5 µs.
 const REACH_SHIFT: u32 = 16;
 
 /// A seek curve as tables of whole nanoseconds, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekCurve {
     near: Vec<u32>,
-    /// The time at a knot, and what is added on the way to the next.
+    /// The time at each knot, and its increase up to the next.
     far: Vec<(u32, i32)>,
-    /// The longest way that takes no more than (index + 1) << [`REACH_SHIFT`] nanoseconds.
+    /// For each index, the longest distance that takes at most (index + 1) << [`REACH_SHIFT`] nanoseconds.
     reach: Vec<u32>,
     longest: u32,
 }
 
-/// What a data sheet means by its average.
+/// What a data sheet means by average seek time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AverageSeek {
@@ -31,7 +31,7 @@ pub enum AverageSeek {
     ThirdOfStroke,
 }
 
-/// Times that make no seek curve.
+/// Why times do not form a seek curve.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SeekError {
     /// A time is negative, not a number, or over 4 s.
@@ -42,7 +42,7 @@ pub enum SeekError {
         /// The time.
         milliseconds: f64,
     },
-    /// A longer way takes less time.
+    /// A longer distance takes less time.
     #[error(
         "{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others"
     )]
@@ -56,16 +56,17 @@ pub enum SeekError {
         /// Its time.
         faster: Nanos,
     },
-    /// The table's distances do not rise, or there is none.
+    /// The table's distances do not rise, or the table is empty.
     #[error("the table's distances must rise, from at least 1; entry {index} does not")]
     Order {
-        /// Which entry.
+        /// The index of the entry.
         index: usize,
     },
 }
 
 impl SeekCurve {
-    /// From measured points (distance in tracks, milliseconds), with straight lines between them and the last time kept beyond.
+    /// A curve through measured points (distance in tracks, milliseconds), with straight lines between them.
+    /// Beyond the last point its time stays the same.
     pub fn from_table(points: &[(u32, f64)], longest: u32) -> Result<Self, SeekError> {
         let first = points.first().ok_or(SeekError::Order { index: 0 })?;
         let mut before = (0, 0.0);
@@ -103,7 +104,7 @@ impl SeekCurve {
             }
         }
         let far = f64::from(longest.max(3));
-        // The mean of √d and of d over the distances that the definition speaks of.
+        // The mean of √d and of d over the distances that the definition covers.
         let (mean_root, mean) = match of {
             // Weight (n + 1 - d): the integrals of √x and x against 2(1 - x) over 0..1 are 8/15 and 1/3.
             AverageSeek::AllPairs => (far.sqrt() * 8.0 / 15.0, far / 3.0),
@@ -116,7 +117,7 @@ impl SeekCurve {
         let mut b = ((full - single) * line_mean - (average - single) * line_full) / determinant;
         let mut c = (root_full * (average - single) - root_mean * (full - single)) / determinant;
         if !(b.is_finite() && c.is_finite()) {
-            // So few tracks that a third of them is one: a straight line.
+            // With so few tracks that a third of them is one, the curve is a straight line.
             (b, c) = (0.0, (full - single) / line_full);
         }
         let a = single - b - c;
@@ -135,7 +136,7 @@ impl SeekCurve {
         let nanos = |distance: u32| (milliseconds(distance) * 1e6).round() as u32;
         let near = (0..=NEAR).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
         let knots = longest as usize / STEP + 2;
-        // The last knots may lie beyond the longest way, which then lies on the line to them.
+        // The last knots may lie beyond the longest distance, which then lies on the line to them.
         let knot = |knot: usize| if knot == 0 { 0 } else { nanos(clamp(knot * STEP, u32::MAX)) };
         let far =
             (0..knots).map(|index| (knot(index), knot(index + 1).wrapping_sub(knot(index)).cast_signed()));
@@ -146,7 +147,8 @@ impl SeekCurve {
 
     fn reaches(&self) -> Vec<u32> {
         let mut reach = vec![0];
-        // Between two knots the time lies between theirs, so the knots tell how far a time reaches, to one step.
+        // Between two knots the time lies between theirs, so the knots determine the reach of a time to
+        // within one step.
         let knots = (0..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
         for distance in knots.map(|knot| clamp(knot, self.longest)) {
             let slot = usize::try_from(self.time(distance).get() >> REACH_SHIFT).unwrap_or(0);
@@ -162,7 +164,7 @@ impl SeekCurve {
         reach
     }
 
-    /// No way longer than this takes less than `time`; some shorter ones may take more.
+    /// A distance beyond which no seek takes less than `time`; some shorter seeks may take more.
     pub fn reach(&self, time: Nanos) -> u32 {
         let slot = usize::try_from(time.get() >> REACH_SHIFT).unwrap_or(usize::MAX);
         self.reach.get(slot).copied().unwrap_or(self.longest)
@@ -188,7 +190,7 @@ impl SeekCurve {
         Ok(())
     }
 
-    /// The time over `distance` tracks; nothing over none.
+    /// The time over `distance` tracks; zero over none.
     #[inline]
     pub fn time(&self, distance: u32) -> Nanos {
         let distance = distance as usize;
@@ -203,7 +205,7 @@ impl SeekCurve {
         Nanos::new((i64::from(low) + ((i64::from(more) * way) >> STEP.trailing_zeros())).cast_unsigned())
     }
 
-    /// The longest way there is, in tracks.
+    /// The longest possible distance, in tracks.
     pub const fn longest(&self) -> u32 {
         self.longest
     }

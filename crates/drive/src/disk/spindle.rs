@@ -1,13 +1,13 @@
-//! The turning platters: angles, and when a given angle is next under the heads.
+//! The rotating platters: angles, and when a given angle is next under the heads.
 
 use straddle_io::{Nanos, Time};
 
-/// A part of a revolution: 2^32 to the whole, so that adding wraps as the platter does.
+/// A fraction of a revolution, in units of 2^-32, so that addition wraps as the platter does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Angle(pub(super) u32);
 
 impl Angle {
-    /// The angle of `revolutions`, of which only the fraction counts; `None` if not a number.
+    /// The angle of `revolutions`, of which only the fraction counts; `None` if it is not a finite number.
     pub fn from_revolutions(revolutions: f64) -> Option<Self> {
         const WHOLE: f64 = 4_294_967_296.0;
         if !revolutions.is_finite() {
@@ -23,12 +23,12 @@ impl Angle {
         Some(Self(angle))
     }
 
-    /// The angle as a part of a revolution, for printing and drawing.
+    /// The angle in revolutions, for printing and drawing.
     pub fn revolutions(self) -> f64 {
         f64::from(self.0) / 4_294_967_296.0
     }
 
-    /// This angle and `times` times `step`.
+    /// This angle plus `times` times `step`.
     pub(super) const fn advanced(self, step: Self, times: u32) -> Self {
         Self(self.0.wrapping_add(step.0.wrapping_mul(times)))
     }
@@ -38,40 +38,42 @@ impl Angle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spindle {
     revolution: Nanos,
-    /// 2^64 over the nanoseconds of a revolution: times the clock, wrapping, it is the phase in 2^-64 revolutions.
+    /// 2^64 over the nanoseconds of a revolution. Multiplied by the clock, wrapping, it gives the phase in
+    /// 2^-64 revolutions.
     rate: u64,
 }
 
 impl Spindle {
-    /// A spindle of `revolution` nanoseconds a turn; `None` for none, or over 2^32 of them (4.3 s).
+    /// A spindle with `revolution` nanoseconds per revolution; `None` for zero, or for more than 2^32 (4.3
+    /// s).
     pub fn new(revolution: Nanos) -> Option<Self> {
         let nanos = revolution.get();
         (nanos > 1 && nanos <= u64::from(u32::MAX)).then(|| Self { revolution, rate: u64::MAX / nanos })
     }
 
-    /// A spindle of `rpm` revolutions a minute, to the nearest nanosecond a turn.
+    /// A spindle of `rpm` revolutions per minute, rounded to a whole nanosecond per revolution.
     pub fn from_rpm(rpm: f64) -> Option<Self> {
         Nanos::from_seconds(60.0 / rpm).and_then(Self::new)
     }
 
-    /// The time of a turn.
+    /// The time of one revolution.
     pub const fn revolution(self) -> Nanos {
         self.revolution
     }
 
-    /// What is under the heads at `time`.
+    /// The angle under the heads at `time`.
     pub const fn angle_at(self, time: Time) -> Angle {
         #[allow(clippy::cast_possible_truncation, reason = "the high half, 32 bits")]
         let phase = (time.get().wrapping_mul(self.rate) >> 32) as u32;
         Angle(phase)
     }
 
-    /// From `time` until `angle` is under the heads: less than a turn.
+    /// The time from `time` until `angle` is under the heads: less than a revolution.
     pub const fn until(self, angle: Angle, time: Time) -> Nanos {
         self.turning(Angle(angle.0.wrapping_sub(self.angle_at(time).0)))
     }
 
-    /// How long the platter needs to turn by `angle`.
+    /// How long the platter takes to turn by `angle`.
     pub const fn turning(self, angle: Angle) -> Nanos {
         Nanos::new((angle.0 as u64 * self.revolution.get()) >> 32)
     }
@@ -90,7 +92,8 @@ mod tests {
             let wait = spindle.until(target, now);
             assert!(wait < spindle.revolution());
             let error = spindle.angle_at(now + wait).0.wrapping_sub(target.0).cast_signed();
-            // Time is whole nanoseconds: a wait is cut by less than one, which the platter turns in 387 units.
+            // Times are whole nanoseconds: a wait is truncated by less than one, in which the platter turns
+            // by 387 units.
             assert!((-400..=400).contains(&error), "{error}");
         }
     }

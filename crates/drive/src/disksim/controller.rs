@@ -1,7 +1,7 @@
-//! The controller of a `.diskspecs`: overheads, the link, and what the buffer's segments do.
+//! The controller of a `.diskspecs`: overheads, the link, and the behaviour of the buffer's segments.
 //!
-//! Parameters that only matter when several requests are outstanding (the scheduler, sneaky hits, pre-buffering) are not
-//! looked at: DiskSim's sets were measured with one request at a time.
+//! Parameters that only matter with several requests outstanding (the scheduler, sneaky hits, pre-buffering)
+//! are ignored: DiskSim's sets were measured with one request at a time.
 
 use straddle_io::Nanos;
 
@@ -14,10 +14,11 @@ use crate::disk::{
 };
 use crate::interface::Interface;
 
-/// A drive that lets go of the link twice begins to write when so many sectors are in its buffer (DiskSim's controller).
+/// Sectors in the buffer at which a drive that releases the link twice begins to write, as in DiskSim's
+/// controller.
 const BEGINS_WITH: u32 = 10;
 
-/// Everything of a drive but its mechanics.
+/// All parameters of a drive except its mechanics.
 pub(super) struct Controller {
     pub(super) interface: Interface,
     read_cache: ReadCacheParameters,
@@ -99,7 +100,8 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
     })
 }
 
-/// Nanoseconds per mebibyte, from the milliseconds that a block takes on the slower of the drive and the bus.
+/// Converts the milliseconds that a block takes, on the drive or the bus, whichever is slower, to nanoseconds
+/// per mebibyte.
 fn per_mib(specs: &Fields<'_>, bus: f64) -> Result<u64, ImportError> {
     let key = "Bulk sector transfer time";
     let block = specs.milliseconds(key)?.max(bus);
@@ -108,7 +110,7 @@ fn per_mib(specs: &Fields<'_>, bus: f64) -> Result<u64, ImportError> {
         .ok_or_else(|| specs.impossible(key, "must be a time, or the .parv must give the bus one"))
 }
 
-/// Sectors that are read ahead at most.
+/// The largest number of sectors read ahead.
 fn read_ahead(specs: &Fields<'_>, size: u32) -> Result<u32, ImportError> {
     if specs.whole("Buffer continuous read", 0, 4)? == 0 {
         return Ok(0);

@@ -1,11 +1,11 @@
-//! The pairs of a block, by key, checked as they are taken out.
+//! Access to a block's pairs by key, with checks of their values.
 
 use straddle_io::Nanos;
 
 use super::ImportError;
 use super::syntax::{Block, Located, Value};
 
-/// A block and the file it is in, for errors.
+/// A block and the file that contains it, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     file: &'a str,
@@ -39,7 +39,7 @@ impl<'a> Fields<'a> {
         self.find(key).ok_or_else(missing)
     }
 
-    /// The error that the value of `key` is not possible.
+    /// Returns the error that the value of `key` is not possible.
     pub(super) fn impossible(&self, key: &str, reason: impl Into<String>) -> ImportError {
         let (line, value) = self.find(key).map_or((self.block.line, "nothing".to_owned()), |located| {
             let value = match &located.value {
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         ImportError::Value { file, line, key, value, reason }
     }
 
-    /// The block behind `key`.
+    /// The block that is the value of `key`.
     pub(super) fn block(&self, key: &str) -> Result<Fields<'a>, ImportError> {
         match &self.get(key)?.value {
             Value::Block(block) => Ok(Fields { file: self.file, block }),
@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number within bounds.
+    /// A whole number from `low` to `high`.
     pub(super) fn whole(&self, key: &str, low: u32, high: u32) -> Result<u32, ImportError> {
         let number = self.number(key)?;
         whole(number)
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
         Ok(self.whole(key, 0, 1)? == 1)
     }
 
-    /// A time of at most 10 s.
+    /// A time in milliseconds, at most 10 s.
     pub(super) fn milliseconds(&self, key: &str) -> Result<f64, ImportError> {
         let number = self.number(key)?;
         if (0.0..=1e4).contains(&number) {
@@ -111,7 +111,7 @@ impl<'a> Fields<'a> {
         Nanos::from_millis(milliseconds).ok_or_else(|| self.impossible(key, "must be a time"))
     }
 
-    /// The numbers of a list.
+    /// A list of numbers.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<f64>, ImportError> {
         let number = |located: &Located| match located.value {
             Value::Number(number) => Ok(number),
@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
         self.list(key)?.iter().map(number).collect()
     }
 
-    /// The whole numbers of a list.
+    /// A list of whole numbers.
     pub(super) fn wholes(&self, key: &str) -> Result<Vec<u64>, ImportError> {
         let numbers = self.numbers(key)?.into_iter().map(|number| whole(number).map(u64::from));
         numbers

@@ -1,17 +1,17 @@
 //! The zones of a `.model`: which sectors of the tracks have addresses.
 //!
-//! Within a zone, addresses are given out along the tracks. Some sectors have none: the management area at the zone's
-//! front, spares, and defects that were slipped over. Schemes differ in where the spares are and how far a slip pushes the
-//! addresses behind it.
+//! Within a zone, addresses are assigned along the tracks. Some sectors have none: the management area at the
+//! start of the zone, spares, and defects that were slipped. Sparing schemes differ in where the spares are
+//! and how far a slip shifts the addresses behind it.
 
 use super::ImportError;
 use super::fields::Fields;
 use super::syntax::Value;
 use crate::disk::{Angle, Direction, Geometry, Zone};
 
-/// No drive of DiskSim's time has more.
+/// The largest number of cylinders accepted; no drive of DiskSim's time has more.
 const MOST_CYLINDERS: u32 = 1 << 18;
-/// No more addresses' parts than this: a list of defects, or spares on each track.
+/// The largest number of parts with addresses, as a long list of defects or spares on each track would make.
 const MOST_PARTS: usize = 1 << 19;
 
 /// The layout.
@@ -19,19 +19,20 @@ pub(super) struct Layout {
     pub(super) geometry: Geometry,
 }
 
-/// Where the spares are, and how far a slip pushes what is behind it.
+/// Where the spares are, and how far a slip shifts the addresses behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sparing {
-    /// Slips and spares are whole tracks, the spares at the zone's end.
+    /// Slips and spares are whole tracks; the spares are at the zone's end.
     Tracks,
-    /// Spares in each region of so many sectors, at its end or front; a slip pushes no further than its region.
+    /// Each region of `size` sectors has spares at its end or front; a slip shifts addresses only within its
+    /// region.
     Regions { size: u64, at_front: bool },
-    /// As many spares, but a slip pushes everything to the zone's end.
+    /// As [`Sparing::Regions`], but a slip shifts all addresses up to the zone's end.
     ToEnd { size: u64, at_front: bool },
 }
 
 impl Sparing {
-    /// Sectors of a region with spares of its own.
+    /// Sectors per region that has spares of its own.
     fn region(self, track: u32) -> u64 {
         match self {
             Self::Tracks => u64::from(track),
@@ -40,7 +41,7 @@ impl Sparing {
     }
 }
 
-/// A zone as the file has it.
+/// A zone as described in the file.
 struct Band {
     first_cylinder: u32,
     last_cylinder: u32,
@@ -51,7 +52,7 @@ struct Band {
 }
 
 impl Band {
-    /// Sectors on all its tracks.
+    /// Sectors on all of its tracks.
     fn sectors(&self, surfaces: u32) -> u64 {
         u64::from(self.last_cylinder - self.first_cylinder + 1)
             * u64::from(surfaces)
@@ -80,7 +81,7 @@ pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
         let fields = Fields::new(model.file(), block);
         let (band, zone) = band(&fields, cylinder)?;
         if band.first_cylinder > cylinder {
-            // Cylinders that belong to no zone: the arm crosses them all the same.
+            // Cylinders that belong to no zone: the arm still crosses them.
             let gap = Zone { tracks: band.first_cylinder - cylinder, ..zone };
             along += u64::from(gap.tracks) * u64::from(surfaces) * u64::from(gap.sectors_per_track);
             zones.push(gap);
@@ -111,7 +112,7 @@ fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError>
     let revolutions = fields.find("Skew units").is_some() && fields.word("Skew units")? == "revolutions";
     let angle = |key: &str| {
         let skew = fields.number(key)?;
-        // Sectors are whole in DiskSim, whatever the file says.
+        // DiskSim uses whole sectors, whatever the file says.
         let part = if revolutions { skew } else { skew.trunc() / f64::from(sectors_per_track) };
         Angle::from_revolutions(part).ok_or_else(|| fields.impossible(key, "must be a number"))
     };
@@ -155,7 +156,7 @@ fn sparing(
     })
 }
 
-/// The parts of a zone that have addresses. The zone begins at `along`, counted over all tracks.
+/// Collects the parts of a zone that have addresses. The zone begins at `along`, counted over all tracks.
 fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &mut Vec<(u64, u64)>) {
     let zone = band.sectors(surfaces);
     let track = u64::from(band.sectors_per_track);
@@ -173,7 +174,7 @@ fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &m
                 let end = (start + size).min(zone);
                 let inside = slips.partition_point(|&slip| slip < end);
                 let good = (end - start).saturating_sub(band.spares);
-                // A slip at the front has one spare less before the first address.
+                // Each slip at the front uses up one of the spares before the first address.
                 let slipped = slips[..inside].len() as u64;
                 let front = if at_front { band.spares.saturating_sub(slipped).min(end - start) } else { 0 };
                 own.region(start + front, end, good, slips[..inside].iter().copied(), 1);
@@ -184,7 +185,7 @@ fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &m
             }
         }
         Sparing::ToEnd { size, at_front } => {
-            // The spares are as many in each region, whatever is pushed over them.
+            // Each region keeps the same number of spares, whatever is shifted over them.
             let mut slips = band.slips.as_slice();
             for start in (0..zone).step_by(usize::try_from(size).unwrap_or(usize::MAX)) {
                 let end = (start + size).min(zone);
@@ -205,12 +206,13 @@ fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &m
 struct Parts<'a> {
     parts: &'a mut Vec<(u64, u64)>,
     base: u64,
-    /// So many sectors at the zone's front are not addressed.
+    /// The number of sectors at the zone's front still to be left without addresses.
     skip: u64,
 }
 
 impl Parts<'_> {
-    /// The units from `start` to `end` less the slips, at most `most` of them; a unit is so many sectors.
+    /// Adds the units from `start` to `end` except the slips, at most `most` of them; a unit has `unit`
+    /// sectors.
     fn region(&mut self, start: u64, end: u64, most: u64, slips: impl Iterator<Item = u64>, unit: u64) {
         let (mut from, mut left) = (start, most);
         for slip in slips.chain(std::iter::once(end)) {

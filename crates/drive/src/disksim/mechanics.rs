@@ -13,7 +13,7 @@ pub(super) struct Mechanics {
     pub(super) heads: HeadTimes,
 }
 
-/// Seek times, as distances in cylinders and milliseconds.
+/// Seek times: pairs of a distance in cylinders and a time in milliseconds.
 type Points = Vec<(u32, f64)>;
 
 pub(super) fn read(
@@ -51,7 +51,7 @@ pub(super) fn read(
     Ok(Mechanics { spindle, seek, heads })
 }
 
-/// The `.seek` file: lines `distance, milliseconds`, with or without a deviation.
+/// Reads the `.seek` file: lines `distance, milliseconds`, with or without a deviation.
 fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), ImportError> {
     let key = "Full seek curve";
     let file = folder.named(fields.file(), fields.get(key)?.line, fields.word(key)?)?;
@@ -73,8 +73,8 @@ fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), I
     Ok((file.to_owned(), points))
 }
 
-/// Ruemmler and Wilkes's two-part curve: by the root of the distance at first, then in proportion; the first ten distances
-/// may be given one by one.
+/// Ruemmler and Wilkes's two-part curve: proportional to the square root of the distance at first, then
+/// linear. The first ten distances may be given one by one.
 fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, ImportError> {
     let key = "HPL seek equation values";
     let values = fields.numbers(key)?;
@@ -99,7 +99,7 @@ fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, Imp
     Ok((1..=longest).map(|distance| (distance, time(distance))).collect())
 }
 
-/// The table up to the longest distance, in the last two points' direction.
+/// Extends the table to the longest distance, along the line through its last two points.
 fn beyond(mut points: Points, longest: u32) -> Points {
     if let [.., (left, fast), (right, slow)] = points[..]
         && right < longest

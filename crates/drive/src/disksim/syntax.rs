@@ -1,19 +1,19 @@
 //! DiskSim's parameter syntax: blocks of `key = value` pairs, lists, comments, and `source FILE` in place of a value.
 //!
-//! The law of this module: any text gives a tree or an error with its line; depth and size are bounded, so that hostile
-//! input can neither exhaust the stack nor the memory.
+//! The law of this module: any text gives either a tree or an error with its line. Depth and size are
+//! bounded, so that hostile input can exhaust neither the stack nor the memory.
 
 use std::fmt;
 
-/// Blocks and lists nest no deeper.
+/// The deepest nesting of blocks and lists.
 const DEEPEST: usize = 32;
 
-/// What stands behind a key.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     /// A number, whole or not.
     Number(f64),
-    /// Any other words: an option's name, a file's name.
+    /// Any other words, such as the name of an option or a file.
     Word(String),
     /// `source FILE`: the value is the block in that file.
     Source(String),
@@ -30,7 +30,7 @@ pub(super) struct Located {
     pub(super) value: Value,
 }
 
-/// A block: what it is, and its pairs in the order of the file.
+/// A block: its kind, and its pairs in file order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block {
     pub(super) kind: String,
@@ -39,7 +39,7 @@ pub(super) struct Block {
     pub(super) pairs: Vec<(String, Located)>,
 }
 
-/// What is wrong with the text, and where.
+/// A syntax error and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) line: usize,
@@ -98,7 +98,7 @@ impl<'a> Tokens<'a> {
         self.tokens.get(self.next).map(|(_, token)| *token)
     }
 
-    /// The line of the next token, or of the last one.
+    /// The line of the next token, or of the last one at the end of the text.
     fn line(&self) -> usize {
         self.tokens.get(self.next).or(self.tokens.last()).map_or(1, |(line, _)| *line)
     }
@@ -160,7 +160,7 @@ impl<'a> Tokens<'a> {
         Ok(Located { line, value })
     }
 
-    /// What stands after `[`, and the `]`.
+    /// Parses the rest of a list, after `[` and up to `]`.
     fn list(&mut self) -> Result<Vec<Located>, SyntaxError> {
         self.deeper()?;
         let mut values = Vec::new();
@@ -174,7 +174,7 @@ impl<'a> Tokens<'a> {
         Ok(values)
     }
 
-    /// The braces and what is between them; `words` stood before.
+    /// Parses a block's braces and their contents; `words` came before the `{`.
     fn block(&mut self, line: usize, words: &[&str]) -> Result<Block, SyntaxError> {
         self.deeper()?;
         self.expect('{')?;
@@ -196,7 +196,7 @@ impl<'a> Tokens<'a> {
         Ok(Block { kind: kind.to_owned(), name, line, pairs })
     }
 
-    /// Passes over a bracketed part that is of no interest.
+    /// Skips a bracketed part whose contents are not needed.
     fn skip_brackets(&mut self) -> Result<(), SyntaxError> {
         let mut open = 0_usize;
         loop {
@@ -214,8 +214,8 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The blocks of a file. Its other statements (`instantiate`, `topology`, `source`) say how DiskSim puts the parts
-/// together, and are passed over.
+/// Parses the blocks of a file. Its other statements (`instantiate`, `topology`, `source`) describe how
+/// DiskSim connects the parts, and are skipped.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block>, SyntaxError> {
     let mut tokens = Tokens::of(text);
     let mut blocks = Vec::new();
@@ -224,7 +224,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, SyntaxError> {
         let words = tokens.words();
         match (&words[..], tokens.peek()) {
             ([_, ..], Some(Token::Mark('{'))) => {
-                // `source FILE` has no mark at its end, so that a block may follow in the same row of words.
+                // `source FILE` has no terminator, so the words before this brace may begin with it.
                 let own = if let ["source", _, own @ ..] = &words[..] { own } else { &words[..] };
                 let own = if let ["as", _, own @ ..] = own { own } else { own };
                 blocks.push(tokens.block(line, own)?);

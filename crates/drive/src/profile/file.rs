@@ -1,4 +1,5 @@
-//! The file behind a profile: found, merged with its bases and options, read, and checked against what is possible.
+//! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
+//! possible.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,9 +15,9 @@ use crate::disk::{
 };
 use crate::ssd::{FlashFile, SsdParameters};
 
-/// A chain of bases is no longer than this.
+/// The longest chain of bases.
 const LONGEST_CHAIN: usize = 8;
-/// No profile is larger.
+/// The largest profile, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -162,7 +163,7 @@ struct KnobFile {
     whole: bool,
 }
 
-/// Where a profile's text comes from, for its bases and for errors.
+/// The text of a profile and where it came from, for resolving its bases and for errors.
 struct Text {
     name: String,
     text: String,
@@ -191,7 +192,7 @@ fn find(name: &str) -> Result<Text, ProfileError> {
     }
 }
 
-/// The shipped name that shares the longest beginning with `name`, if it shares any worth mentioning.
+/// The shipped name that shares the longest prefix with `name`, if that prefix is long enough to suggest it.
 fn nearest(name: &str) -> Option<String> {
     let shared =
         |known: &str| known.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
@@ -251,7 +252,7 @@ fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
         Some(Value::String(base)) => {
             let base = find(&base)?;
             let mut lower = merged(&base.name, &base.text, depth + 1)?;
-            // A jumper of one model is not one of every drive that resembles it.
+            // A variant of one model does not apply to every drive derived from it.
             lower.remove("variants");
             source::overlay(&mut lower, upper);
             Ok(lower)
@@ -329,7 +330,7 @@ impl Check<'_> {
         }
         let ssd = SsdParameters::new(flash, claims.capacity);
         let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
-        // The indirection unit is what can be written without reading it first.
+        // The indirection unit is the smallest unit that can be written without a read-modify-write.
         let sectors = Sectors { physical: ssd.indirection_unit(), firmware_offset: 0 };
         Ok((sectors, Body::Ssd(Box::new(ssd))))
     }
@@ -484,7 +485,8 @@ impl Check<'_> {
         let inner = self.within("geometry.inner_sectors_per_track", u64::from(inner), 1, outer)?;
         let count = self.within("geometry.zone_count", u64::from(file.zone_count.unwrap_or(16)), 1, 4096)?;
         let surfaces = self.within("geometry.surfaces", u64::from(file.surfaces), 1, 64)?;
-        // The outermost and the innermost zone are as given; between them the density falls evenly.
+        // The outermost and the innermost zone have the given densities; the density falls linearly between
+        // them.
         let steps = (count - 1).max(1);
         let density = |zone: u64| outer - ((outer - inner) * 2 * zone + steps) / (2 * steps);
         let per_step: u64 = (0..count).map(density).sum::<u64>() * surfaces;
@@ -513,7 +515,8 @@ impl Check<'_> {
     ) -> Result<Geometry, ProfileError> {
         let refused = |source| ProfileError::Geometry { name: self.name.to_owned(), source };
         let revolution = spindle.revolution().seconds();
-        // Without a measured skew: what a sequential write needs to reach the next track in time, and a little.
+        // The default skew where none was measured: enough for a sequential write to reach the next track in
+        // time, plus 5 %.
         let enough = |time: Nanos| (time + heads.write_settle).seconds() * 1.05 / revolution;
         let track = file.track_skew_revolutions.unwrap_or_else(|| enough(curve.time(1)));
         let back = curve.time(file.serpentine_tracks.saturating_sub(1)).max(heads.head_switch);

@@ -1,22 +1,23 @@
-//! Values with their sources: `{ value = 5400, source = "data sheet" }` read, remembered and reduced to the value.
+//! Values with sources, `{ value = 5400, source = "data sheet" }`: the source is recorded and the table
+//! reduced to the value.
 
 use toml::{Table, Value};
 
-/// A number of a profile, and where it comes from.
+/// A number of a profile and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Where it stands, such as `spindle.rpm`.
+    /// Its key in the file, such as `spindle.rpm`.
     pub path: String,
     /// The value as written.
     pub value: String,
-    /// A document, an address, `fitted`, or `None` where the file says nothing.
+    /// A document, a URL, or `fitted`; `None` if the file gives no source.
     pub source: Option<String>,
 }
 
 /// Reduces every sourced value of `table` to its value, and lists all numbers with their sources.
 pub(super) fn strip(table: &mut Table) -> Vec<Figure> {
     let mut figures = Vec::new();
-    // What is said about a fit are bounds for a search, not figures of the drive.
+    // The numbers under `fit` are bounds for a search, not figures of the drive.
     for (key, value) in table.iter_mut().filter(|(key, _)| *key != "fit") {
         strip_value(key.clone(), value, &mut figures);
     }
@@ -42,7 +43,7 @@ fn strip_value(path: String, value: &mut Value, figures: &mut Vec<Figure>) {
     }
 }
 
-/// A value as it stands in the file; of a long list, how many it has.
+/// A value as written in the file; for a list too long to print, the number of its values.
 fn written(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 4 => format!("{} entries", list.len()),
@@ -56,7 +57,7 @@ fn sourced(value: &Value) -> Option<(Value, String)> {
     (table.len() == 2).then(|| (bare.clone(), source.to_owned()))
 }
 
-/// Lays `upper` over `lower`: tables are merged, everything else is replaced.
+/// Merges `upper` into `lower`: tables are merged, everything else is replaced.
 pub(super) fn overlay(lower: &mut Table, upper: Table) {
     for (key, value) in upper {
         match (lower.get_mut(&key), value) {
@@ -74,7 +75,7 @@ fn is_sourced(table: &Table) -> bool {
     table.len() == 2 && table.contains_key("value") && table.contains_key("source")
 }
 
-/// Replaces the number at `path`, which need not be there yet.
+/// Sets the number at `path`, whether or not it exists yet.
 pub(super) fn replace(table: &mut Table, path: &str, number: f64) {
     let mut here = table;
     let mut keys = path.split('.').peekable();

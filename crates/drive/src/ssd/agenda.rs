@@ -1,31 +1,31 @@
-//! What is going to happen, in the order of time.
+//! The events to come, in order of time.
 //!
-//! Nearly every kind of event takes a constant time, so events of one kind come to pass in the order in which they were
-//! set: each kind has a lane of its own, sorted, and the next event is the earliest head. At the same moment the lanes
-//! go in the order of [`Lane`]; that is what makes a run repeatable.
+//! Nearly every kind of event takes a constant time, so events of one kind happen in the order in which they
+//! were set. Each kind has a sorted lane of its own, and the next event is the earliest of the lanes' heads.
+//! Events at the same moment are processed in the order of [`Lane`], which makes a run repeatable.
 
 use std::collections::VecDeque;
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// The host learns that a command is over.
+    /// The host receives a completion.
     Completion,
-    /// A program operation is over, on a die.
+    /// A program operation on a die has ended.
     Program,
-    /// An erase operation is over, on a die.
+    /// An erase operation on a die has ended.
     Erase,
-    /// A channel has carried a page, or a part of it.
+    /// A channel has transferred a page, or a part of one.
     Channel,
-    /// A die has a page in its register.
+    /// A die has read a page into its register.
     Sense,
-    /// A piece of a write has come over the link.
+    /// A piece of a write has crossed the link.
     Link,
-    /// The controller has understood a write, a flush or a discard.
+    /// The controller has decoded a write, a flush or a discard.
     WriteReady,
-    /// The controller has understood a read.
+    /// The controller has decoded a read.
     ReadReady,
-    /// Data has been in the buffer for so long that it is written back.
+    /// The oldest data in the buffer may be due for writing back.
     Age,
 }
 
@@ -43,18 +43,19 @@ const LANES: [Lane; 9] = [
 
 /// Bits for the lane below the time, so that one comparison orders both.
 const LANE_BITS: u32 = 4;
-/// The last moment, 36 years after power-on; what would come later never comes.
+/// The last representable moment, 36 years after power-on; events after it never happen.
 const LATEST: u64 = (u64::MAX >> LANE_BITS) - 1;
 /// The key of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
-/// Every event to come: a time and a number, which is a command, a die or a channel, by its lane.
+/// All events to come: each has a time and a number, which is a command, a die or a channel, depending on the
+/// lane.
 #[derive(Clone, Debug)]
 pub(super) struct Agenda {
     lanes: [VecDeque<(u64, u32)>; LANES.len()],
-    /// The time of each lane's first event, and the lane.
+    /// The key of each lane's first event: its time, with the lane in the low bits.
     heads: [u64; LANES.len()],
-    /// The least of them.
+    /// The smallest key in `heads`.
     next: u64,
 }
 
@@ -63,7 +64,7 @@ impl Agenda {
         Self { lanes: Default::default(), heads: [EMPTY; LANES.len()], next: EMPTY }
     }
 
-    /// Sets an event. Those of the same lane and time come in the order in which they were set.
+    /// Adds an event. Events of the same lane and time happen in the order in which they were added.
     pub(super) fn push(&mut self, lane: Lane, at: u64, value: u32) {
         if at > LATEST {
             return;
@@ -94,7 +95,7 @@ impl Agenda {
         Some((self.next >> LANE_BITS, *lane))
     }
 
-    /// Takes the first event of the lane.
+    /// Removes the first event of the lane, and returns its number.
     pub(super) fn pop(&mut self, lane: Lane) -> Option<u32> {
         let events = &mut self.lanes[lane as usize];
         let event = events.pop_front();
@@ -103,7 +104,7 @@ impl Agenda {
         event.map(|event| event.1)
     }
 
-    /// Forgets the events of the lane.
+    /// Removes all events of the lane.
     pub(super) fn clear(&mut self, lane: Lane) {
         self.lanes[lane as usize].clear();
         self.heads[lane as usize] = EMPTY;
@@ -115,7 +116,7 @@ impl Agenda {
     }
 }
 
-/// The time with the lane below it.
+/// The key of an event: its time, with the lane in the low bits.
 const fn key(lane: Lane, at: u64) -> u64 {
     (at << LANE_BITS) | lane as u64
 }

@@ -1,8 +1,9 @@
-//! The flash blocks: which slot holds which unit, how many units of a superblock are valid, and which one to collect.
+//! The flash blocks: which slot holds which unit, how many units of a superblock are valid, and which
+//! superblock to collect.
 //!
-//! A superblock is free, open for one of two streams of writes, sealed, or a victim of garbage collection. The sealed
-//! ones stand in buckets by their number of valid units, so that the one with the fewest is found at once. The reverse
-//! map of a superblock that was filled in order and has lost nothing is not stored.
+//! A superblock is free, open for one of two streams of writes, sealed, or a victim of garbage collection.
+//! Sealed ones are kept in buckets by their number of valid units, so that the one with the fewest is found
+//! at once. The reverse map of a superblock that was filled in order and is still fully valid is not stored.
 
 use std::collections::VecDeque;
 
@@ -10,12 +11,12 @@ use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
 
-/// Who writes.
+/// The source of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     /// Data from the host.
     Host,
-    /// Units that garbage collection moves; apart, because they tend to live longer.
+    /// Units that garbage collection moves. They have a stream of their own because they tend to live longer.
     Collected,
 }
 
@@ -29,11 +30,11 @@ enum State {
 
 #[derive(Clone, Debug)]
 enum Reverse {
-    /// Nothing was ever written here.
+    /// Nothing has ever been written to the superblock.
     Empty,
-    /// Units in order, from this one.
+    /// Consecutive units, beginning with this one.
     InOrder(Unit),
-    /// For each slot the unit; none if what it holds is stale.
+    /// The unit of each slot; `None` if its contents are stale.
     Table(Box<[Option<Unit>]>),
 }
 
@@ -41,7 +42,7 @@ enum Reverse {
 struct Contents {
     state: State,
     valid: u32,
-    /// Neighbours in the bucket.
+    /// The neighbours in the bucket.
     previous: Option<Superblock>,
     next: Option<Superblock>,
     reverse: Reverse,
@@ -58,9 +59,9 @@ struct Open {
 pub(super) struct Blocks {
     layout: Layout,
     superblocks: Vec<Contents>,
-    /// The first sealed superblock with each number of valid units.
+    /// For each number of valid units, the first sealed superblock that has it.
     buckets: Vec<Option<Superblock>>,
-    /// No bucket below has any.
+    /// All buckets below this one are empty.
     lowest: u32,
     free: VecDeque<Superblock>,
     open: [Option<Open>; 2],
@@ -90,18 +91,18 @@ impl Blocks {
         blocks
     }
 
-    /// Number of free superblocks.
+    /// The number of free superblocks.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Groups that can still be taken from the superblock that the stream has open.
+    /// The groups left in the superblock that the stream has open.
     pub(super) fn open_groups(&self, stream: Stream) -> u32 {
         self.open[stream as usize].map_or(0, |open| self.layout.groups - open.next_group)
     }
 
-    /// Takes the next group of the stream and returns its first slot; opens a free superblock if it must and may, that
-    /// is, if `keep` will be left.
+    /// Takes the next group of the stream and returns its first slot. If necessary it opens a free
+    /// superblock, provided that `keep` of them remain free.
     pub(super) fn allocate(&mut self, stream: Stream, keep: usize) -> Option<Slot> {
         if self.open_groups(stream) == 0 {
             if let Some(full) = self.open[stream as usize].take() {
@@ -133,7 +134,7 @@ impl Blocks {
         }
     }
 
-    /// Number of valid units among the slots of a group.
+    /// The number of valid units among the slots of a group.
     pub(super) fn valid_in_group(&self, first_slot: Slot) -> u32 {
         let (superblock, place) = self.layout.split(first_slot);
         let slots = self.layout.slots_per_group();
@@ -146,11 +147,12 @@ impl Blocks {
         }
     }
 
-    /// Takes up to `most` valid units out of a group of a victim, where they are valid no more, and puts them into the
-    /// beginning of `into`, which has room for a group. Returns how many there were.
+    /// Removes up to `most` valid units from a group of a victim, where they become stale. Writes them to the
+    /// beginning of `into`, which has room for a group, and returns their number.
     pub(super) fn take_group(&mut self, first_slot: Slot, most: u32, into: &mut [Option<Unit>]) -> u32 {
         let (index, place) = self.layout.split(first_slot);
-        // Which slots are stale follows no pattern; without branches on it, no time goes into guessing.
+        // Which slots are stale follows no pattern, so the loop has no branch on it: mispredictions would
+        // cost time.
         let mut taken = 0;
         for entry in self.entries(index, place, self.layout.slots_per_group()) {
             let take = entry.is_some() & (taken < most);
@@ -164,7 +166,7 @@ impl Blocks {
         taken
     }
 
-    /// The slots from `first_slot`, so far stale and all in one group, hold the units from now on.
+    /// Assigns the units to the slots from `first_slot` on, which were stale and are all in one group.
     pub(super) fn assign(&mut self, first_slot: Slot, units: &[Option<Unit>]) {
         let (index, place) = self.layout.split(first_slot);
         let count = narrow(units.len() as u64);
@@ -172,7 +174,7 @@ impl Blocks {
         self.change(index, |valid| valid + count);
     }
 
-    /// What the slot holds is stale from now on.
+    /// Marks the contents of the slot as stale.
     pub(super) fn invalidate(&mut self, slot: Slot) {
         let (index, place) = self.layout.split(slot);
         debug_assert!(self.unit_at(slot).is_some());
@@ -182,12 +184,12 @@ impl Blocks {
         self.change(index, |valid| valid - 1);
     }
 
-    /// Number of valid units in the superblock.
+    /// The number of valid units in the superblock.
     pub(super) fn valid(&self, superblock: Superblock) -> u32 {
         self.superblocks[superblock.at()].valid
     }
 
-    /// Takes the sealed superblock with the fewest valid units, if collecting it gains anything.
+    /// Takes the sealed superblock with the fewest valid units, if collecting it gains space.
     pub(super) fn take_victim(&mut self) -> Option<Superblock> {
         while self.lowest < self.layout.slots && self.buckets[self.lowest as usize].is_none() {
             self.lowest += 1;
@@ -201,7 +203,7 @@ impl Blocks {
         Some(index)
     }
 
-    /// The victim has been erased.
+    /// Frees a victim that has been erased.
     pub(super) fn release(&mut self, superblock: Superblock) {
         debug_assert_eq!(self.superblocks[superblock.at()].state, State::Victim);
         debug_assert_eq!(self.superblocks[superblock.at()].valid, 0);
@@ -209,7 +211,7 @@ impl Blocks {
         self.free.push_back(superblock);
     }
 
-    /// `count` entries of a superblock's reverse map, which is written out.
+    /// `count` entries of a superblock's reverse map, which is created in full if it was not stored.
     fn entries(&mut self, superblock: Superblock, place: u32, count: u32) -> &mut [Option<Unit>] {
         let (slots, units) = (self.layout.slots, self.layout.units);
         let reverse = &mut self.superblocks[superblock.at()].reverse;

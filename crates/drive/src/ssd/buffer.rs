@@ -1,25 +1,27 @@
-//! The write buffer: for each indirection unit the sectors of it that the host has written and flash does not hold yet.
+//! The write buffer: for each indirection unit, the sectors that the host has written and flash does not hold
+//! yet.
 //!
-//! Each unit in the buffer takes room for a whole one. There is at most one entry to which the host adds, and at most one
-//! older that is being programmed and no longer changes. An entry is *whole* when all of the unit is known: because the
-//! host wrote all of it, because the rest was read from flash or copied from the older entry, or because there is no rest.
+//! Each unit in the buffer takes the room of a whole unit. It has at most one entry to which the host adds,
+//! and at most one older entry that is being programmed and no longer changes. An entry is *whole* when all
+//! of the unit is known: because the host wrote all of it, because the rest was read from flash or copied
+//! from the older entry, or because there is no rest.
 
 use crate::ssd::index::{EntryIndex, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 
-/// Where an entry is on its way to flash.
+/// An entry's stage on its way to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not whole; waits for the host to write the rest.
+    /// Not whole; waits for the host to write the rest of the unit.
     Partial,
-    /// The rest is being read from flash.
+    /// The rest of the unit is being read from flash.
     Reading,
     /// Whole; waits to be programmed.
     Ready,
     /// Being programmed.
     Storing,
-    /// Newer than one that is being programmed, and waits for that.
+    /// Waits for an older entry of the same unit that is being programmed.
     Held,
 }
 
@@ -27,15 +29,15 @@ pub(super) enum Stage {
 pub(super) struct Entry {
     pub(super) unit: Unit,
     pub(super) stage: Stage,
-    /// A command waits for it to be durable.
+    /// Whether a command waits for it to be durable.
     pub(super) urgent: bool,
-    /// Number of sectors that the host has written.
+    /// The number of sectors that the host has written.
     covered: u32,
-    /// Pages still to be read.
+    /// Pages of the rest still to be read.
     pub(super) reads: u32,
-    /// When it came to its list.
+    /// When it entered its list.
     since: u64,
-    /// Neighbours in the list of its stage.
+    /// The neighbours in the list of its stage.
     previous: Option<EntryIndex>,
     next: Option<EntryIndex>,
     /// The next entry in the same bucket of the index.
@@ -57,7 +59,7 @@ pub(super) struct Buffer {
     layout: Layout,
     room: u32,
     entries: Vec<Entry>,
-    /// A bit for each sector of each entry.
+    /// One bit per sector of each entry: whether the host has written it.
     bits: Vec<u64>,
     words: usize,
     unused: Vec<EntryIndex>,
@@ -95,22 +97,22 @@ impl Buffer {
         }
     }
 
-    /// Units for which there is room that nobody has reserved.
+    /// Units for which there is unreserved room.
     pub(super) const fn room(&self) -> u32 {
         self.room
     }
 
-    /// Sets room for `units` aside.
+    /// Reserves room for `units`.
     pub(super) fn reserve(&mut self, units: u32) {
         self.room -= units;
     }
 
-    /// Units in the buffer, those being programmed among them.
+    /// Units in the buffer, including those being programmed.
     pub(super) const fn used(&self) -> u32 {
         self.used
     }
 
-    /// Units that wait for their rest.
+    /// Units that wait for the host to write their rest.
     pub(super) const fn partial(&self) -> u32 {
         self.partial.length
     }
@@ -120,12 +122,12 @@ impl Buffer {
         self.reading
     }
 
-    /// Units that could be programmed.
+    /// Units that are ready to be programmed.
     pub(super) const fn ready(&self) -> u32 {
         self.ready.length
     }
 
-    /// Those of them that a command waits for.
+    /// Units that are ready to be programmed and that a command waits for.
     pub(super) const fn urgent_ready(&self) -> u32 {
         self.urgent_ready
     }
@@ -151,8 +153,8 @@ impl Buffer {
         next
     }
 
-    /// Puts sectors `from..to` of a unit into the buffer, in room set aside before. Returns the entry and whether the
-    /// data joined one that was there; then the room is given back.
+    /// Puts sectors `from..to` of a unit into the buffer, using reserved room. Returns the entry, and whether
+    /// the data joined an existing one; if so, the reserved room is released.
     pub(super) fn put(&mut self, unit: Unit, from: u32, to: u32, now: u64) -> (EntryIndex, bool) {
         let latest = self.find(unit);
         let open = latest.filter(|&index| self.entries[index.at()].stage != Stage::Storing);
@@ -170,7 +172,7 @@ impl Buffer {
         (index, joined)
     }
 
-    /// A command waits for the entry: it goes before the others.
+    /// Moves the entry ahead of the others, because a command waits for it.
     pub(super) fn hasten(&mut self, index: EntryIndex) {
         let entry = &mut self.entries[index.at()];
         if std::mem::replace(&mut entry.urgent, true) {
@@ -184,17 +186,17 @@ impl Buffer {
         }
     }
 
-    /// The partial entry that goes first and since when it is there.
+    /// The partial entry that is first in its list, and since when it has been there.
     pub(super) fn first_partial(&self) -> Option<(EntryIndex, u64)> {
         self.partial.first.map(|index| (index, self.entries[index.at()].since))
     }
 
-    /// Since when the first entry that could be programmed is there.
+    /// Since when the first ready entry has been in its list.
     pub(super) fn ready_since(&self) -> Option<u64> {
         self.ready.first.map(|index| self.entries[index.at()].since)
     }
 
-    /// The rest of a partial entry is going to be read, in so many pages.
+    /// Records that the rest of a partial entry is to be read, in `pages` pages.
     pub(super) fn begin_reading(&mut self, index: EntryIndex, pages: u32) {
         self.unlink(index);
         self.reading += 1;
@@ -202,7 +204,7 @@ impl Buffer {
         (entry.stage, entry.reads) = (Stage::Reading, pages);
     }
 
-    /// The rest of the entry is known, or there is none.
+    /// Makes the entry whole: its rest is known, or it has none.
     pub(super) fn complete(&mut self, index: EntryIndex, now: u64) {
         match self.entries[index.at()].stage {
             Stage::Reading => self.reading -= 1,
@@ -211,7 +213,7 @@ impl Buffer {
         self.make_ready(index, now);
     }
 
-    /// Takes the next entry to be programmed; it does not change any more.
+    /// Takes the next entry to be programmed; it no longer changes.
     pub(super) fn take_ready(&mut self) -> Option<EntryIndex> {
         let index = self.ready.first?;
         self.unlink(index);
@@ -221,7 +223,8 @@ impl Buffer {
         Some(index)
     }
 
-    /// Lets go of an entry that is stored, or whose data is not needed. A newer one of the unit can go on.
+    /// Removes an entry that is stored, or whose data is not needed. A newer entry of the unit, if any, can
+    /// proceed.
     pub(super) fn remove(&mut self, index: EntryIndex, now: u64) {
         let (unit, stage, urgent) = {
             let entry = &self.entries[index.at()];
@@ -249,13 +252,13 @@ impl Buffer {
         }
     }
 
-    /// Whether the entry alone knows sectors `from..to` of its unit.
+    /// Whether the entry by itself has sectors `from..to` of its unit.
     pub(super) fn knows(&self, index: EntryIndex, from: u32, to: u32) -> bool {
         let known = matches!(self.entries[index.at()].stage, Stage::Ready | Stage::Storing | Stage::Held);
         known || (from..to).all(|sector| self.bit(index, sector))
     }
 
-    /// The runs of sectors of an entry that the host has written, each with its first and the first after it.
+    /// The runs of sectors that the host has written to an entry, as half-open ranges.
     pub(super) fn runs(&self, index: EntryIndex) -> impl Iterator<Item = (u32, u32)> + '_ {
         let sectors = self.sectors(self.entries[index.at()].unit);
         let mut at = 0;
@@ -267,7 +270,7 @@ impl Buffer {
         })
     }
 
-    /// Every entry there is.
+    /// Every entry in the buffer.
     pub(super) fn indexes(&self) -> impl Iterator<Item = EntryIndex> + '_ {
         self.buckets
             .iter()
@@ -297,7 +300,7 @@ impl Buffer {
             self.bits.resize(self.bits.len() + self.words, 0);
             EntryIndex::new(narrow(self.entries.len() as u64 - 1))
         });
-        // Mostly there is one word, for which a call to fill memory would be slow.
+        // There is usually a single word, for which a call to fill memory would be slow.
         let (first, words) = (index.at() * self.words, self.words);
         self.bits[first] = 0;
         if words > 1 {

@@ -1,9 +1,9 @@
-//! Garbage collection: making free superblocks of those that hold the fewest valid units.
+//! Garbage collection: freeing the superblocks that hold the fewest valid units.
 //!
-//! It begins when few are free. The valid units of the victim are read, packed into groups of a stream of their own, and
-//! programmed; when the last one is durable the victim is erased. One free superblock is always left to it, so it can
-//! go on whatever the host does. While it works the host gets as much of the flash as it wins: that keeps the two in
-//! step, instead of letting the host run into a wall.
+//! It begins when few superblocks are free. The valid units of the victim are read, packed into groups of a
+//! separate stream, and programmed; when the last one is durable the victim is erased. One free superblock is
+//! always reserved for it, so it can continue whatever the host does. While it works, the host may use only
+//! as much flash as it gains. That keeps the two in step, so that the host is not stopped abruptly.
 
 use crate::ssd::blocks::Stream;
 use crate::ssd::index::{Die, Slot, Superblock, Unit};
@@ -11,7 +11,7 @@ use crate::ssd::nand::Work;
 use crate::ssd::parameters::Layout;
 use crate::ssd::{Ssd, narrow};
 
-/// Garbage collection begins when no more superblocks than these are free, or soon will be.
+/// Garbage collection begins when at most this number of superblocks is free or about to be.
 const FEW_FREE: usize = 2;
 
 /// A group of the victim that is being read.
@@ -20,11 +20,11 @@ struct Read {
     first_slot: Slot,
     /// Pages still to be read.
     pages: u32,
-    /// Units for which there is room.
+    /// Units for which room is reserved.
     room: u32,
 }
 
-/// Moved units that wait for their group to be full.
+/// Moved units waiting for their group to fill up.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     group: u32,
@@ -34,39 +34,39 @@ struct Filling {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Victim {
-    /// Moved units that are not durable yet.
+    /// Moved units that are not yet durable.
     moving: u32,
-    /// Nothing valid is left in it.
+    /// Whether no valid unit is left in it.
     emptied: bool,
     /// Blocks still to be erased.
     blocks: u32,
 }
 
-/// How far it has come.
+/// The state of garbage collection.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     victim: Option<Superblock>,
     next_group: u32,
-    /// Valid units of the victim at the beginning.
+    /// The victim's valid units when its collection began.
     valid_at_first: u32,
-    /// Units that the host has written since.
+    /// Units that the host has written since then.
     host_units: u64,
     reads: Vec<Read>,
     unused: Vec<u32>,
     reading: u32,
-    /// Units being read, for which room is kept.
+    /// Units being read, for which room is reserved.
     reserved: u32,
     filling: Option<Filling>,
-    /// For the units that are being moved; kept so that nothing is allocated for each group.
+    /// Scratch space for the units being moved, kept to avoid an allocation per group.
     units: Vec<Option<Unit>>,
     victims: Vec<Victim>,
     /// Victims emptied, but not yet erased.
     emptied: usize,
-    /// Those of them that are being erased.
+    /// Emptied victims that are being erased.
     erasing: usize,
-    /// The host wanted a superblock and got none.
+    /// Whether the host wanted a superblock and got none.
     host_blocked: bool,
-    /// The host got no group, for that reason or to stay in step.
+    /// Whether the host got no group, for lack of a superblock or to stay in step.
     host_waits: bool,
 }
 
@@ -93,12 +93,12 @@ impl Collector {
 }
 
 impl Ssd {
-    /// Whether the host has asked for a group and got none since garbage collection last came forward.
+    /// Whether the host has been refused a group since garbage collection last made progress.
     pub(super) const fn host_waits(&self) -> bool {
         self.collector.host_waits
     }
 
-    /// Whether the host has to wait for garbage collection to keep step.
+    /// Whether the host has to wait so as not to get ahead of garbage collection.
     fn is_paced(&self) -> bool {
         let Some(victim) = self.collector.victim else { return false };
         let before = self.collector.valid_at_first;
@@ -108,7 +108,7 @@ impl Ssd {
         self.collector.host_units * u64::from(before) > (moved + ahead) * won
     }
 
-    /// A group for the host's data, if garbage collection leaves one.
+    /// Allocates a group for the host's data, if garbage collection leaves one.
     pub(super) fn host_group(&mut self) -> Option<Slot> {
         self.collector.host_waits = true;
         self.collector.host_blocked = false;
@@ -127,7 +127,7 @@ impl Ssd {
         slot
     }
 
-    /// Something has come to pass that garbage collection, and perhaps the host, has waited for.
+    /// Continues garbage collection, and perhaps the host, after an event that they may have waited for.
     pub(super) fn collect_on(&mut self) {
         self.collect();
         if std::mem::take(&mut self.collector.host_waits) {
@@ -135,7 +135,7 @@ impl Ssd {
         }
     }
 
-    /// Does what can be done now.
+    /// Does whatever garbage collection can do now.
     fn collect(&mut self) {
         loop {
             let Some(victim) = self.collector.victim else {
@@ -149,7 +149,7 @@ impl Ssd {
                 break;
             }
             if self.blocks.valid(victim) > 0 {
-                // What had found no room is read again; the loop ends as long as there is none.
+                // Units for which there was no room are read again; the loop ends as long as there is none.
                 self.collector.next_group = 0;
                 continue;
             }
@@ -161,7 +161,7 @@ impl Ssd {
         self.pad_if_stuck();
     }
 
-    /// A page of the victim has been read.
+    /// Handles the end of reading a page of the victim.
     pub(super) fn victim_read(&mut self, index: u32) {
         let read = &mut self.collector.reads[index as usize];
         read.pages -= 1;
@@ -176,7 +176,7 @@ impl Ssd {
         self.collect_on();
     }
 
-    /// Some of the victim's units are durable where they were moved to.
+    /// Records that some of the victim's units are durable in their new place.
     pub(super) fn moved(&mut self, victim: Superblock, units: u32) {
         let state = &mut self.collector.victims[victim.at()];
         debug_assert_eq!(state.blocks, 0, "erased before what was in it is durable");
@@ -184,7 +184,7 @@ impl Ssd {
         self.erase_if_durable(victim);
     }
 
-    /// A die has erased its block of the superblock.
+    /// Handles the end of a die's erasing its block of the superblock.
     pub(super) fn block_erased(&mut self, superblock: Superblock) {
         self.counters.erases += 1;
         let victim = &mut self.collector.victims[superblock.at()];
@@ -201,7 +201,7 @@ impl Ssd {
 
     fn needs_collection(&self) -> bool {
         let few = self.blocks.free() + self.collector.emptied <= FEW_FREE;
-        // Emptied victims whose last units wait for their group to be filled: others have to fill it.
+        // If emptied victims wait for their last units' group to fill up, other victims have to fill it.
         few || (self.collector.filling.is_some() && self.collector.host_blocked && self.is_collection_idle())
     }
 
@@ -220,7 +220,7 @@ impl Ssd {
         true
     }
 
-    /// Reads on in the victim as far as there is room for what is valid.
+    /// Continues reading the victim, as far as there is room for its valid units.
     fn read_victim(&mut self, victim: Superblock) {
         while self.collector.next_group < self.layout.groups {
             let under_way = self.collector.reading + self.groups.in_flight(Stream::Collected);
@@ -268,7 +268,7 @@ impl Ssd {
         }
     }
 
-    /// Units that can be moved and for which no room is kept yet.
+    /// Units that can be moved and for which no room is reserved yet.
     fn collection_room(&self) -> u32 {
         let per_group = self.layout.slots_per_group();
         let filling = self.collector.filling.map_or(0, |filling| per_group - filling.units);
@@ -277,8 +277,8 @@ impl Ssd {
         (filling + open).saturating_add(free).saturating_sub(self.collector.reserved)
     }
 
-    /// Packs what is still valid in a group of a victim, up to `room` units, into groups of its own stream; each of them
-    /// is programmed as soon as it is full.
+    /// Packs the units still valid in a group of a victim, up to `room` of them, into groups of the collected
+    /// stream. Each group is programmed as soon as it is full.
     fn move_group(&mut self, from: Slot, mut room: u32) {
         let (victim, _) = self.layout.split(from);
         let per_group = self.layout.slots_per_group();
@@ -289,7 +289,7 @@ impl Ssd {
                 let group = self.groups.begin(Stream::Collected);
                 Some(Filling { group, first_slot, units: 0 })
             });
-            // Room was kept; what finds none all the same stays valid, and is read again.
+            // Room was reserved; units that still find none stay valid and are read again.
             let Some(mut filling) = filling else { break };
             let count = self.blocks.take_group(from, room.min(per_group - filling.units), &mut units);
             if count == 0 {
@@ -320,7 +320,7 @@ impl Ssd {
         }
     }
 
-    /// With nothing left to collect, emptied victims cannot wait for their last group to be filled: it is padded.
+    /// Pads the last group if emptied victims wait for it and nothing is left to collect that could fill it.
     fn pad_if_stuck(&mut self) {
         if self.collector.host_blocked && self.is_collection_idle() {
             self.program_filling();

@@ -1,8 +1,9 @@
-//! From the buffer to flash: which units go, when, and what has to be read before.
+//! From the buffer to flash: which units are programmed, when, and what has to be read first.
 //!
-//! Whole units go as soon as they fill a group. A partial one stays for the host to write the rest, until the buffer
-//! holds too many of them, a flush or a forced write asks for it, or it has waited for too long; then the rest is read,
-//! if the unit was ever written. A group that is not full is programmed with padding, if somebody waits for it.
+//! Whole units are programmed as soon as they fill a group. A partial unit stays, so that the host can write
+//! the rest, until the buffer holds too many of them, a flush or a forced write asks for it, or it has waited
+//! too long; then the rest is read, if the unit was ever written. A group that is not full is programmed with
+//! padding if a command waits for it.
 
 use straddle_io::Time;
 
@@ -15,15 +16,15 @@ use crate::ssd::nand::Work;
 use crate::ssd::parameters::SECTOR_BYTES;
 use crate::ssd::{Ssd, narrow};
 
-/// What is programmed together.
+/// Units that are programmed together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) stream: Stream,
     /// Pages not yet programmed.
     pages: u32,
-    /// Entries of the buffer, and where their units were before.
+    /// The buffer's entries, and where their units were before.
     entries: Vec<(EntryIndex, Option<Slot>)>,
-    /// For garbage collection: the victims, and how many units come from each.
+    /// For garbage collection: the victims, and the number of units from each.
     victims: Vec<(Superblock, u32)>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Begins a group without members.
+    /// Begins a group without members; returns its index.
     pub(super) fn begin(&mut self, stream: Stream) -> u32 {
         let index = self.unused.pop().unwrap_or_else(|| {
             self.groups.push(Group { stream, pages: 0, entries: Vec::new(), victims: Vec::new() });
@@ -46,7 +47,7 @@ impl Groups {
         index
     }
 
-    /// `count` units of a group come from the victim.
+    /// Records that `count` units of a group come from the victim.
     pub(super) fn add_moved(&mut self, group: u32, victim: Superblock, count: u32) {
         let victims = &mut self.groups[group as usize].victims;
         match victims.last_mut().filter(|last| last.0 == victim) {
@@ -55,14 +56,14 @@ impl Groups {
         }
     }
 
-    /// Groups of the stream that are being programmed.
+    /// The number of the stream's groups being programmed.
     pub(super) const fn in_flight(&self, stream: Stream) -> u32 {
         self.in_flight[stream as usize]
     }
 }
 
 impl Ssd {
-    /// Sends to flash what should go and can.
+    /// Programs the units that should be programmed and can be.
     pub(super) fn destage(&mut self) {
         let per_group = self.layout.slots_per_group();
         self.read_rests();
@@ -101,7 +102,7 @@ impl Ssd {
         self.groups.in_flight[stream as usize] -= 1;
         let bytes = self.layout.group_bytes();
         self.counters.media_write_bytes += bytes;
-        // The vectors go back, so that nothing is allocated for each group.
+        // The vectors are returned, to avoid an allocation per group.
         match stream {
             Stream::Host => {
                 self.counters.unit_write_bytes += bytes;
@@ -127,7 +128,7 @@ impl Ssd {
         }
     }
 
-    /// The rest of a unit, or a page of it, has been read.
+    /// Handles the reading of a unit's rest, or of a page of it.
     pub(super) fn rest_read(&mut self, index: EntryIndex) {
         let entry = self.buffer.entry_mut(index);
         entry.reads -= 1;
@@ -137,7 +138,7 @@ impl Ssd {
         }
     }
 
-    /// Data is in the buffer; the timer runs.
+    /// Starts the age timer if it is not running: the buffer holds data.
     pub(super) fn watch_age(&mut self) {
         if !self.age_timer {
             self.age_timer = true;
@@ -145,7 +146,7 @@ impl Ssd {
         }
     }
 
-    /// Something may have been in the buffer for too long.
+    /// Handles the age timer: programs data that has been in the buffer too long.
     pub(super) fn aged(&mut self) {
         self.age_timer = false;
         self.destage();
@@ -168,7 +169,7 @@ impl Ssd {
         since.saturating_add(self.destage_after) <= self.now
     }
 
-    /// Whether a write waits for room, and nothing is under way that makes any.
+    /// Whether a write waits for room and nothing in progress will make any.
     fn is_stuck(&self) -> bool {
         self.host.is_short_of_room() && self.groups.in_flight(Stream::Host) == 0
     }
@@ -180,7 +181,7 @@ impl Ssd {
             || self.buffer.ready_since().is_some_and(|since| self.is_old(since))
     }
 
-    /// Reads the rest of those partial units that have to go.
+    /// Reads the rest of the partial units that have to be programmed.
     fn read_rests(&mut self) {
         let per_group = self.layout.slots_per_group();
         while let Some((index, since)) = self.buffer.first_partial() {
@@ -211,13 +212,13 @@ impl Ssd {
         }
     }
 
-    /// Programs the next entries, at most `most` of them.
+    /// Programs the next ready entries, at most `most` of them.
     fn store(&mut self, first_slot: Slot, most: u32) {
         let group = self.groups.begin(Stream::Host);
         let mut entries = std::mem::take(&mut self.groups.groups[group as usize].entries);
         let mut units = std::mem::take(&mut self.units);
         units.clear();
-        // One step for all of them after the other: what is not in the processor's cache then comes at the same time.
+        // Each step runs over all of them before the next one, so that their cache misses overlap.
         while units.len() < most as usize
             && let Some(entry) = self.buffer.take_ready()
         {
@@ -255,7 +256,8 @@ impl Ssd {
         }
     }
 
-    /// Tells of what the host wrote of an entry. With power-loss protection it was told when it came.
+    /// Reports the sectors of an entry that the host wrote. With power-loss protection they were reported on
+    /// arrival.
     fn note_runs(&mut self, index: EntryIndex, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         let Some(events) = &mut self.media_events else { return };
         if self.power_loss_protection {

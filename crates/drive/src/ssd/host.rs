@@ -1,8 +1,8 @@
-//! The host's side: commands, the link, and the way into the buffer.
+//! The host side: commands, the link, and the path into the buffer.
 //!
-//! Commands over the queue depth wait in their order. A flush or a discard is not queued, as in ATA: it begins when the
-//! commands before it are over, and those after it begin when it is. The link carries one piece at a time, in either
-//! direction; a write waits for room in the buffer before its data comes.
+//! Commands beyond the queue depth wait in order. A flush or a discard is not queued, as in ATA: it begins
+//! when the commands before it have ended, and those after it begin when it has ended. The link carries one
+//! piece at a time, in either direction; a write waits for room in the buffer before its data is sent.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ use crate::ssd::nand::Work;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 use crate::ssd::{Ssd, narrow};
 
-/// A write comes over the link in pieces of this many bytes, or one unit.
+/// A write crosses the link in pieces of this many bytes, or of one unit if that is larger.
 const PIECE_BYTES: u64 = 64 << 10;
-/// Pages that one read has under way, for each die.
+/// Pages that one read has in progress, per die.
 const READ_PAGES_PER_DIE: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +27,14 @@ struct Command {
     id: RequestId,
     operation: Operation,
     bytes: u64,
-    /// The first byte not yet dealt with.
+    /// The first byte not yet processed.
     next: u64,
     end: u64,
-    /// Pieces on the link, pages being read, or units that have to be durable.
+    /// Pieces on the link, pages being read, or units that must become durable.
     pending: u32,
-    /// When the link has carried what was read so far.
+    /// When the link will have carried what has been read so far.
     link_end: u64,
-    /// Whether some of it came from flash, or from the buffer, or joined what was there.
+    /// Whether some of the data came from flash, came from the buffer, or joined data in the buffer.
     flash: bool,
     buffer: bool,
     joined: bool,
@@ -53,20 +53,20 @@ struct Piece {
 pub(super) struct Host {
     interface: Interface,
     command_time: u64,
-    /// Not taken yet.
+    /// Commands not yet taken.
     pub(super) waiting: VecDeque<Request>,
     commands: Vec<Command>,
     unused: Vec<u32>,
     active: u32,
-    /// A flush or a discard is under way.
+    /// Whether a flush or a discard is in progress.
     exclusive: bool,
-    /// The flush that waits for the buffer to be empty.
+    /// The flush that waits for the buffer to become empty.
     flush: Option<u32>,
     controller_free: u64,
     link_free: u64,
-    /// On the link, in this order.
+    /// The pieces on the link, in order.
     pieces: VecDeque<Piece>,
-    /// Writes that have not sent all of their data, in this order.
+    /// Writes that have not sent all of their data, in order.
     writers: VecDeque<u32>,
 }
 
@@ -101,7 +101,7 @@ impl Host {
         !self.writers.is_empty()
     }
 
-    /// Sends bytes over the link as soon as it is free; returns when they are there.
+    /// Sends bytes over the link as soon as it is free; returns when they have arrived.
     fn send(&mut self, bytes: u64, now: u64) -> u64 {
         self.link_free = self.link_free.max(now).saturating_add(self.interface.transfer(bytes).get());
         self.link_free
@@ -134,7 +134,7 @@ impl Host {
     }
 }
 
-/// The part of a unit that a span covers: where it ends, and its first and last sector in the unit.
+/// The part of a span that lies in one unit: where it ends, and its first and last sector in the unit.
 struct Part {
     unit: Unit,
     end: u64,
@@ -143,7 +143,7 @@ struct Part {
 }
 
 impl Part {
-    /// The part of `start..end` in the first unit it touches.
+    /// The part of `start..end` that lies in the first unit it touches.
     fn first(layout: &Layout, start: u64, end: u64) -> Self {
         let unit = start >> layout.unit_shift;
         let unit_start = unit << layout.unit_shift;
@@ -154,7 +154,7 @@ impl Part {
 }
 
 impl Ssd {
-    /// Takes commands as far as the queue allows.
+    /// Takes waiting commands as far as the queue depth allows.
     pub(super) fn admit(&mut self) {
         while let Some(&request) = self.host.waiting.front() {
             let exclusive = matches!(request.operation, Operation::Flush | Operation::Discard);
@@ -178,7 +178,7 @@ impl Ssd {
         }
     }
 
-    /// The controller begins with a write, a flush or a discard.
+    /// Starts processing a write, a flush or a discard that the controller has decoded.
     pub(super) fn write_ready(&mut self, index: u32) {
         match self.host.command(index).operation {
             Operation::Flush => {
@@ -197,7 +197,7 @@ impl Ssd {
         }
     }
 
-    /// Ends the flush, if nothing is in the buffer that could be lost.
+    /// Ends the flush, if the buffer holds nothing that could be lost.
     pub(super) fn flushed(&mut self) {
         if (self.power_loss_protection || self.buffer.used() == 0)
             && let Some(index) = self.host.flush.take()
@@ -206,7 +206,7 @@ impl Ssd {
         }
     }
 
-    /// Lets writes send data for which there is room.
+    /// Starts the transfer of write data for which there is room.
     pub(super) fn feed(&mut self) {
         let piece = PIECE_BYTES.max(self.layout.unit_bytes());
         while let Some(&index) = self.host.writers.front() {
@@ -234,7 +234,7 @@ impl Ssd {
         }
     }
 
-    /// A piece of a write has come over the link.
+    /// Handles the arrival of a piece of a write.
     pub(super) fn arrived(&mut self) {
         let Some(Piece { command: index, start, end }) = self.host.pieces.pop_front() else { return };
         let command = *self.host.command(index);
@@ -265,7 +265,7 @@ impl Ssd {
         self.feed();
     }
 
-    /// One of the things that a write or a discard waits for has come to pass.
+    /// Handles the end of one of the things that a write or a discard waits for.
     pub(super) fn awaited(&mut self, index: u32) {
         let command = self.host.command(index);
         command.pending -= 1;
@@ -279,13 +279,13 @@ impl Ssd {
         }
     }
 
-    /// The host learns of the end of a command that is over at `at`.
+    /// Schedules the completion of a command that ends at `at`.
     fn complete(&mut self, index: u32, at: u64) {
         let at = at.saturating_add(self.host.interface.completion_overhead.get());
         self.agenda.push(Lane::Completion, at, index);
     }
 
-    /// The host learns of it.
+    /// Delivers a completion to the host.
     pub(super) fn finish(&mut self, index: u32, done: &mut Vec<Completion>) {
         let Command { id, operation, bytes, flash, buffer, joined, .. } = *self.host.command(index);
         let counters = &mut self.counters;
@@ -310,11 +310,12 @@ impl Ssd {
         self.admit();
     }
 
-    /// Goes on with a read as far as its window lets it.
+    /// Continues a read as far as its window allows.
     pub(super) fn read_on(&mut self, index: u32) {
         let window = (READ_PAGES_PER_DIE * self.layout.dies).max(self.layout.pages_per_group);
         let mut command = *self.host.command(index);
-        // What needs no flash goes to the host at once; of the last page found, more may be wanted.
+        // Data that needs no flash goes to the host at once; the last page stays open, as the next unit may
+        // lie in it too.
         let mut at_once = 0;
         let mut open: Option<PageRead> = None;
         while command.next < command.end && command.pending < window {
@@ -347,7 +348,7 @@ impl Ssd {
         }
     }
 
-    /// Reads `start..end`, which is part of the unit in the slot; keeps the last page open for the next unit.
+    /// Reads `start..end`, which is part of the unit in the slot; the last page stays open for the next unit.
     fn read_unit(
         &mut self,
         index: u32,
@@ -364,7 +365,8 @@ impl Ssd {
         let mut at = start;
         while at < end {
             let page_end = end.min((at / page_bytes + 1) * page_bytes);
-            // Several pages to a unit: which one; several units to a page: the offset in the unit is below a page.
+            // If a unit has several pages, this selects the page; if a page has several units, the offset in
+            // the unit is less than a page.
             let page = self.layout.first_page(slot) + narrow((at & inside) / page_bytes);
             let bytes = narrow(page_end - at);
             let carried = narrow(page_end.next_multiple_of(codeword) - at / codeword * codeword);
@@ -391,7 +393,7 @@ impl Ssd {
         }
     }
 
-    /// A page for a read has come.
+    /// Handles the arrival of a page for a read.
     pub(super) fn page_read(&mut self, index: u32, bytes: u32) {
         let link_end = self.host.send(u64::from(bytes), self.now);
         let command = self.host.command(index);
@@ -404,12 +406,13 @@ impl Ssd {
         }
     }
 
-    /// Drops the whole units of a discard, as soon as none of them is being programmed.
+    /// Drops the whole units of a discard, once none of them is being read or programmed.
     fn discard(&mut self, index: u32) {
         let Command { bytes, end, .. } = *self.host.command(index);
         let Layout { unit_shift: shift, capacity, .. } = self.layout;
         let first = (end - bytes).div_ceil(self.layout.unit_bytes());
-        // The last unit of the drive may be cut off; then what there is of it is all of it.
+        // The drive's last unit may be cut short by the capacity; its existing part then counts as the whole
+        // unit.
         let after = if end == capacity { self.layout.units.into() } else { end >> shift };
         if first < after {
             let (first, after) = (narrow(first), narrow(after));
@@ -436,7 +439,7 @@ impl Ssd {
         }
     }
 
-    /// Whether the command has to wait for units that are being read or programmed.
+    /// Whether the command must wait for units that are being read or programmed.
     fn await_busy(&mut self, index: u32, first: u32, after: u32) -> bool {
         let mut waits = 0;
         for entry in self.buffered(first, after) {
@@ -471,13 +474,13 @@ impl Ssd {
     }
 }
 
-/// A page of which one or several units are read.
+/// A page from which one or more units are read.
 #[derive(Clone, Copy)]
 struct PageRead {
     superblock: Superblock,
     page: u32,
-    /// For the host.
+    /// Bytes for the host.
     bytes: u32,
-    /// Over the channel.
+    /// Bytes over the channel.
     carried: u32,
 }

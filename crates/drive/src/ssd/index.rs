@@ -1,6 +1,7 @@
-//! Numbers of things in the drive, each of a type of its own, so that none is taken for another.
+//! Indexes of things in the drive, each with its own type, so that they cannot be confused.
 //!
-//! Each is kept plus one: an `Option` of it is as small as the number, and nothing there is a zero, in the maps too.
+//! Each is stored plus one: an `Option` of it is no larger than the number, and absence is stored as zero,
+//! also in the maps.
 
 use std::num::NonZeroU32;
 
@@ -11,17 +12,18 @@ macro_rules! index {
         pub(super) struct $name(NonZeroU32);
 
         impl $name {
-            /// The one with this number, which the layout keeps below 2^32 - 1.
+            /// The index with this number, which the layout keeps below 2^32 - 1.
             #[inline]
             pub(super) const fn new(number: u32) -> Self {
                 match NonZeroU32::new(number.wrapping_add(1)) {
                     Some(kept) => Self(kept),
-                    // The layout has been checked. With a number in its place, each use would cost more.
+                    // Unreachable because the layout is checked. A fallback number here would make each use
+                    // more expensive.
                     None => unreachable!(),
                 }
             }
 
-            /// Its number.
+            /// The number of this index.
             #[inline]
             pub(super) const fn get(self) -> u32 {
                 self.0.get() - 1
@@ -30,11 +32,11 @@ macro_rules! index {
     };
 }
 
-/// Those that count the elements of a vector.
+/// Indexes of elements of a vector.
 macro_rules! place {
     ($($name:ident)*) => {$(
         impl $name {
-            /// Its place in the vector.
+            /// The position in the vector.
             #[inline]
             pub(super) const fn at(self) -> usize {
                 self.get() as usize
@@ -48,15 +50,16 @@ index! {
     Unit
 }
 index! {
-    /// The place of a unit in flash: the number of the superblock above, the place in it below.
+    /// The place of a unit in flash: the superblock's number in the high bits, the place in the superblock in
+    /// the low bits.
     Slot
 }
 index! {
-    /// A block of each die.
+    /// A superblock: one block of each die.
     Superblock
 }
 index! {
-    /// A die.
+    /// A flash die.
     Die
 }
 index! {
@@ -67,7 +70,7 @@ index! {
 place! { Unit Superblock Die EntryIndex }
 
 impl Slot {
-    /// The slot `count` further on, in the same superblock.
+    /// The slot `count` places further on, in the same superblock.
     #[inline]
     pub(super) const fn after(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))

@@ -1,7 +1,7 @@
-//! The forward map: in which slot of the flash each indirection unit lies.
+//! The forward map: which slot of the flash holds each indirection unit.
 //!
-//! It grows in chunks, where something is written. On a drive that begins full, a chunk that nobody has touched still
-//! stands for the units in their order; so filling the drive beforehand costs nothing.
+//! It grows in chunks as units are written. On a drive that starts full, an untouched chunk stands for units
+//! written in order, so filling the drive beforehand costs nothing.
 
 use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
@@ -13,7 +13,7 @@ const CHUNK: u32 = 1 << CHUNK_SHIFT;
 
 type Chunk = Box<[Option<Slot>]>;
 
-/// The map.
+/// The map from units to slots.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
     chunks: Vec<Option<Chunk>>,
@@ -41,17 +41,18 @@ impl Mapping {
         *self.entry(unit) = Some(slot);
     }
 
-    /// Maps the unit to the slot; returns where it was.
+    /// Maps the unit to the slot; returns its previous slot.
     pub(super) fn replace(&mut self, unit: Unit, slot: Slot) -> Option<Slot> {
         self.entry(unit).replace(slot)
     }
 
-    /// Unmaps the unit; returns where it was.
+    /// Unmaps the unit; returns its previous slot.
     pub(super) fn take(&mut self, unit: Unit) -> Option<Slot> {
         self.entry(unit).take()
     }
 
-    /// The first unit after `unit` that may be mapped, if it is known that `unit` is not; past the last one if none may.
+    /// If `unit` is known to be unmapped, the first unit after it that may be mapped, or the number of units
+    /// if none may.
     pub(super) fn unmapped_until(&self, unit: Unit) -> Option<Unit> {
         let index = unit.get() >> CHUNK_SHIFT;
         let absent = !self.in_order && self.chunks[index as usize].is_none();
@@ -67,7 +68,7 @@ impl Mapping {
             let mut chunk = vec![None; CHUNK as usize].into_boxed_slice();
             let mut at = if in_order { first } else { end };
             while at < end {
-                // Units in a row are in slots in a row as far as the superblock goes.
+                // Consecutive units are in consecutive slots up to the end of the superblock.
                 let slot = layout.slot_in_order(Unit::new(at));
                 let run = (layout.slots - at % layout.slots).min(end - at);
                 let entries = &mut chunk[(at - first) as usize..(at - first + run) as usize];

@@ -1,8 +1,9 @@
-//! Dies and channels.
+//! Flash dies and channels.
 //!
-//! A die does one thing at a time; a channel carries the data of one die at a time. Reads for the host go before
-//! whatever else waits at a die; all the rest goes in the order in which it came, so that a page is never read before it
-//! is programmed nor erased before it is read. Suspending a program for a read is not modelled, nor a second register.
+//! A die does one operation at a time; a channel carries the data of one die at a time. Reads for the host go
+//! before all other work waiting at a die. The other work is done in the order in which it came, so that a
+//! page is never read before it is programmed nor erased before it is read. Suspending a program for a read
+//! and a second register are not modelled.
 
 use std::collections::VecDeque;
 
@@ -11,25 +12,25 @@ use crate::ssd::index::{Die, EntryIndex, Superblock};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, Timing};
 
-/// What a die is asked to do, and for whom.
+/// A die's operation, and what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Read for a command of the host, which gets `bytes` of it.
+    /// Reads for a command of the host, which gets `bytes` of the page.
     HostRead { command: u32, bytes: u32 },
-    /// Read the rest of a unit of which the buffer holds a part.
+    /// Reads the rest of a unit of which the buffer holds a part.
     UnitRead { entry: EntryIndex },
-    /// Read what garbage collection moves.
+    /// Reads units that garbage collection moves.
     CollectRead { read: u32 },
-    /// Program a page of a group.
+    /// Programs a page of a group.
     Program { group: u32 },
-    /// Erase this die's block of a superblock.
+    /// Erases this die's block of a superblock.
     Erase { superblock: Superblock },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Job {
     work: Work,
-    /// To carry over the channel.
+    /// Bytes to transfer over the channel.
     bytes: u32,
 }
 
@@ -43,12 +44,12 @@ struct DieState {
 
 #[derive(Clone, Debug)]
 struct Channel {
-    /// The die whose data it carries.
+    /// The die whose data it is carrying.
     serves: Option<Die>,
     waiting: VecDeque<Die>,
 }
 
-/// The flash.
+/// All dies and channels.
 #[derive(Clone, Debug)]
 pub(super) struct Nand {
     timing: Timing,
@@ -72,7 +73,7 @@ impl Nand {
         }
     }
 
-    /// Gives a die something to do, with `bytes` to carry to or from it.
+    /// Queues an operation for a die, with `bytes` to transfer to or from it.
     pub(super) fn push(&mut self, die: Die, work: Work, bytes: u32, now: u64, agenda: &mut Agenda) {
         let job = Job { work, bytes };
         if self.dies[die.at()].current.is_none() {
@@ -84,12 +85,12 @@ impl Nand {
         }
     }
 
-    /// The die has a page in its register.
+    /// Handles a page's arrival in the die's register.
     pub(super) fn sensed(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
         self.want_channel(die, now, agenda);
     }
 
-    /// The channel has carried what it was carrying; returns what is over by that.
+    /// Handles the end of the channel's transfer; returns the operation that this ends, if any.
     pub(super) fn carried(&mut self, channel: u32, now: u64, agenda: &mut Agenda) -> Option<Work> {
         let served = &mut self.channels[channel as usize];
         let die = served.serves.take()?;
@@ -105,7 +106,7 @@ impl Nand {
         }
     }
 
-    /// The die has done what it was doing; returns what that was.
+    /// Handles the end of the die's operation; returns that operation.
     pub(super) fn over(&mut self, die: Die, now: u64, agenda: &mut Agenda) -> Option<Work> {
         let state = &mut self.dies[die.at()];
         let done = state.current.take();
@@ -141,7 +142,7 @@ impl Nand {
         agenda.push(Lane::Channel, now.saturating_add(nanos), state.channel);
     }
 
-    /// The die of a page, and those after it, counted over the dies of a superblock.
+    /// The die of a page; pages are counted in turn over the dies of a superblock.
     pub(super) fn die_of(&self, page: u32) -> Die {
         Die::new(page % narrow(self.dies.len() as u64))
     }

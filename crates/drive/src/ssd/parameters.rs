@@ -1,7 +1,7 @@
-//! What a solid-state drive is made of: read from a profile, checked once, and turned into whole numbers.
+//! The parameters of a solid-state drive: read from a profile, checked once, and converted to whole numbers.
 //!
-//! Below this module every figure is possible: the drive fits its tables, garbage collection can always make room, and
-//! nothing is so large that the model itself would have to be.
+//! The code below this module can rely on every figure being possible: the drive fits its tables, garbage
+//! collection can always make room, and the model's own size stays bounded.
 
 use serde::Deserialize;
 use straddle_io::Nanos;
@@ -11,16 +11,17 @@ use crate::ssd::narrow;
 
 /// Smallest and largest indirection unit and flash page, in bytes.
 const UNIT_BYTES: (u64, u64) = (512, 1 << 20);
-/// What the buffer keeps account of.
+/// The unit in which the buffer tracks written data, in bytes.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// Dies of a drive.
+/// Smallest and largest number of dies.
 const DIES: (u64, u64) = (1, 4096);
-/// Pages of an erase block.
+/// Smallest and largest number of pages in an erase block.
 const PAGES_PER_BLOCK: (u64, u64) = (1, 1 << 16);
 /// Largest write buffer, in bytes and in units.
 const BUFFER_BYTES: u64 = 1 << 32;
 const BUFFER_UNITS: u64 = 1 << 20;
-/// Spare flash for each byte of capacity. Below a hundredth, garbage collection writes a hundred bytes to make room for one.
+/// Spare flash as a fraction of the capacity. Below 0.01, garbage collection writes a hundred bytes to make
+/// room for one.
 const OVER_PROVISIONING: (f64, f64) = (0.01, 4.0);
 /// Times of flash operations, in microseconds.
 const OPERATION_US: (f64, f64) = (0.001, 1e7);
@@ -28,64 +29,64 @@ const OPERATION_US: (f64, f64) = (0.001, 1e7);
 const CHANNEL_MB_S: (f64, f64) = (1.0, 1e5);
 /// How long data stays in the buffer, in milliseconds.
 const DESTAGE_AFTER_MS: (f64, f64) = (1.0, 1e6);
-/// Superblocks of a drive, and indirection units of a superblock.
+/// Largest number of superblocks of a drive, and of indirection units in a superblock.
 const SUPERBLOCKS: u64 = 1 << 20;
 const SLOTS_PER_SUPERBLOCK: u64 = 1 << 22;
-/// Superblocks beyond the capacity: one open for the host, one open for garbage collection, one free for it to go on
-/// with, and one more, by which there is always one that holds something stale.
+/// Superblocks needed beyond the capacity: one open for the host, one open for garbage collection, one kept
+/// free for garbage collection, and one more, so that some superblock always holds stale data.
 const SPARE_SUPERBLOCKS: u64 = 4;
-/// What the error correction decodes at a time: no less comes over the channel. Typical of LDPC codes in drives since
-/// 2015, not measured.
+/// The unit of error correction: no transfer over the channel is smaller. Typical of LDPC codes in drives
+/// since 2015, not measured.
 const CODEWORD_BYTES: u64 = 4096;
 
 /// The `[flash]` section of a profile, as it is written there.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashFile {
-    /// What the mapping table counts in: no less is ever written.
+    /// The unit of the mapping table: no write to flash is smaller.
     pub indirection_unit_bytes: u64,
-    /// What is programmed at a time on a die; the pages of all its planes, if they go together.
+    /// What a die programs at a time; if all its planes are programmed together, their pages in total.
     pub page_bytes: u64,
-    /// Pages that are erased together on a die.
+    /// Pages of a die that are erased together.
     pub pages_per_block: u64,
-    /// Dies, which read and program independently.
+    /// Number of dies, which read and program independently.
     pub dies: u64,
-    /// Channels, each of which carries the data of its dies one after the other.
+    /// Number of channels, each of which carries the data of its dies one after the other.
     pub channels: u64,
-    /// From the cells to the die's register.
+    /// Time to read a page from the cells into the die's register, in microseconds.
     pub read_us: f64,
-    /// From the register to the cells.
+    /// Time to program a page from the register into the cells, in microseconds.
     pub program_us: f64,
-    /// Erasing a block.
+    /// Time to erase a block, in microseconds.
     pub erase_us: f64,
-    /// Between register and controller.
+    /// Transfer rate between register and controller, in megabytes per second.
     pub channel_mb_s: f64,
-    /// The buffer for written data, in whole indirection units.
+    /// Size of the write buffer, a whole number of indirection units.
     pub buffer_bytes: u64,
     /// Flash beyond the capacity, as a fraction of the capacity.
     pub over_provisioning: f64,
-    /// Whether what is in the buffer survives a power cut.
+    /// Whether the buffer's contents survive a power cut.
     #[serde(default)]
     pub power_loss_protection: bool,
-    /// Whether the drive begins as after having been written once from end to end.
+    /// Whether the drive starts as if it had been written once from end to end.
     #[serde(default)]
     pub preconditioned: bool,
-    /// What each command takes of a controller that does one at a time; the highest rate of commands is its inverse.
+    /// Controller time per command, one command at a time; the highest command rate is its inverse.
     #[serde(default)]
     pub command_us: f64,
-    /// How long data may stay in the buffer before it is written for no other reason.
+    /// How long data may stay in the buffer without another reason to write it.
     #[serde(default = "FlashFile::default_destage_after_ms")]
     pub destage_after_ms: f64,
 }
 
 impl FlashFile {
-    /// A tenth of a second: typical of idle timers, not measured.
+    /// 100 ms: typical of idle timers, not measured.
     const fn default_destage_after_ms() -> f64 {
         100.0
     }
 }
 
-/// Why there is no such drive.
+/// Why flash parameters cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FlashError {
     /// A size that has to be a power of two.
@@ -95,36 +96,36 @@ pub enum FlashError {
         key: &'static str,
         /// Its value.
         value: u64,
-        /// The smallest that is possible.
+        /// The smallest possible value.
         low: u64,
-        /// The largest.
+        /// The largest possible value.
         high: u64,
     },
-    /// A number that is too small or too large.
+    /// A number that is out of range.
     #[error("{key} = {value}: not from {low} to {high}")]
     Count {
         /// The key in the profile.
         key: &'static str,
         /// Its value.
         value: u64,
-        /// The smallest that is possible.
+        /// The smallest possible value.
         low: u64,
-        /// The largest.
+        /// The largest possible value.
         high: u64,
     },
-    /// A time, speed or fraction that is too small, too large, or not a number.
+    /// A time, speed or fraction that is out of range or not a number.
     #[error("{key} = {value}: not from {low} to {high}")]
     Quantity {
         /// The key in the profile.
         key: &'static str,
         /// Its value.
         value: f64,
-        /// The smallest that is possible.
+        /// The smallest possible value.
         low: f64,
-        /// The largest.
+        /// The largest possible value.
         high: f64,
     },
-    /// The blocks are so small or the units so large that no unit fits a superblock.
+    /// The blocks are so small, or the units so large, that a superblock cannot hold a unit.
     #[error("indirection_unit_bytes = {unit}: larger than one block of each die, {superblock} bytes")]
     UnitLargerThanSuperblock {
         /// The indirection unit, in bytes.
@@ -132,17 +133,17 @@ pub enum FlashError {
         /// One block of each die, in bytes.
         superblock: u64,
     },
-    /// One block of each die holds more units than the model takes.
+    /// One block of each die holds more units than the model supports.
     #[error("one block of each of {dies} dies holds {slots} indirection units, more than {most}")]
     SuperblockTooLarge {
         /// Number of dies.
         dies: u64,
         /// Indirection units in one block of each.
         slots: u64,
-        /// As many as the model takes.
+        /// The most that the model supports.
         most: u64,
     },
-    /// Nothing to store anything in, or half a sector.
+    /// The capacity is zero, or not a whole number of sectors.
     #[error("a capacity of {capacity} bytes is not a number of sectors of {sector} bytes")]
     Capacity {
         /// The capacity, in bytes.
@@ -150,7 +151,7 @@ pub enum FlashError {
         /// The smallest sector, in bytes.
         sector: u64,
     },
-    /// More units than the mapping table can count, or more blocks than the model takes.
+    /// More units than the mapping table can count, or more superblocks than the model supports.
     #[error(
         "{capacity} bytes make {units} indirection units in {superblocks} superblocks: more than the model can map"
     )]
@@ -162,7 +163,7 @@ pub enum FlashError {
         /// Superblocks of the drive.
         superblocks: u64,
     },
-    /// Garbage collection could not make progress.
+    /// Too little spare flash for garbage collection to make progress.
     #[error(
         "over_provisioning = {fraction}: {spare} spare superblocks of {bytes} bytes, but garbage collection needs {needed}"
     )]
@@ -173,13 +174,13 @@ pub enum FlashError {
         spare: u64,
         /// Bytes of a superblock.
         bytes: u64,
-        /// How many there must be.
+        /// Superblocks needed beyond the capacity.
         needed: u64,
     },
 }
 
 impl FlashError {
-    /// The key of the `[flash]` section that is to blame.
+    /// The key of the `[flash]` section that caused the error.
     pub const fn key(&self) -> &'static str {
         match self {
             Self::PowerOfTwo { key, .. } | Self::Count { key, .. } | Self::Quantity { key, .. } => key,
@@ -192,7 +193,7 @@ impl FlashError {
     }
 }
 
-/// A solid-state drive that can exist.
+/// The checked parameters of a solid-state drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsdParameters {
     pub(super) layout: Layout,
@@ -204,26 +205,27 @@ pub struct SsdParameters {
     pub(super) preconditioned: bool,
 }
 
-/// Where what lies.
+/// The layout of the flash.
 ///
-/// A *superblock* is one block of each die; its pages are taken in turn from die to die. What is programmed at a time is
-/// a *group*: a page with several units, or the several pages of one unit. A *slot* is the place of a unit: the number
-/// of the superblock above, the place in it below `slot_shift`.
+/// A *superblock* is one block of each die; its pages are used in turn from die to die. A *group* is what is
+/// programmed together: one page with several units, or the several pages of one unit. A *slot* is the place
+/// of a unit: the superblock's number in the high bits, the place in the superblock in the low `slot_shift`
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) capacity: u64,
     pub(super) unit_shift: u32,
-    /// Units of the capacity, the last of which may be cut off.
+    /// Units in the capacity, the last of which may be cut short.
     pub(super) units: u32,
     pub(super) page_bytes: u32,
     pub(super) codeword_bytes: u32,
     pub(super) dies: u32,
     pub(super) channels: u32,
-    /// Slots of a group, as a power of two.
+    /// Log2 of the slots in a group.
     pub(super) group_shift: u32,
     pub(super) pages_per_group: u32,
     pub(super) groups: u32,
-    /// Slots of a superblock.
+    /// Slots in a superblock.
     pub(super) slots: u32,
     pub(super) slot_shift: u32,
     pub(super) superblocks: u32,
@@ -231,7 +233,7 @@ pub(super) struct Layout {
     pub(super) window: u32,
 }
 
-/// How long what takes, in nanoseconds.
+/// The times of operations, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timing {
     pub(super) read: u64,
@@ -247,12 +249,12 @@ impl Layout {
         1 << self.unit_shift
     }
 
-    /// Bytes that are programmed at a time.
+    /// Bytes of a group, which are programmed together.
     pub(super) fn group_bytes(&self) -> u64 {
         u64::from(self.page_bytes) * u64::from(self.pages_per_group)
     }
 
-    /// Units that are programmed at a time.
+    /// Units of a group, which are programmed together.
     pub(super) const fn slots_per_group(&self) -> u32 {
         1 << self.group_shift
     }
@@ -267,7 +269,7 @@ impl Layout {
         Slot::new((superblock.get() << self.slot_shift) | place)
     }
 
-    /// The superblock and the place in it.
+    /// Splits a slot into its superblock and its place there.
     pub(super) const fn split(&self, slot: Slot) -> (Superblock, u32) {
         (Superblock::new(slot.get() >> self.slot_shift), slot.get() & ((1 << self.slot_shift) - 1))
     }
@@ -279,7 +281,7 @@ impl Layout {
 }
 
 impl SsdParameters {
-    /// The drive of a profile, with `capacity` bytes for the host.
+    /// The parameters for a profile's `[flash]` section, with `capacity` bytes for the host.
     pub fn new(raw: &FlashFile, capacity: u64) -> Result<Self, FlashError> {
         let layout = Layout::new(raw, capacity)?;
         let unit = layout.unit_bytes();
@@ -308,17 +310,17 @@ impl SsdParameters {
         })
     }
 
-    /// What the mapping table counts in, in bytes.
+    /// The unit of the mapping table, in bytes.
     pub const fn indirection_unit(&self) -> u64 {
         self.layout.unit_bytes()
     }
 
-    /// Bytes for the host.
+    /// Bytes that the host can address.
     pub const fn capacity(&self) -> u64 {
         self.layout.capacity
     }
 
-    /// Whether what is in the buffer survives a power cut.
+    /// Whether the buffer's contents survive a power cut.
     pub const fn power_loss_protection(&self) -> bool {
         self.power_loss_protection
     }
@@ -347,7 +349,7 @@ impl Layout {
             return Err(FlashError::Capacity { capacity, sector: SECTOR_BYTES });
         }
         let units = capacity.div_ceil(unit);
-        // Per million: the units of 2^64 bytes times five million stay far below 2^128.
+        // In millionths: the units of 2^64 bytes times five million stay far below 2^128.
         let whole = u128::from(units) * u128::from(1_000_000 + per_million(raw.over_provisioning));
         let needed = whole.div_ceil(1_000_000 * u128::from(slots));
         let superblocks = u64::try_from(needed).unwrap_or(u64::MAX);
@@ -383,7 +385,7 @@ impl Layout {
 
 const MIB: f64 = 1_048_576.0;
 
-/// The whole number of millionths, of what is known to be at most [`OVER_PROVISIONING`].
+/// A fraction in whole millionths; it is known to be at most [`OVER_PROVISIONING`].
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0.01 to 4")]
 fn per_million(fraction: f64) -> u64 {
     (fraction * 1e6).round() as u64

@@ -1,4 +1,4 @@
-//! The drive under test: small ones, on which a few requests reach every part.
+//! Small test drives, on which a few requests reach every part.
 
 mod behaviour;
 mod hostile;
@@ -11,7 +11,7 @@ use straddle_io::{Nanos, Operation, RequestId};
 use super::index::{Slot, Superblock};
 use super::*;
 
-/// Small enough that garbage collection is never far.
+/// A drive so small that garbage collection starts soon.
 fn small() -> FlashFile {
     FlashFile {
         indirection_unit_bytes: 4096,
@@ -32,7 +32,7 @@ fn small() -> FlashFile {
     }
 }
 
-/// 500 MiB/s, and a microsecond or two on either side.
+/// A link at 500 MiB/s, with overheads of 1 or 2 µs.
 fn link() -> Interface {
     Interface {
         nanos_per_mib: 2_000_000,
@@ -53,7 +53,7 @@ fn an_index_that_may_be_missing_takes_no_more_room() {
     }
 }
 
-/// A drive with a host that waits for each request.
+/// A drive under test, with a host that waits for each request.
 struct Bench {
     ssd: Ssd,
     now: Time,
@@ -66,7 +66,7 @@ impl Bench {
         Self { ssd: Ssd::new(&parameters, link()), now: Time::ZERO, id: 0 }
     }
 
-    /// Runs a request to its end; returns how long it took.
+    /// Runs a request to its end; returns its duration.
     fn run(&mut self, operation: Operation, offset: u64, length: u64) -> Nanos {
         let submitted = self.now;
         self.id += 1;
@@ -92,7 +92,7 @@ impl Bench {
         self.run(Operation::Flush, 0, 0)
     }
 
-    /// Lets time pass until nothing happens any more.
+    /// Lets time pass until no event is left.
     fn idle(&mut self) {
         let mut steps = 0;
         while let Some(next) = self.ssd.next_event() {
@@ -109,7 +109,8 @@ impl Bench {
 }
 
 impl Ssd {
-    /// Both maps agree, each unit has at most one valid slot, and the counts are right.
+    /// Asserts that both maps agree, that each unit has at most one valid slot, and that the counts are
+    /// right.
     fn assert_consistent(&self) {
         let mut mapped = 0;
         for unit in (0..self.layout.units).map(Unit::new) {
@@ -131,7 +132,7 @@ impl Ssd {
         assert_eq!(counters.media_write_bytes, counters.unit_write_bytes + counters.gc_write_bytes);
     }
 
-    /// Units that are mapped.
+    /// The number of mapped units.
     fn mapped(&self) -> usize {
         (0..self.layout.units).map(Unit::new).filter(|&unit| self.mapping.get(unit).is_some()).count()
     }

@@ -1,8 +1,8 @@
-//! What the tests of modelled disks share: random small disks, random requests, a host that submits them, and the
-//! record of what happened.
+//! Shared by the tests of modelled disks: random small disks, random requests, a host that submits them, and
+//! the record of a run.
 //!
-//! The host here knows a drive only as every host does: it submits, lets time pass, and is told of completions. A run
-//! that does not end within a bound on events fails instead of hanging.
+//! The host uses a drive only as any host does: it submits requests, lets time pass, and receives
+//! completions. A run that does not end within a bound on events fails instead of hanging.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -13,7 +13,8 @@ use proptest::test_runner::FileFailurePersistence;
 use straddle_drive::{Drive, MediaEvent};
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 
-/// So many cases, or PROPTEST_CASES. A failure is kept beside the test's source, and tried first the next time.
+/// A configuration for this many cases, or PROPTEST_CASES. A failing case is stored beside the test's source
+/// and tried first the next time.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
@@ -21,14 +22,14 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: Some(Box::new(kept)), ..default }
 }
 
-/// The smallest thing a host can address.
+/// The logical sector, in bytes.
 pub(crate) const SECTOR: u64 = 512;
 
-/// A request before it has a time: what, where (scaled to the disk), how much, and the pause before it.
+/// A request without a time: operation, place (scaled to the disk), length, and the pause before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) operation: Operation,
-    /// In 512-byte sectors; taken modulo what the disk has.
+    /// The first 512-byte sector, modulo the disk's capacity.
     pub(crate) first: u64,
     pub(crate) sectors: u64,
     pub(crate) pause: Nanos,
@@ -39,7 +40,7 @@ impl Wish {
         Self { operation, first, sectors, pause: Nanos::ZERO }
     }
 
-    /// The request on a disk of `capacity` bytes.
+    /// This request on a disk of `capacity` bytes.
     pub(crate) fn request(&self, id: u64, capacity: u64) -> Request {
         if self.operation == Operation::Flush {
             return Request::flush(id);
@@ -51,7 +52,7 @@ impl Wish {
     }
 }
 
-/// Any mix of operations; `discards` asks for those too.
+/// Any mix of operations, including discards if `discards` is set.
 pub(crate) fn operations(discards: bool) -> impl Strategy<Value = Operation> {
     prop_oneof![
         4 => Just(Operation::Read),
@@ -62,7 +63,8 @@ pub(crate) fn operations(discards: bool) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Many near each other at the start so that they overlap, others anywhere; aligned, unaligned, and long.
+/// Requests of which many are close together at the start, so that they overlap, and others anywhere:
+/// aligned, misaligned, and long.
 pub(crate) fn wishes(
     operation: impl Strategy<Value = Operation>,
     count: usize,
@@ -80,7 +82,7 @@ pub(crate) fn wishes(
     prop::collection::vec(wish, 1..=count)
 }
 
-/// What happened, in the order in which the host or the medium saw it.
+/// An event of a run, in the order in which the host or the medium saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
     Submitted(usize),
@@ -123,7 +125,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A host that gives up, by a panic, after `events` events.
+    /// A host that panics after `events` events.
     pub(crate) fn new(mut drive: Drive, events: u64) -> Self {
         drive.watch_media();
         let run = Run {
@@ -135,7 +137,7 @@ impl Host {
         Self { drive, run, done: Vec::new(), left: events }
     }
 
-    /// Lets the next event happen if that is no later than `until`.
+    /// Processes the next event if it is due by `until`; returns whether there was one.
     fn event(&mut self, until: Time) -> bool {
         let Some(next) = self.drive.next_event().filter(|next| *next <= until) else { return false };
         assert!(next >= self.drive.now(), "the next event, {next}, lies before now, {}", self.drive.now());
@@ -148,7 +150,7 @@ impl Host {
         true
     }
 
-    /// Writes down what has happened: first the medium, whose truth a completion may tell.
+    /// Records what has happened: first the media events, which a completion may depend on.
     fn note(&mut self) {
         let now = self.drive.now();
         for event in self.drive.take_media_events() {
@@ -170,7 +172,7 @@ impl Host {
         }
     }
 
-    /// Submits at `at`, after everything that happens until then.
+    /// Submits a request at `at`, after all events up to then.
     pub(crate) fn submit(&mut self, at: Time, request: Request) {
         while self.event(at) {}
         let before = self.drive.outstanding();
@@ -182,7 +184,7 @@ impl Host {
         self.note();
     }
 
-    /// Waits until at most `outstanding` requests are; the time then.
+    /// Waits until at most `outstanding` requests are outstanding; returns the time then.
     pub(crate) fn wait(&mut self, outstanding: usize) -> Time {
         while self.drive.outstanding() > outstanding {
             assert!(self.event(Time::NEVER), "{} requests never complete", self.drive.outstanding());
@@ -190,7 +192,7 @@ impl Host {
         self.drive.now()
     }
 
-    /// Submits now and waits for the completion; how long that took.
+    /// Submits a request now and waits for its completion; returns its duration.
     pub(crate) fn serve(&mut self, operation: Operation, offset: u64, length: u64) -> Nanos {
         let (at, id) = (self.drive.now(), self.run.requests.len() as u64);
         self.submit(at, Request::new(id, operation, offset, length));
@@ -198,14 +200,14 @@ impl Host {
         self.run.completions.last().expect("it completed").at.since(at)
     }
 
-    /// Lets time pass until `until`.
+    /// Advances the drive to `until`.
     pub(crate) fn pass(&mut self, until: Time) {
         while self.event(until) {}
         self.drive.advance(until, &mut self.done);
         self.note();
     }
 
-    /// Lets everything happen that is still to come.
+    /// Processes all remaining events.
     pub(crate) fn finish(mut self) -> Run {
         while self.event(Time::NEVER) {}
         assert_eq!(self.drive.outstanding(), 0, "requests that never complete");
@@ -214,7 +216,7 @@ impl Host {
     }
 }
 
-/// Submits all wishes, no more than `depth` at a time, and waits for everything.
+/// Submits all wishes, at most `depth` at a time, and waits for all to end.
 pub(crate) fn run(shape: &shape::Shape, wishes: &[Wish], depth: usize) -> Run {
     let drive = shape.drive();
     let capacity = drive.claims().capacity;

@@ -7,11 +7,11 @@ use straddle_drive::{Drive, Profile};
 
 use super::{SECTOR, Wish};
 
-/// The ways of writing a part of a physical sector, as a profile names them.
+/// The policies for writing a part of a physical sector, as named in a profile.
 pub(crate) const POLICIES: [&str; 5] =
     ["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred"];
 
-/// What survives a power cut beside the platters.
+/// What survives a power cut besides the platters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Nothing,
@@ -32,7 +32,8 @@ pub(crate) struct Shape {
     pub(crate) queue_depth: u32,
     pub(crate) rpm: f64,
     pub(crate) surfaces: u32,
-    /// Tracks on each surface, and sectors on each of those. The last zone gets as many tracks as the capacity needs.
+    /// For each zone, tracks on each surface and sectors per track. The last zone gets as many tracks as the
+    /// capacity needs.
     pub(crate) zones: Vec<(u64, u64)>,
     pub(crate) width: u32,
     pub(crate) alternating: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Shape {
     pub(crate) write_cache: bool,
     pub(crate) cache_bytes: u64,
     pub(crate) extents: u32,
-    /// Bytes whose extents share an entry of the table; 0: none do.
+    /// Bytes of a segment whose extents share an entry of the table; 0 if extents share none.
     pub(crate) shared_bytes: u64,
     pub(crate) window: u32,
     pub(crate) setup_us: u64,
@@ -56,8 +57,8 @@ pub(crate) struct Shape {
 }
 
 impl Default for Shape {
-    /// A disk for tests of one thing: 4 MiB on two surfaces at 6000 rpm (10 ms a turn), one zone of 50 sectors a track,
-    /// no cache of any kind, a link that is never in the way.
+    /// A disk for tests of a single effect: 4 MiB on two surfaces at 6000 rpm (10 ms per revolution), one
+    /// zone of 50 sectors per track, no cache, and a link that is never a bottleneck.
     fn default() -> Self {
         Self {
             capacity: 4 << 20,
@@ -100,7 +101,7 @@ impl Shape {
         (self.capacity + self.firmware_offset).div_ceil(self.physical) + media_cache
     }
 
-    /// The zones, with room for everything.
+    /// The zones, with enough tracks for the capacity.
     pub(crate) fn all_zones(&self) -> Vec<(u64, u64)> {
         let mut zones = self.zones.clone();
         let held: u64 =
@@ -180,7 +181,8 @@ impl Shape {
         Drive::new(&self.profile())
     }
 
-    /// More events than these requests can cause: each track that one touches takes a few, and so does each request.
+    /// More events than these requests can cause: a few for each track that a request touches, and a few for
+    /// each request.
     pub(crate) fn bound(&self, wishes: &[Wish]) -> u64 {
         let least = self.zones.iter().map(|zone| zone.1).min().unwrap_or(1);
         let tracks = |wish: &Wish| (wish.sectors * SECTOR / self.physical + 2) / least + 2;

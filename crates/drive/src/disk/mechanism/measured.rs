@@ -1,4 +1,4 @@
-//! Passes of which more is known than when they begin and end: for drives whose firmware was measured.
+//! Passes for which the time of each sector is tracked: for drives whose firmware was measured.
 
 use straddle_io::{Counters, Nanos, Time};
 
@@ -7,19 +7,21 @@ use crate::disk::geometry::Place;
 use crate::disk::link::{Piece, Supply};
 
 impl Mechanism {
-    /// The parts in which the last [`Mechanism::read_pieces`] read.
+    /// The parts in which the last [`Mechanism::read_pieces`] read the sectors.
     pub(in crate::disk) fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Sectors before the first one of the last pass that went by under the heads while they waited for it.
+    /// How many sectors directly before `first` passed under the heads while they waited for the last pass to
+    /// begin.
     pub(in crate::disk) fn passed_before(&self, first: u64) -> u64 {
         let place = self.place(first);
         self.sectors_within(&place, self.waited).min(u64::from(place.sector))
     }
 
-    /// Reads `count` sectors from `first` and remembers when each came in. On arrival: a part of a track that the heads
-    /// come into the midst of is begun there, and whole when its beginning has come round.
+    /// Reads `count` sectors from `first` and records when each arrived. With `on_arrival`, the heads may
+    /// land in the middle of a track's part: reading begins there, and the part is complete when its
+    /// beginning has come round.
     pub(in crate::disk) fn read_pieces(
         &mut self,
         at: Time,
@@ -45,7 +47,7 @@ impl Mechanism {
                 begin
             };
             let piece = Piece { from: begin + each, each, count: run };
-            // What comes in out of order cannot go out in order before the part is whole.
+            // Sectors that arrive out of order can only be sent once the part is complete.
             self.pieces.push(if on_arrival { Piece { from: at, each: Nanos::ZERO, ..piece } } else { piece });
             if left == count {
                 self.began = begin;
@@ -58,8 +60,8 @@ impl Mechanism {
         at
     }
 
-    /// The sectors at the beginning of a part that have gone by when the heads arrive in its midst; none if they arrive
-    /// outside.
+    /// How many sectors at the beginning of a part have passed when the heads land in its middle; 0 if they
+    /// land outside.
     fn skipped(&self, at: Time, place: &Place, run: u64) -> u64 {
         let landed = at + self.travel(place, Pass::Read);
         let gone = self.revolution().saturating_sub(self.wait(landed, place));
@@ -67,7 +69,8 @@ impl Mechanism {
         if gone < self.revolution() && skipped < run { skipped } else { 0 }
     }
 
-    /// Writes `count` sectors from `first`, none before its data are there, and the first not before `lands`.
+    /// Writes `count` sectors from `first`, each only when its data has arrived, and the first not before
+    /// `lands`.
     pub(in crate::disk) fn write_supplied(
         &mut self,
         at: Time,
@@ -81,7 +84,7 @@ impl Mechanism {
         while left > 0 {
             let place = self.place(sector);
             let travel = self.travel(&place, Pass::Write);
-            // Too early on the track: the arm has moved, but the platter must turn on.
+            // If the arm reaches the track too early, the platter must turn further.
             let held = lands.max(supply.ready(sector)) - travel;
             let begin = self.go(at.max(held), &place, Pass::Write, counters);
             let run = self.keeping_up(&place, sector, left.min(u64::from(place.left)), begin, supply);
@@ -98,7 +101,7 @@ impl Mechanism {
         at
     }
 
-    /// How many of `run` sectors go by before the heads come to one whose data are not there yet.
+    /// How many of `run` sectors can be written before the heads reach one whose data has not arrived yet.
     fn keeping_up(&self, place: &Place, sector: u64, run: u64, begin: Time, supply: &Supply) -> u64 {
         let each = self.sectors_time(place, 1);
         if sector < supply.first {

@@ -1,4 +1,4 @@
-//! One fact of the model each.
+//! Each test checks one fact of the model.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn full(file: FlashFile) -> FlashFile {
 fn a_write_is_over_when_it_is_in_the_buffer() {
     let mut bench = Bench::new(&small(), CAPACITY);
     let time = bench.write(0, UNIT);
-    // Overhead, 4 KiB at 500 MiB/s, overhead.
+    // Write overhead, 4 KiB at 500 MiB/s, completion overhead.
     assert_eq!(time, Nanos::new(1_000 + 7_813 + 500));
     assert_eq!(bench.counters().media_write_bytes, 0);
 }
@@ -31,7 +31,7 @@ fn a_flush_waits_until_everything_is_programmed() {
     let time = bench.flush();
     assert!(time >= PROGRAM && time < Nanos::new(2 * PROGRAM.get()), "the flush took {time}");
     let counters = bench.counters();
-    // A page for one unit: the padding counts.
+    // A whole page is programmed for one unit: the padding counts.
     assert_eq!((counters.unit_write_bytes, counters.media_write_bytes), (PAGE, PAGE));
     assert_eq!(bench.ssd.buffer.used(), 0);
     assert!(bench.flush() < PROGRAM, "nothing is left to flush");
@@ -181,7 +181,8 @@ fn a_discard_takes_whole_units_only() {
     let events = bench.ssd.take_media_events();
     assert!(matches!(events[..], [MediaEvent::Discarded { offset: 16384, length: 32768, .. }]), "{events:?}");
     bench.ssd.assert_consistent();
-    // What is gone is answered from the table; what was kept comes from flash, also the part that was asked away.
+    // Discarded units are answered from the mapping table. Kept ones come from flash, including a partly
+    // discarded one.
     let read = bench.counters().media_read_bytes;
     assert!(bench.run(Operation::Read, 16384, 512) < READ);
     assert_eq!(bench.counters().media_read_bytes, read);
@@ -225,11 +226,11 @@ fn reads_come_from_buffer_table_and_flash() {
     assert_eq!((bench.counters().cache_hits, bench.counters().media_read_bytes), (1, 0));
     bench.write(PAGE / 2, PAGE / 2);
     bench.flush();
-    // Four units of one page: one read of the die.
+    // Four units in one page cost one read of the die.
     let time = bench.run(Operation::Read, 0, PAGE);
     assert!(time >= READ && time < Nanos::new(2 * READ.get() + 50_000), "{time}");
     assert_eq!((bench.counters().cache_hits, bench.counters().media_read_bytes), (1, PAGE));
-    // Half a codeword still carries all of it.
+    // Half a codeword still transfers all of it.
     bench.run(Operation::Read, 512, 512);
     assert_eq!(bench.counters().media_read_bytes, PAGE + 4096);
 }
@@ -367,7 +368,8 @@ fn overwriting_everything_in_order_collects_for_free() {
 #[test]
 fn the_greedy_victim_has_the_fewest_valid_units() {
     let mut bench = Bench::new(&full(small()), CAPACITY);
-    // Superblocks of 128 units: all of the third one goes stale but one unit, half of the others.
+    // Superblocks have 128 units: all but one unit of the third superblock becomes stale, and half of the
+    // others.
     for unit in (0..512).filter(|unit| (256..383).contains(unit) || unit % 2 == 0) {
         bench.write(unit * UNIT, UNIT);
     }
@@ -391,7 +393,7 @@ fn the_host_keeps_step_with_garbage_collection() {
         let time = bench.write(state % units * UNIT, UNIT);
         longest = if step > units { longest.max(time) } else { longest };
     }
-    // Without keeping step, 160 ms: the time to collect whole superblocks.
+    // If the host were not kept in step, it would take 160 ms: the time to collect whole superblocks.
     assert!(longest < Nanos::from_millis(40.0).unwrap(), "a write took {longest}");
 }
 

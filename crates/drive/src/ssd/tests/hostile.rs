@@ -1,4 +1,4 @@
-//! Parameters that no drive can have, and those that are just possible.
+//! Impossible parameters, and parameters that are only just possible.
 
 use super::*;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn absurd_capacities_are_refused() {
 
 #[test]
 fn the_least_spare_that_is_taken_is_enough() {
-    // A superblock of 128 units, 512 of them: a hundredth is 5 superblocks.
+    // 512 superblocks of 128 units: a hundredth of them is 5 superblocks.
     let file = FlashFile { over_provisioning: 0.01, preconditioned: true, ..small() };
     let capacity = 512 * 128 * 4096;
     let mut bench = Bench::new(&file, capacity);
@@ -90,7 +90,7 @@ fn a_superblock_of_one_page_still_collects() {
 
 #[test]
 fn a_large_drive_costs_nothing_until_it_is_written() {
-    // 15.36 TB with units of 4 KiB, and full: the tables would be 30 GB.
+    // 8 TB with 4 KiB units, and full: the tables would take gigabytes.
     let file = FlashFile { dies: 64, channels: 16, pages_per_block: 1024, preconditioned: true, ..small() };
     let mut bench = Bench::new(&file, 8_000_000_000_000 / 4096 * 4096);
     bench.write(1 << 40, 1 << 20);
@@ -111,7 +111,7 @@ fn the_section_of_a_profile_reads() {
     assert!(toml::from_str::<FlashFile>(&format!("{text}colour = 1\n")).is_err());
 }
 
-/// Any number, but often one of a drive that could be.
+/// Any number, but often one of a plausible drive.
 fn number(plausible: std::ops::Range<u32>) -> impl Strategy<Value = u64> {
     prop_oneof![
         20 => plausible.prop_map(|shift| 1_u64 << shift),

@@ -1,10 +1,11 @@
-//! Who keeps the contents: what would be on the medium after a power cut, from the media events alone.
+//! A reference for the drive's contents: what a power cut would leave on the medium, from the media events
+//! alone.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// A write or a discard: its number in the order of submission, and the moments, as numbers of host events.
+/// A write or a discard: its submission number, and when its events happened, as counts of host events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     submitted: u64,
@@ -12,20 +13,20 @@ struct Change {
     discard: bool,
 }
 
-/// A medium of sectors, each with the number of the change that wrote it; zero for the state at power-on.
+/// A medium of sectors; each holds the number of the change that wrote it, or 0 for its state at power-on.
 pub(super) struct Keeper {
     changes: Vec<Change>,
-    /// As the host sees it.
+    /// The contents as the host sees them.
     current: Vec<usize>,
-    /// After a power cut now.
+    /// The contents after a power cut now.
     durable: Vec<usize>,
-    /// For each sector when the latest change that must survive was submitted.
+    /// For each sector, when the latest change that must survive was submitted.
     must: Vec<u64>,
     snapshots: VecDeque<(u64, Vec<usize>)>,
     requests: Vec<Submitted>,
     clock: u64,
     power_loss_protection: bool,
-    /// Sectors of which the contents or what is asked of them has changed.
+    /// Sectors whose contents or whose required version have changed.
     touched: Vec<std::ops::Range<usize>>,
 }
 
@@ -34,7 +35,7 @@ struct Submitted {
     submitted: u64,
     change: usize,
     completed: bool,
-    /// It was a discard, and has taken effect.
+    /// Whether it was a discard that has taken effect.
     discarded: bool,
 }
 
@@ -116,7 +117,7 @@ impl Keeper {
                     assert!(snapshot.iter().all(|&change| change > 0), "stores what the host never wrote");
                     let discarded = |change: &usize| self.changes[*change].discard;
                     assert!(!snapshot.iter().any(discarded), "stores what was discarded");
-                    // Two versions on their way at a time could arrive in the wrong order.
+                    // Two versions in flight at once could arrive in the wrong order.
                     let overlaps = |other: &(u64, Vec<usize>)| {
                         other.0 < offset + length && offset < other.0 + other.1.len() as u64 * 512
                     };
@@ -138,7 +139,7 @@ impl Keeper {
                     for sector in sectors(offset, length) {
                         self.durable[sector] = change;
                         self.must[sector] = self.must[sector].max(self.changes[change].submitted);
-                        // Writes that wait behind the discard are not affected.
+                        // Writes queued behind the discard are not affected.
                         self.current[sector] = self.current[sector].max(change);
                     }
                 }
@@ -146,8 +147,8 @@ impl Keeper {
         }
     }
 
-    /// The discard that this comes of: the first that covers it and has not taken effect. Where commands take no time,
-    /// several may have done so before the host learns of the first.
+    /// The discard that causes a `Discarded` event: the first that covers it and has not yet taken effect.
+    /// Where commands take no time, several may take effect before the host receives the first completion.
     fn discarding(&mut self, offset: u64, length: u64) -> usize {
         let waits = |other: &&mut Submitted| {
             let (start, bytes) = (other.request.offset.get(), other.request.length.get());
@@ -159,7 +160,7 @@ impl Keeper {
         discard.change
     }
 
-    /// With a power cut now, each sector would hold the last flushed value or a later one.
+    /// Asserts that with a power cut now, each sector would hold its last flushed version or a later one.
     pub(super) fn assert_survives(&mut self) {
         for sector in self.touched.drain(..).flatten() {
             let (held, must) = (self.durable[sector], self.must[sector]);
@@ -172,7 +173,7 @@ impl Keeper {
         }
     }
 
-    /// Everything that was written is durable.
+    /// Asserts that everything written is durable.
     pub(super) fn assert_all_stored(&self) {
         assert!(self.snapshots.is_empty(), "begun and never stored");
         assert_eq!(self.durable, self.current, "not everything has reached the medium");

@@ -1,4 +1,4 @@
-//! What holds for every drive and every sequence of requests.
+//! Properties that hold for every drive and every sequence of requests.
 
 use super::keeper::Keeper;
 use super::*;
@@ -51,14 +51,15 @@ prop_compose! {
             completion_overhead: Nanos::new(completion),
             queue_depth,
         };
-        // Enough superblocks that a fraction of them is spare, and perhaps half a unit at the end.
+        // Enough superblocks that the over-provisioning yields some spare ones, and sometimes half a unit at
+        // the end.
         let superblock = file.pages_per_block * dies * page;
         let capacity = (units * unit).max(superblock * 40) - (cut * 512).min(unit / 1024 * 512);
         Built { file, interface, capacity }
     }
 }
 
-/// A request with the time since the one before; places and lengths are fractions of the drive and of four units.
+/// A request and the pause before it; place and length are fractions of the drive and of four units.
 type Step = (u64, Operation, u32, u32);
 
 fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -71,7 +72,7 @@ fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     ];
     let pause =
         prop_oneof![4 => Just(0), 4 => 0..200_000_u64, 2 => 0..3_000_000_u64, 1 => 0..300_000_000_u64];
-    // Half of the requests go to a few units, where they meet.
+    // Half of the requests go to a few units, so that they overlap.
     let place = prop_oneof![any::<u32>(), 0..50_000_000_u32];
     prop::collection::vec((pause, operation, place, any::<u32>()), 1..longest)
 }
@@ -84,7 +85,7 @@ fn request(id: u64, drive: &Built, (_, operation, place, length): Step) -> Reque
     let unit = drive.file.indirection_unit_bytes / 512;
     let scale = |fraction: u32, whole: u64| (u64::from(fraction) * whole) >> 32;
     let mut first = scale(place, sectors);
-    // A quarter begins on a unit, a quarter is a whole number of them.
+    // A quarter of the requests begin on a unit boundary, and a quarter are a whole number of units.
     if length & 1 == 0 && place & 1 == 0 {
         first -= first % unit;
     }
@@ -95,7 +96,7 @@ fn request(id: u64, drive: &Built, (_, operation, place, length): Step) -> Reque
     Request::new(id, operation, first * 512, count.min(sectors - first) * 512)
 }
 
-/// Runs the steps and checks all the way; returns what the host saw.
+/// Runs the steps with checks throughout; returns the completions and the counters.
 fn run(drive: &Built, steps: &[Step]) -> (Vec<Completion>, Counters) {
     let parameters = SsdParameters::new(&drive.file, drive.capacity).unwrap();
     let mut ssd = Ssd::new(&parameters, drive.interface);
@@ -129,7 +130,7 @@ fn run(drive: &Built, steps: &[Step]) -> (Vec<Completion>, Counters) {
     (seen, ssd.counters)
 }
 
-/// Lets time pass to `until`, one event after the other.
+/// Advances to `until`, one event at a time.
 fn pass(ssd: &mut Ssd, keeper: &mut Keeper, until: Time, seen: &mut Vec<Completion>) {
     let (mut before, mut events) = (ssd.now, 0);
     while let Some(next) = ssd.next_event().filter(|next| *next <= until) {
@@ -181,7 +182,8 @@ proptest! {
                 prop_assert_eq!(whole.rmw_read_bytes, 0);
                 prop_assert_eq!(part.rmw_read_bytes > 0, any_partial);
                 prop_assert!(part.unit_amplification() >= whole.unit_amplification());
-                // What garbage collection moves depends on when it happens to look; before that, no work is saved.
+                // What garbage collection moves depends on when it runs. If it has not run, writing parts of
+                // units never saves work.
                 if part.gc_write_bytes + whole.gc_write_bytes + part.erases + whole.erases == 0 {
                     prop_assert!(part.media_write_bytes >= whole.media_write_bytes);
                     prop_assert!(part.media_read_bytes >= whole.media_read_bytes);

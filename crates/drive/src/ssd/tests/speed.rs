@@ -1,9 +1,9 @@
-//! How fast the model is. Run with `cargo test --release -p straddle-drive -- --ignored --nocapture speed`.
+//! The speed of the model. Run with `cargo test --release -p straddle-drive -- --ignored --nocapture speed`.
 
 use super::*;
 
-/// Random writes of 4 KiB in a closed loop of 32 on a full drive of 32 GB: the load that costs the model most. The first
-/// rounds use up the spare superblocks; what counts are the last, in the steady state.
+/// 4 KiB random writes at queue depth 32 on a full 32 GB drive: the most expensive load for the model. The
+/// first rounds use up the spare superblocks; the last rounds, in the steady state, are the result.
 #[test]
 #[ignore = "measures; meaningful only in a release build on a quiet machine"]
 fn random_writes_to_a_full_drive() {
