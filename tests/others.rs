@@ -276,7 +276,7 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
             "nothing was restored",
             "since 20",
             "UTC may have been overwritten",
-            "is kept in",
+            "are kept in",
         ],
     );
     let now = fs::read(&path).unwrap();

@@ -245,7 +245,7 @@ impl Verdict {
                 format!("; the contents from before the run are kept in {}", journal.display())
             });
             return Some(format!(
-                "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to its areas since \
+                "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to the run's areas since \
                  {} may have been overwritten{kept}",
                 told_spans(&self.changed),
                 told_moment(self.began)
