@@ -18,6 +18,8 @@ use straddle_io::SplitMix64;
 use tools::{Dir, STRADDLE, run};
 
 const SIZE: u64 = 6 << 20;
+/// Bytes of a journal's header.
+const HEADER: usize = 16_384;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
@@ -25,6 +27,11 @@ fn number(name: &str, usual: u64) -> u64 {
 
 fn mixed(seed: u64) -> u64 {
     SplitMix64::new(seed).next()
+}
+
+/// Bytes of which no two sectors are alike.
+fn contents() -> Vec<u8> {
+    (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect()
 }
 
 fn bench(target: &Path, journals: &Path) -> Command {
@@ -49,7 +56,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
     let (count, seed) = (number("RESTORES", 40), number("RESTORE_SEED", 1));
     let dir = Dir::new("restore");
     let (target, journals) = (dir.join("disk.img"), dir.join("journals"));
-    let bytes: Vec<u8> = (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect();
+    let bytes = contents();
     fs::write(&target, &bytes).unwrap();
     let (mut before, mut during) = (0, 0);
     for round in 0..count {
@@ -103,7 +110,7 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
     let (count, seed) = (number("RESTORES", 40) / 2, number("RESTORE_SEED", 1));
     let dir = Dir::new("restore-probe");
     let (target, journals) = (dir.join("disk.img"), dir.join("journals"));
-    let bytes: Vec<u8> = (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect();
+    let bytes = contents();
     let (mut files, mut changed) = (0, 0);
     for round in 0..count {
         let again = format!("RESTORES={} RESTORE_SEED={seed}, kill {round}", 2 * count);
@@ -238,7 +245,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         return;
     }
     let dir = Dir::new("restore-owner");
-    let bytes: Vec<u8> = (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect();
+    let bytes = contents();
     for is_device in [false, true] {
         let (file, journals) = (dir.join("disk.img"), dir.join("journals"));
         fs::write(&file, &bytes).unwrap();
@@ -292,6 +299,111 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         );
         assert!(fs::read_dir(&journals).unwrap().count() > 0, "{told}");
         fs::remove_dir_all(&journals).unwrap();
+    }
+}
+
+/// A write or flush that fails is recorded in the journal at once, whatever else fails afterwards: the next
+/// restore writes all of it again, and flushes.
+#[test]
+fn a_failed_write_or_flush_is_not_forgotten() {
+    if !tools::present(&["strace"]) {
+        return;
+    }
+    let dir = Dir::new("restore-forgotten");
+    let (target, journals, log) = (dir.join("disk.img"), dir.join("journals"), dir.join("log"));
+    let bytes = contents();
+    let traced = |command: &Command, is_ring: bool, inject: &[String]| {
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-qq", "-o"]).arg(&log);
+        // The ring is not a file of the target's.
+        if !is_ring {
+            traced.arg("-P").arg(&target);
+        }
+        for inject in inject {
+            traced.args(["-e", &format!("inject={inject}")]);
+        }
+        traced.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null()).output().unwrap()
+    };
+    let run = |options: &[&str]| {
+        let mut run = Command::new(STRADDLE);
+        run.args(["bench", "random-write"]).arg(&target).arg("--journals").arg(&journals).args(options);
+        run.args([
+            "--used",
+            "--io",
+            "buffered",
+            "--runtime",
+            "1",
+            "--area",
+            "1M",
+            "--offsets",
+            "0",
+            "--count",
+            "100",
+        ]);
+        run
+    };
+    fs::write(&target, &bytes).unwrap();
+    assert!(traced(&run(&[]), false, &[]).status.success());
+    let calls = fs::read_to_string(&log).unwrap();
+    // What is read after the last write is compared.
+    let read = |line: &&str| line.contains("pread64(");
+    let first = calls.lines().take_while(|line| !line.contains("pwrite64(")).filter(read).count() + 1;
+    let write = "pwrite64:error=EIO:when=20";
+    let (unreadable, killed) =
+        (format!("pread64:error=EIO:when={first}+"), format!("pread64:signal=KILL:when={first}"));
+    for (name, options, inject) in [
+        ("a write", &[][..], &[write][..]),
+        ("a flush", &["--sync", "flush"], &["fdatasync:error=EIO:when=2"]),
+        // The first one is before the areas are read.
+        ("the last flush", &[], &["fsync:error=EIO:when=2+"]),
+        ("a write, and comparing", &[], &[write, &unreadable]),
+        ("a write, and killed", &[], &[write, &killed]),
+        ("the ring", &["--queue-depth", "8"], &["io_uring_enter:error=EIO:when=30+"]),
+    ] {
+        let inject: Vec<String> = inject.iter().map(|inject| (*inject).to_owned()).collect();
+        let done = traced(&run(options), name == "the ring", &inject);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_ne!(done.status.code(), Some(0), "{name}: {said}");
+        let journal = complete(&journals).unwrap_or_else(|| panic!("{name}: no journal: {said}"));
+        let journal = fs::read(journal).unwrap();
+        assert_ne!(journal[HEADER - 1], b' ', "{name}: the journal is clean: {said}");
+        // A restore that fails as well changes nothing of that.
+        let mut restore = Command::new(STRADDLE);
+        restore.args(["bench", "--restore", "--journals"]).arg(&journals);
+        for inject in ["pwrite64:error=EIO:when=1+", "fsync:error=EIO:when=1+"] {
+            let done = traced(&restore, false, &[inject.to_owned()]);
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(3), "{name}, {inject}: {said}");
+            assert!(complete(&journals).is_some(), "{name}, {inject}");
+        }
+        let told = restored(&journals, &[], 0);
+        let all = journal.len() - HEADER;
+        assert!(told.contains(&format!("{all} bytes had to be written")), "{name}: {told}");
+        assert!(fs::read(&target).unwrap() == bytes && complete(&journals).is_none(), "{name}");
+    }
+}
+
+/// A limit on the size of files is an error like a full disk, and no end without a word.
+#[test]
+fn a_limit_on_file_sizes_kills_no_run() {
+    let dir = Dir::new("restore-limit");
+    let target = dir.join("disk.img");
+    fs::write(&target, contents()).unwrap();
+    for what in [
+        "bench random-write disk.img --used --area 1M --runtime 1 --journals journals",
+        "bench random-write new.img --area 4M --runtime 1 --journals journals",
+    ] {
+        let mut command = Command::new("bash");
+        command
+            .arg("-c")
+            .arg(format!("ulimit -f 500; exec \"$0\" {what}"))
+            .arg(STRADDLE)
+            .current_dir(dir.path());
+        let done = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(3), "{what}: {said}");
+        assert!(said.contains("File too large"), "{what}: {said}");
+        assert!(!dir.join("new.img").exists(), "{what}: {said}");
     }
 }
 

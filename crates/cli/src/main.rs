@@ -20,10 +20,14 @@ mod target;
 mod view;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between
+    // two writes.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let run = args::Arguments::try_parse()
         .map_or_else(exit::of_command_line, |arguments| commands::run(&arguments));
     let exit = run.unwrap_or_else(|error| exit::of_error(&error));

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
 use straddle_bench::{Measured, Workload, median};
@@ -54,6 +54,15 @@ pub struct Conditions<'a> {
     pub blank: bool,
 }
 
+/// Whether the device with this folder in sysfs is a thin volume: one on LVM's device for a pool. The suffix of that
+/// one's UUID is LVM's (`lib/activate/dev_manager.c`).
+fn is_thin(folder: &Path) -> bool {
+    let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+    below
+        .filter_map(|device| fs::read_to_string(device.path().join("dm/uuid")).ok())
+        .any(|uuid| uuid.starts_with("LVM-") && uuid.trim_end().ends_with("-tpool"))
+}
+
 impl Before {
     /// Looks at the device of `opened`.
     pub fn look(opened: &Opened) -> Self {
@@ -70,8 +79,7 @@ impl Before {
             rotates: text("queue/rotational") == ROTATES,
             write_back: text("queue/write_cache") == "write back",
             discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
-            // Device mapper's own names: LVM calls thin volumes so in their UUID's suffix only where they are internal.
-            thin: text("dm/uuid").starts_with("LVM-") && text("dm/uuid").contains("-tpool"),
+            thin: is_thin(&folder),
             completed: completed(&text("stat")),
             folder: Some(folder),
             holes,

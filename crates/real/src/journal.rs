@@ -13,8 +13,8 @@
 //! first to the one before the first that is `.new`, and one that is lost is missed, be it the last. When the target has been seen
 //! to hold what it held, that one is called `.over` before the first file goes.
 //!
-//! A file that is one byte longer is dirty: a write of what it holds, or a flush, has begun or failed, and the target has not been
-//! seen to hold it since. Below the target a cache may have it, and the medium not. What does not begin with such a line is no file
+//! A file whose header ends in anything but a blank is dirty: a write of what the journal holds, or a flush, has begun or failed,
+//! and the target has not been seen to hold it since. Below the target a cache may have it, and the medium not. What does not begin with such a line is no file
 //! of a journal, whatever it is called: it is neither used nor removed.
 
 mod disk;
@@ -45,6 +45,8 @@ pub use restore::{Lacks, Restored, Settled, restore};
 /// What their names begin with.
 const PREFIX: &str = "straddle-";
 const HEADER: usize = 16384;
+/// Where a header says that the journal is dirty.
+const MARK: usize = HEADER - 1;
 /// No file of a journal is longer: what it holds is in memory as well.
 const LONGEST: u64 = 1 << 36;
 const SUFFIX: &str = "journal";
@@ -134,6 +136,8 @@ pub enum JournalError {
 struct Header {
     #[serde(skip)]
     title: Title,
+    #[serde(skip)]
+    is_dirty: bool,
     target: PathBuf,
     size: u64,
     identity: FileId,
@@ -170,7 +174,7 @@ impl Header {
         text.push(b'\n');
         text.extend(sum.as_bytes());
         text.push(b'\n');
-        if text.len() > HEADER || self.length().is_none() {
+        if text.len() > MARK || self.length().is_none() {
             return None;
         }
         text.resize(HEADER, b' ');
@@ -179,7 +183,8 @@ impl Header {
 
     /// Of a file's first bytes; `None` when they are anything else.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut lines = bytes.get(..HEADER)?.split(|byte| *byte == b'\n');
+        let mark = bytes.get(MARK)?;
+        let mut lines = bytes[..MARK].split(|byte| *byte == b'\n');
         let (line, text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
         let found = Sha256::new().chain_update(line).chain_update(b"\n").chain_update(text).finalize();
         if sum != hex(&found).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
@@ -187,6 +192,7 @@ impl Header {
         }
         let mut header: Self = serde_json::from_slice(text).ok()?;
         header.title = Title::decode(line)?;
+        header.is_dirty = *mark != b' ';
         let mut seen = BTreeSet::new();
         let is_of_target = |area: &Saved| {
             let end = area.start.checked_add(area.length);
@@ -248,9 +254,9 @@ impl Drop for Locked {
 /// Marks a file of a journal as dirty, durably.
 fn mark_dirty(path: &Path) -> io::Result<()> {
     let file = title::open_to_write(path)?;
-    let length = Header::read(&file)?.and_then(|header| header.length());
-    let end = length.ok_or_else(|| io::Error::other("its beginning is damaged"))?;
-    file.write_all_at(b"\n", end)?;
+    Header::read(&file)?.ok_or_else(|| io::Error::other("its beginning is damaged"))?;
+    // One byte that is there already: it needs no room.
+    file.write_all_at(b"!", MARK as u64)?;
     file.sync_all()
 }
 
@@ -348,6 +354,7 @@ impl Journal {
         });
         let header = Header {
             title: title.clone(),
+            is_dirty: false,
             target: opened.path.canonicalize().map_err(failed)?,
             size: opened.size,
             identity: opened.id,
@@ -367,7 +374,10 @@ impl Journal {
     /// What was written last may not have reached the medium.
     pub(crate) fn mark_dirty(&self) -> Result<(), JournalError> {
         let failed = |path: &PathBuf, source| JournalError::Io { path: path.clone(), what: "mark", source };
-        self.parts.iter().try_for_each(|path| mark_dirty(path).map_err(|source| failed(path, source)))
+        // One that says so is enough, and the first is there the longest.
+        let marked: Vec<_> =
+            self.parts.iter().map(|path| mark_dirty(path).map_err(|source| failed(path, source))).collect();
+        marked.into_iter().collect()
     }
 
     /// The target holds what it held.

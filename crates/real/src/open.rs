@@ -177,8 +177,6 @@ impl Opened {
         let mut claim = Claim::default();
         if access != Access::Read {
             claim = take(&file, path, access)?;
-            // What others have written before must not be paid for by us.
-            file.sync_all().map_err(unusable)?;
         }
         let size = size(&file).map_err(unusable)?;
         if size == 0 {

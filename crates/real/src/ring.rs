@@ -125,15 +125,15 @@ impl Ring {
         (self.on_their_way == 0).then_some(&self.memory)
     }
 
-    /// Waits until nothing is on its way. `of` gets the id of each request, and what came of it.
-    pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) {
-        while self.on_their_way > 0 {
+    /// Waits until nothing is on its way. `of` gets the id of each request, and what came of it. An error where the
+    /// ring itself is broken: the kernel ends its requests when it is closed.
+    pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) -> io::Result<()> {
+        loop {
             match self.wait() {
                 Ok(Some((id, done))) => of(id, done),
-                Ok(None) => break,
+                Ok(None) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The ring itself is broken: the kernel ends its requests when it is closed.
-                Err(_) => break,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -141,7 +141,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.drain(|_, _| {});
+        let _ = self.drain(|_, _| {});
         // The kernel takes the ring apart after its process has ended; until then a device would seem to be in use.
         let _ = self.ring.submitter().unregister_files();
         if self.on_their_way > 0 {

@@ -39,6 +39,9 @@ impl Claimed {
     pub fn open(path: &Path, scope: Scope, io: Io) -> Result<Self, OpenError> {
         let access = if scope == Scope::FreeSpace { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
+        // What others have written before must not be paid for by us.
+        let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+        opened.file.sync_all().map_err(unusable)?;
         let mut others = Others::of(&opened, access);
         if let Ok(others) = &mut others {
             // Who came before they were looked out for, and after it was asked who uses it.
@@ -109,10 +112,12 @@ pub enum SessionError {
         source: RealError,
     },
     /// A write or flush failed, so that what the target holds after a power cut is not known.
-    #[error("a write or flush failed, so the contents from before the run are kept in {journal}", journal = journal.display())]
+    #[error("a write or flush failed, so the contents from before the run are kept in {journal}{}", if *is_marked { "" } else { ", which cannot be marked as dirty" }, journal = journal.display())]
     Unwritten {
         /// The journal.
         journal: PathBuf,
+        /// Whether the journal says so.
+        is_marked: bool,
         /// Why.
         source: io::Error,
     },
@@ -143,6 +148,8 @@ pub struct Session {
     /// Requests at a time, and bytes of the largest write so far.
     depth: u32,
     largest: u64,
+    /// Whether the journal says that a write or flush has failed.
+    is_dirty: bool,
 }
 
 impl Session {
@@ -170,7 +177,17 @@ impl Session {
             let _ = journal.remove();
             return Err(error.into());
         }
-        Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
+        Ok(Self {
+            real,
+            journal,
+            lookout,
+            began,
+            clear: began,
+            disturbed: None,
+            depth,
+            largest: 0,
+            is_dirty: false,
+        })
     }
 
     /// Whether no other process has opened the target so far.
@@ -189,8 +206,17 @@ impl Session {
         false
     }
 
+    /// Marks the journal as dirty after the first write or flush that failed, at once: this process may be killed.
+    fn mark_failed(&mut self) {
+        if self.real.is_unwritten() && !self.is_dirty {
+            self.is_dirty = self.journal.mark_dirty().is_ok();
+        }
+    }
+
     /// Compares what was kept with what is there now, and gives the target up: others go on. What was measured, and what came of it.
     pub fn end(mut self) -> Result<(Finished, Verdict), SessionError> {
+        self.real.drain();
+        self.mark_failed();
         let changed = self.real.changed().map_err(|source| match self.journal.path() {
             Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
             None => source.into(),
@@ -204,11 +230,13 @@ impl Session {
         claim::unlock(&self.real.opened().file);
         let journal = if changed.is_empty() {
             // What was written last is in a cache of the kernel's or the drive's as yet, or a cache has what the medium has not.
-            let flushed = self.real.opened().file.sync_all();
-            let unwritten = self.real.unwritten().or(flushed.err());
-            if let (Some(source), Some(journal)) = (unwritten, self.journal.path()) {
-                self.journal.mark_dirty()?;
-                return Err(SessionError::Unwritten { journal: journal.to_owned(), source });
+            if let Err(error) = self.real.opened().file.sync_all() {
+                self.real.note_unwritten(error);
+                self.mark_failed();
+            }
+            if let (Some(source), Some(journal)) = (self.real.take_unwritten(), self.journal.path()) {
+                let is_marked = self.is_dirty;
+                return Err(SessionError::Unwritten { journal: journal.to_owned(), is_marked, source });
             }
             self.journal.remove()?;
             None
@@ -311,11 +339,11 @@ impl Target for Session {
         if request.operation.is_write() {
             self.largest = self.largest.max(request.length.get());
         }
-        self.real.submit(request)
+        self.real.submit(request).inspect_err(|_| self.mark_failed())
     }
 
     fn wait(&mut self) -> Result<Completion, TargetError> {
-        self.real.wait()
+        self.real.wait().inspect_err(|_| self.mark_failed())
     }
 
     fn pause(&mut self, length: Nanos) {

@@ -56,6 +56,9 @@ pub enum RealError {
     /// Areas that come one after the other are for one request at a time.
     #[error("areas can be prepared for one request at a time only")]
     Depth,
+    /// The ring fails, so that what comes of its requests is not known.
+    #[error("requests that were sent have not come back")]
+    OnTheirWay,
     /// More at a time than possible.
     #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
@@ -189,7 +192,8 @@ impl Real {
     /// another program has changed it. Nothing is put back: these bytes are theirs.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         self.drain();
-        let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
+        let on_their_way = || RealError::OnTheirWay;
+        let pieces = if self.kept { self.memory().ok_or_else(on_their_way)? } else { &[] };
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
             let start = area.start().get();
@@ -213,19 +217,31 @@ impl Real {
         Ok(changed)
     }
 
-    /// The first error of a write or flush that was sent, once: the medium may not have what a cache now has.
-    pub(crate) fn unwritten(&mut self) -> Option<io::Error> {
-        self.drain();
+    /// Whether a write or flush that was sent has failed: the medium may not have what a cache now has.
+    pub(crate) const fn is_unwritten(&self) -> bool {
+        self.unwritten.is_some()
+    }
+
+    pub(crate) fn note_unwritten(&mut self, error: io::Error) {
+        self.unwritten.get_or_insert(error);
+    }
+
+    /// The first of these errors, once.
+    pub(crate) fn take_unwritten(&mut self) -> Option<io::Error> {
         self.unwritten.take()
     }
 
-    fn drain(&mut self) {
+    /// Waits until nothing is on its way.
+    pub(crate) fn drain(&mut self) {
         let Self { engine: Engine::Ring(ring), requests, unwritten, .. } = self else { return };
-        ring.drain(|id, done| {
+        let ended = ring.drain(|id, done| {
             if let Some(request) = taken(requests, id) {
                 let _ = completed(done, &request, unwritten);
             }
         });
+        if let Err(error) = ended {
+            unwritten.get_or_insert(error);
+        }
     }
 
     /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
@@ -444,7 +460,11 @@ impl Target for Real {
                     }
                     continue;
                 }
-                Err(source) => return Err(TargetError::Failed { request: Request::flush(0), source }),
+                Err(source) => {
+                    // What comes of those on their way is not known.
+                    self.unwritten.get_or_insert_with(|| io::Error::new(source.kind(), source.to_string()));
+                    return Err(TargetError::Failed { request: Request::flush(0), source });
+                }
             };
             let Some(request) = taken(&mut self.requests, id) else { continue };
             completed(done, &request, &mut self.unwritten)?;

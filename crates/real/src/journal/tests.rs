@@ -155,9 +155,9 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     let mut damaged: Vec<Vec<u8>> =
         (title..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
     damaged.push(whole[..whole.len() - 1].to_vec());
-    damaged.push([&whole[..], b"xx"].concat());
+    damaged.push([&whole[..], b"x"].concat());
     for at in
-        [title, text / 2, text, text + 5, HEADER - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
+        [title, text / 2, text, text + 5, MARK - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
     {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;

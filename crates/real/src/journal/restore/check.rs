@@ -37,8 +37,7 @@ impl Check {
         let length = file.metadata().map_err(failed)?.len();
         let wanted = header.length().unwrap_or(u64::MAX);
         let damaged = |what: String| Err(set_aside(&path, format!("{what}; {}", state_of_target(&header))));
-        let is_dirty = length.checked_sub(1) == Some(wanted);
-        if length != wanted && !is_dirty {
+        if length != wanted {
             return damaged(format!("it is damaged: {length} bytes long, and was {wanted}"));
         }
         let opened = match self.opened.take() {
@@ -63,7 +62,7 @@ impl Check {
             return damaged(what);
         }
         let id = FileId::of_open(&file).map_err(failed)?;
-        Ok(Checked { path, id, header, is_dirty })
+        Ok(Checked { path, id, header })
     }
 }
 
@@ -108,6 +107,9 @@ fn state_of_target(header: &Header) -> String {
     };
     if let Some(what) = difference(&opened, header) {
         return format!("{name} is another one now ({what})");
+    }
+    if header.is_dirty {
+        return format!("whether {name} is unchanged is not known: a write or flush of it has failed");
     }
     let is_same =
         |area: &&Saved| sum(&opened.file, area.start, area.length).is_ok_and(|found| found == area.sha256);

@@ -26,7 +26,7 @@ pub(super) struct Found {
     pub(super) beside: Vec<Span>,
     /// They read otherwise.
     pub(super) foreign: Vec<Span>,
-    /// They are equal, of a file that is dirty: perhaps in a cache only.
+    /// They are equal, and the journal is dirty: perhaps in a cache only.
     pub(super) unproven: Vec<Span>,
 }
 
@@ -48,8 +48,6 @@ pub(super) struct Checked {
     /// By which it is known again.
     pub(super) id: FileId,
     pub(super) header: Header,
-    /// Whether a write or flush of what it holds has begun or failed before.
-    pub(super) is_dirty: bool,
 }
 
 impl Checked {
@@ -64,12 +62,16 @@ impl Checked {
 
     pub(super) fn mark_dirty(&self) -> Result<(), JournalError> {
         let failed = |source| JournalError::Io { path: self.path.clone(), what: "mark", source };
-        // Its length says whether it is marked, and is that of the file that was checked.
         self.open().and_then(|_| mark_dirty(&self.path)).map_err(failed)
     }
 
     /// Compares every area, and writes nothing.
-    pub(super) fn compare(&self, ways: &Ways<'_>, force: bool) -> Result<Found, JournalError> {
+    pub(super) fn compare(
+        &self,
+        ways: &Ways<'_>,
+        force: bool,
+        is_dirty: bool,
+    ) -> Result<Found, JournalError> {
         let file = self.open().map_err(|source| self.failed(0, 0, source))?;
         let mut found = Found::default();
         let mut at = HEADER as u64;
@@ -82,7 +84,7 @@ impl Checked {
                     .map_err(|source| self.failed(start, then.len() as u64, source))
             })?;
             let is_beside = !foreign.is_empty() && !force;
-            if self.is_dirty && !is_beside {
+            if is_dirty && !is_beside {
                 let taken = unreadable.iter().chain(&foreign).copied();
                 found.unproven.extend(area.span().map(|area| area.gaps(taken)).unwrap_or_default());
             }

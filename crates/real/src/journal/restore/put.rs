@@ -88,7 +88,9 @@ fn put_back_files(
         Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: told_moment(began) };
     let ways = Ways::to(opened);
     let mut guard = Guard::over(opened, &first.path).map_err(|error| errors.push(error)).ok()?;
-    let compare = |force| files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>();
+    let is_dirty = files.iter().any(|file| file.header.is_dirty);
+    let compare =
+        |force| files.iter().map(|file| file.compare(&ways, force, is_dirty)).collect::<Result<Vec<_>, _>>();
     let compared = compare(force).and_then(|compared| {
         // What they write from here on is theirs, and what has been compared is no longer what is there.
         guard.nobody_came("compared", 0)?;
@@ -101,8 +103,13 @@ fn put_back_files(
         }
         put.unreadable.append(&mut found.beside);
     }
-    let written = write(opened, files, &compared, &mut guard, &mut put.bytes);
-    let confirmed = written.and_then(|()| {
+    let written = write(&ways, files, &compared, &mut guard, &mut put.bytes);
+    // What the run wrote last may be in a cache as yet.
+    let flushed = written.and_then(|()| opened.file.sync_all().map_err(|source| guard.unflushed(source)));
+    if matches!(flushed, Err(JournalError::Flush { .. })) {
+        mark_dirty(files).unwrap_or_else(|error| errors.push(error));
+    }
+    let confirmed = flushed.and_then(|()| {
         if compared.iter().all(Found::is_whole) {
             return Ok(());
         }
@@ -113,26 +120,25 @@ fn put_back_files(
     Some(put)
 }
 
-/// Writes what was `found` to be lacking, and flushes. From the first write on the files are dirty: what is seen after an error, by this
-/// process or the next one, may be in a cache only.
+/// Writes what was `found` to be lacking. From the first write on the journal is dirty: what is seen after an error, by this process
+/// or the next one, may be in a cache only.
 fn write(
-    opened: &Opened,
+    ways: &Ways<'_>,
     files: &[Checked],
     found: &[Found],
     guard: &mut Guard<'_>,
     bytes: &mut u64,
 ) -> Result<(), JournalError> {
-    let mark = || files.iter().try_for_each(Checked::mark_dirty);
     if !found.iter().all(Found::is_whole) {
-        mark()?;
+        mark_dirty(files)?;
     }
-    let ways = Ways::to(opened);
-    files.iter().zip(found).try_for_each(|(file, found)| file.back(&ways, found, guard, bytes))?;
-    // What the run wrote last may be in a cache as yet.
-    opened.file.sync_all().or_else(|source| {
-        mark()?;
-        Err(JournalError::Flush { path: guard.journal.to_owned(), target: opened.path.clone(), source })
-    })
+    files.iter().zip(found).try_for_each(|(file, found)| file.back(ways, found, guard, bytes))
+}
+
+/// Marks each file, though one that is marked makes the journal dirty: any of them may get lost.
+fn mark_dirty(files: &[Checked]) -> Result<(), JournalError> {
+    let marked: Vec<_> = files.iter().map(Checked::mark_dirty).collect();
+    marked.into_iter().collect()
 }
 
 /// Takes what is read when all has been put back for what came of it: others may have come in between.
@@ -196,6 +202,10 @@ impl<'a> Guard<'a> {
         let tried = if is_kept { ", or tried to," } else { "" };
         let by = format!("another program opened it{tried} while it was {done}{lost}");
         Err(in_use(self.opened, self.journal, by))
+    }
+
+    fn unflushed(&self, source: io::Error) -> JournalError {
+        JournalError::Flush { path: self.journal.to_owned(), target: self.opened.path.clone(), source }
     }
 
     fn failed(&self, span: Span, source: io::Error) -> JournalError {
