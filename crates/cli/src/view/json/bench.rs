@@ -8,8 +8,8 @@ use straddle_bench::{
 use straddle_io::{Counters, Latency};
 use straddle_real::Io;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle bench --json` prints.
@@ -237,7 +237,7 @@ enum StopReport {
     End,
 }
 
-/// Latencies in nanoseconds. Percentiles are exact to a thousandth, the other values exactly.
+/// Latencies in nanoseconds. Percentiles are accurate to 0.1 %, the other values are exact.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Latency")]
 pub(crate) struct LatencyReport {

@@ -1,4 +1,4 @@
-//! What `check --json` prints: the published form of an audit.
+//! What `check --json` prints: the audit of each target.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,8 @@ use super::finding::{FindingReport, finding_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 
-/// The schema version of this output.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 2;
 
 /// What `straddle check --json` prints.
@@ -162,7 +163,7 @@ impl Status {
     }
 }
 
-/// A kind of findings.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]

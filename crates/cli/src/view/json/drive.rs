@@ -6,8 +6,8 @@ use straddle_drive::Profile;
 use straddle_drive::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
 use straddle_drive::profile::{Body, Claims};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// Bytes per megabyte, the unit of transfer rates.

@@ -5,8 +5,8 @@ use serde::Serialize;
 use straddle_reproduce::experiment::Quantity;
 use straddle_reproduce::fit::{Figure, Fit, Fitted, MARGIN};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle drive fit --json` prints. Errors are fractions of the published figure.
@@ -29,8 +29,8 @@ pub(crate) struct FitReport {
     worst_before: f64,
     /// The largest error with the fitted values.
     worst_after: f64,
-    /// The largest error with the fitted values, each also varied by `margin` up and down, in steps of half a
-    /// percent.
+    /// The largest error with the fitted values, and with each of them in turn `margin` lower and higher;
+    /// rounded up to half a percent.
     worst_nearby: f64,
     /// How far each value was varied, as a fraction of it.
     margin: f64,

@@ -1,4 +1,4 @@
-//! The published form of layers and containers. Sizes and offsets are bytes.
+//! Layers and image formats in `check --json`. Sizes and offsets are in bytes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,7 +68,7 @@ enum FactsReport {
         level: i32,
         /// The chunk size in bytes; 0 if nothing is striped.
         chunk_bytes: u64,
-        /// The full stripe in bytes; absent if nothing is striped.
+        /// The data bytes of a full stripe; absent if nothing is striped, or if it cannot be determined.
         #[serde(skip_serializing_if = "Option::is_none")]
         stripe_bytes: Option<u64>,
         /// The number of members, without spares.

@@ -8,8 +8,8 @@ use straddle_units::BlockSize;
 
 use crate::commands::plan::Planned;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle plan --json` prints. `straddle apply` reads a plan saved with `--save`, not this.
@@ -135,7 +135,7 @@ struct PeerReport {
     version: String,
     /// The rule that the tool applies.
     rule: String,
-    /// The sector at which the tool would start the partition; absent if it would refuse.
+    /// The sector at which the tool would start the partition; absent if that is past the end of the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_lba: Option<u64>,
     /// The boundaries to which that start is misaligned.

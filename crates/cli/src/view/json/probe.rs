@@ -6,8 +6,8 @@ use straddle_bench::Description;
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
 use straddle_units::Boundary;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle probe --json` prints.

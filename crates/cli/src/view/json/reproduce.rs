@@ -14,8 +14,8 @@ mod lab;
 
 use self::lab::LabStepReport;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 2;
 
 /// A run of several experiments.

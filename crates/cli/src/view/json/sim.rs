@@ -7,8 +7,8 @@ use straddle_trace::{Format, Pace, Replayed};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle sim --json` prints.

@@ -74,7 +74,7 @@ enum VerdictReport {
     Advice,
     /// Misaligned to a boundary that costs time on some workloads.
     Off,
-    /// Misaligned to the physical sector or the indirection unit: writes straddle.
+    /// Misaligned to a boundary that always costs time, such as that of the physical sector: writes straddle.
     Misaligned,
     /// Its boot sector records another start than its entry.
     BootSector,
