@@ -41,7 +41,7 @@ pub(crate) enum Access {
     /// Reading only.
     Read,
     /// Writing to free space, while other processes may use partitions of the device. No process may use the
-    /// disk as a whole, and none a file.
+    /// disk as a whole. A file must have no user at all.
     Share,
     /// Writing, while no other process may. A block device is claimed (`O_EXCL`), which fails if it is
     /// mounted or held.

@@ -300,7 +300,7 @@ pub(crate) struct InTurns<'a> {
     pub(crate) measured: &'a Measured,
     pub(crate) order: &'a Order,
     pub(crate) io: Io,
-    /// What became of the target's contents.
+    /// What happened to the target's contents.
     pub(crate) kept: &'static str,
     pub(crate) warnings: &'a [String],
 }

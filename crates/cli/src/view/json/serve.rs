@@ -110,7 +110,7 @@ struct ClassReport {
     replies: u64,
 }
 
-/// What is reported.
+/// The end of serving a drive, to be reported.
 pub(crate) struct Serve<'a> {
     pub(crate) target: &'a str,
     pub(crate) profile: &'a Profile,

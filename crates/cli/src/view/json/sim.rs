@@ -141,7 +141,7 @@ pub(crate) struct Run {
     pub(crate) replayed: Replayed,
 }
 
-/// What is reported.
+/// The runs of a replay, to be reported.
 pub(crate) struct Sim<'a> {
     pub(crate) trace: &'a str,
     pub(crate) drive: &'a str,
