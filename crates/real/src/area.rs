@@ -1,4 +1,4 @@
-//! Where a target may be written, and on whose authority.
+//! The areas of a target that may be written.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::open::Opened;
 
-/// Areas begin at multiples of this: no boundary that a drive has is greater.
+/// Areas start and end at multiples of this many bytes. No boundary of a drive is larger.
 const GRAIN: u64 = 1 << 20;
 
-/// No piece is smaller: the workloads leave one grain of it free.
+/// The smallest piece, in bytes: the workloads leave one grain of it free.
 const LEAST: u64 = 2 * GRAIN;
 
-/// What a measurement may use.
+/// The part of the target that a measurement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Unpartitioned space; its contents are restored.
@@ -26,59 +26,59 @@ pub enum Scope {
     Overwrite,
 }
 
-/// How much, in how many pieces.
+/// How much of a target is used, and in how many pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
-    /// Which part of the target.
+    /// The part of the target.
     pub scope: Scope,
-    /// Pieces, spread evenly over the scope; 0: all of it, as it is.
+    /// Number of pieces, spread evenly over the scope. 0 uses the whole scope, whatever `bytes` is.
     pub regions: u32,
-    /// Bytes of all pieces together; everything if there is less.
+    /// Bytes of all pieces together. Everything is used if there is less.
     pub bytes: u64,
 }
 
-/// Why nothing may be written.
+/// Why no area may be written.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaError {
-    /// The target cannot be looked at.
+    /// The target cannot be examined.
     #[error("{path}: cannot see what is on it", path = path.display())]
     Look {
         /// The target.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It has no partition table: what is free is unknown.
+    /// There is no partition table, so the free space is unknown.
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
     NoTable {
         /// The target.
         path: PathBuf,
-        /// What was found instead.
+        /// What the target is instead.
         holds: &'static str,
     },
-    /// The table is damaged.
+    /// The partition table is damaged.
     #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged {
         /// The target.
         path: PathBuf,
     },
-    /// No gap is large enough.
+    /// No free space is large enough.
     #[error("{path}: no free space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
     Full {
         /// The target.
         path: PathBuf,
     },
-    /// The target itself is not.
+    /// The target is too small.
     #[error("{path}: it has {size} bytes, and {LEAST} are the least that can be measured", path = path.display())]
     TooSmall {
         /// The target.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
     },
 }
 
-/// Finds the areas on what is open, rising; they do not overlap.
+/// Finds the areas of an open target, in ascending order and without overlap.
 pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
     let given = match wanted.scope {
         Scope::FreeSpace => free(opened)?,
@@ -97,7 +97,7 @@ pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
     Ok(areas)
 }
 
-/// The gaps between the partitions of a disk, within what its table says may be used.
+/// The gaps between the partitions of a disk, within the range that its table allows.
 fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let look =
@@ -129,13 +129,14 @@ fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
 }
 
 fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
-    // An MBR says nothing of what may be used: boot loaders live in the first MiB, and a backup GPT may be at the end.
+    // An MBR does not say which range may be used. The first MiB may hold a boot loader, and the end a backup
+    // GPT.
     let size = target.size.get();
     let whole = (ByteOffset::new(GRAIN), ByteOffset::new(size.saturating_sub(GRAIN)));
     let (at, end) =
         stack.usable.map_or(whole, |usable| (usable.start().max(whole.0), usable.end().min(whole.1)));
-    // The tables of logical partitions lie between them, so the extended one is used as a whole. What the kernel lists counts
-    // as well: it may know of partitions that are no longer in the table.
+    // The tables of logical partitions lie between them, so the whole extended partition counts as used. So
+    // do the partitions that the kernel lists: it may still have some that are no longer in the table.
     let listed = target.kernel_partitions.iter().flatten().map(|partition| partition.span);
     let used = stack
         .partitions
@@ -147,7 +148,8 @@ fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
     space.map_or_else(Vec::new, |space| space.gaps(used))
 }
 
-/// Pieces of what is given, evenly spread, each beginning and ending at the grain; a small target is one piece.
+/// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain. A small
+/// target is one piece.
 fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
     let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
     let trimmed: Vec<Span> = given
@@ -164,12 +166,13 @@ fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
     if wanted.regions == 0 {
         return trimmed;
     }
-    // No piece is smaller than two grains: the workloads leave one of them free. Rather fewer pieces than more bytes.
+    // A piece has at least two grains, of which the workloads leave one free. If `bytes` does not suffice,
+    // there are fewer pieces rather than more bytes.
     let regions = u64::from(wanted.regions).min((wanted.bytes / (2 * GRAIN)).max(1));
     let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
     let mut areas: Vec<Span> = Vec::new();
     for region in 0..regions {
-        // Where it would begin if what is given were one piece.
+        // The offset at which the piece would start if the spans were joined into one.
         let mut at = grains(total.saturating_sub(each) / regions.saturating_sub(1).max(1) * region);
         for span in &trimmed {
             if at >= span.len().get() {

@@ -1,6 +1,7 @@
-//! What may make a measurement mean something else than it seems to.
+//! Conditions under which the figures of a measurement may be misleading.
 //!
-//! The law of this module: a warning is given only where its condition was seen, and says what was seen.
+//! The law of this module: a warning is given only for a condition that was observed, and says what was
+//! observed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,49 +14,51 @@ use straddle_io::Nanos;
 
 use crate::open::{Io, Kind, Opened};
 
-/// Foreign requests that are a share of ours beyond this disturb.
+/// Requests of other processes disturb a measurement if they exceed this share of all requests.
 const FOREIGN_SHARE: f64 = 0.05;
-/// A disk cannot make a write durable sooner: at 15,000 revolutions a minute, a twentieth of one.
+/// The shortest time in which a disk can make a write durable: a twentieth of a revolution at 15,000
+/// revolutions per minute.
 const TOO_SOON: Nanos = Nanos::new(200_000);
-/// Fewer milliseconds of a turn are mostly the clock's and the scheduler's.
+/// In seconds. The duration of a shorter turn is mostly clock and scheduler noise.
 const SHORT_TURN: f64 = 0.05;
-/// The first third of the turns against the last.
+/// Relative change from the first third of the turns to the last above which a run has drifted.
 const DRIFT: f64 = 0.2;
-/// Half of the turns are so much off the median, as a share of it.
+/// Median deviation of the turns from their median, as a share of it, above which a run is noisy.
 const NOISE: f64 = 0.25;
-/// SCSI's and ATA's disks count revolutions per minute; the kernel says only whether it turns.
+/// The value of `queue/rotational` for a rotating disk. The kernel does not report the revolutions per
+/// minute.
 const ROTATES: &str = "1";
 
-/// What the kernel says of the device under a target, before the measurement.
+/// What the kernel reports about the device under a target, before the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// The device's folder in sysfs.
+    /// The device's directory in sysfs.
     folder: Option<PathBuf>,
     rotates: bool,
     write_back: bool,
     discards: bool,
     thin: bool,
-    /// Requests that the device has completed so far.
+    /// Requests that the device had completed.
     completed: u64,
-    /// Bytes of a file for which there is no room on the device yet.
+    /// Whether the file has holes: ranges for which the file system has not allocated space yet.
     holes: bool,
 }
 
-/// What was seen while measuring.
+/// What was observed while measuring.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions<'a> {
-    /// What was run.
+    /// The workload that was run.
     pub workload: &'a Workload,
-    /// What was measured.
+    /// Its results.
     pub measured: &'a Measured,
-    /// Requests that were sent by the measurement, from the look on.
+    /// Requests that the measurement has sent since [`Before::look`].
     pub sent: u64,
-    /// Whether the areas held nothing but zeroes.
+    /// Whether the areas held only zeroes.
     pub blank: bool,
 }
 
-/// Whether the device with this folder in sysfs is a thin volume: one on LVM's device for a pool. The suffix of that
-/// one's UUID is LVM's (`lib/activate/dev_manager.c`).
+/// Whether the device with this folder in sysfs is a thin volume of LVM. It stands on the internal device of its
+/// pool, to whose UUID LVM appends `-tpool` (`lib/activate/dev_manager.c`).
 fn is_thin(folder: &Path) -> bool {
     let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
     below
@@ -64,12 +67,12 @@ fn is_thin(folder: &Path) -> bool {
 }
 
 impl Before {
-    /// Looks at the device of `opened`.
+    /// Reads the state of the device under `opened`.
     pub fn look(opened: &Opened) -> Self {
         let Ok(metadata) = opened.file.metadata() else { return Self::default() };
         let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
         let own = of_number(number);
-        // A partition's queue is its disk's.
+        // A partition has the queue of its disk.
         let folder = [own.clone(), own.join("..")].into_iter().find(|folder| folder.join("queue").is_dir());
         let holes = opened.kind == Kind::File
             && rustix::fs::seek(&opened.file, SeekFrom::Hole(0)).is_ok_and(|hole| hole < opened.size);
@@ -86,12 +89,12 @@ impl Before {
         }
     }
 
-    /// Whether the kernel takes the device for a disk that turns.
+    /// Whether the kernel reports a rotating disk.
     pub const fn rotates(&self) -> bool {
         self.rotates
     }
 
-    /// What should be known of the figures.
+    /// The warnings that apply to the figures.
     pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
         let all = [
             self.page_cache(opened, seen),
@@ -173,7 +176,8 @@ impl Before {
         let folder = self.folder.as_ref()?;
         let after = completed(&fs::read_to_string(folder.join("stat")).ok()?);
         let all = after.saturating_sub(self.completed);
-        // Ours may be split or merged on the way, so only many more are a sign.
+        // Requests of the measurement may be split or merged on the way, so only twice as many are a sign of
+        // others.
         let foreign = all.saturating_sub(seen.sent.saturating_mul(2));
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let share = foreign as f64 / all.max(1) as f64;
@@ -199,7 +203,8 @@ impl Before {
     }
 }
 
-/// Reads, writes and flushes that a device has completed: the kernel's Documentation/block/stat.rst.
+/// The number of reads, writes and flushes that a device has completed. The fields are those of the kernel's
+/// Documentation/block/stat.rst.
 fn completed(stat: &str) -> u64 {
     let words: Vec<u64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     [0, 4, 15].iter().filter_map(|index| words.get(*index)).sum()

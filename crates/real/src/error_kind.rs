@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The kind of each error of this crate.
 
 use straddle_units::ErrorKind;
 
@@ -9,7 +9,7 @@ use crate::session::SessionError;
 use crate::target::RealError;
 
 impl OpenError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::InUse { .. } | Self::NotRaw { .. } => ErrorKind::Refused,
@@ -23,7 +23,7 @@ impl OpenError {
 }
 
 impl AreaError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Look { .. } => ErrorKind::Failed,
@@ -35,7 +35,7 @@ impl AreaError {
 }
 
 impl RealError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Read { .. } | Self::Depth | Self::OnTheirWay | Self::Ring(_) => ErrorKind::Failed,
@@ -44,7 +44,7 @@ impl RealError {
 }
 
 impl SessionError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::InUse { .. } => ErrorKind::Refused,
@@ -57,7 +57,7 @@ impl SessionError {
 }
 
 impl JournalError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Open { source: OpenError::InUse { .. }, .. } => ErrorKind::Refused,

@@ -1,11 +1,12 @@
-//! What was measured, when nothing more is to be written to it.
+//! A target after its measurement, to which nothing more is written.
 
 use straddle_bench::{Description, Target};
 
 use crate::open::Opened;
 use crate::target::Real;
 
-/// A target that was measured. It takes no more requests: its journal, if it had one, may be gone.
+/// A target that was measured. It accepts no more requests, since its journal, if it had one, may have been
+/// removed.
 pub struct Finished(Real);
 
 impl Finished {
@@ -18,7 +19,7 @@ impl Finished {
         self.0.opened()
     }
 
-    /// What it is.
+    /// Its description.
     pub fn description(&self) -> &Description {
         self.0.description()
     }
@@ -38,7 +39,8 @@ impl Finished {
         self.0.sent()
     }
 
-    /// Whether every byte that was read beforehand is zero: discarded or never written, perhaps never read from the medium.
+    /// Whether every byte that was read beforehand is zero. Such sectors may have been discarded or never
+    /// written, and a drive may answer without reading its medium.
     pub fn is_blank(&self) -> bool {
         self.0.is_blank()
     }

@@ -1,21 +1,25 @@
-//! What a target held, on another file, until the measurement is over.
+//! Stores the previous contents of a target in files elsewhere until the measurement is over.
 //!
-//! The law of this module: nothing of the target is written before the journal of its areas is complete and durable, and a
-//! journal goes only when the target has been seen to hold what it held. One that does not pass its checks is never used and
-//! never removed.
+//! The law of this module: nothing of the target is written before the journal of its areas is complete and
+//! durable, and a journal is removed only when the target has been seen to hold its previous contents. A
+//! journal that fails its checks is neither used nor removed.
 //!
-//! A file of it: a line that says of which journal it is, and which one ([`Title`]), a line of JSON ([`Header`]), a line with the
-//! SHA-256 of both, padded with blanks to 16384 bytes; then each area's bytes, one after the other. It is written under another name, which ends in `.new`, and gets its own, which ends in `.journal`,
-//! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete. What is to be written
-//! later is added in further files, each of them whole by itself, with a number behind the name.
+//! A file of a journal begins with a line that names the journal and the number of the file in it
+//! ([`Title`]), a line of JSON ([`Header`]) and a line with the SHA-256 of both, padded with blanks to 16384
+//! bytes. The bytes of each area follow, one area after the other. The file is written under a name that ends
+//! in `.new` and, once durable, renamed to one that ends in `.journal`. So a file called `.new` was never
+//! used, and one called `.journal` was complete. What is to be overwritten later is added in further files,
+//! each of them complete in itself, with a number in the name.
 //!
-//! Before a file gets its name, the next one is there, with its first line only, and called `.new`. So the files of a journal are those from the
-//! first to the one before the first that is `.new`, and one that is lost is missed, be it the last. When the target has been seen
-//! to hold what it held, that one is called `.over` before the first file goes.
+//! Before a file gets its final name, the next one exists, called `.new`, with its first line only. So the
+//! files of a journal are those from the first to the one before the first `.new`, and a lost file is noticed
+//! even if it is the last one. When the target has been seen to hold its previous contents, that `.new` file
+//! is renamed to `.over` before any file is removed.
 //!
-//! A file whose header ends in anything but a blank is dirty: a write of what the journal holds, or a flush, has begun or failed,
-//! and the target has not been seen to hold it since. Below the target a cache may have it, and the medium not. What does not begin with such a line is no file
-//! of a journal, whatever it is called: it is neither used nor removed.
+//! A file that is one byte longer is dirty: a write or flush of its contents to the target has begun or
+//! failed, and the target has not been seen to hold them since. A cache below the target may have them, and
+//! the medium not. A file that does not begin with such a line does not belong to a journal, whatever its
+//! name: it is neither used nor removed.
 
 mod disk;
 mod left;
@@ -42,22 +46,22 @@ use crate::open::{OpenError, Opened};
 pub use left::{Left, Unrestored, left, unrestored};
 pub use restore::{Lacks, Restored, Settled, restore};
 
-/// What their names begin with.
+/// The prefix of the names of all journal files.
 const PREFIX: &str = "straddle-";
 const HEADER: usize = 16384;
-/// Where a header says that the journal is dirty.
+/// The offset of the byte in a header that marks a journal as dirty.
 const MARK: usize = HEADER - 1;
-/// No file of a journal is longer: what it holds is in memory as well.
+/// The maximum length of a journal file, in bytes. A run keeps the same contents in memory too.
 const LONGEST: u64 = 1 << 36;
 const SUFFIX: &str = "journal";
-/// Of one that is not complete.
+/// The suffix of an incomplete file.
 const NEW: &str = "new";
-/// Of one that was found damaged.
+/// The suffix of a file that was found damaged.
 const DAMAGED: &str = "damaged";
-/// Of what says that the journal is no longer needed.
+/// The suffix of the file that marks a journal as no longer needed.
 const OVER: &str = "over";
 
-/// Why there is no journal, or it cannot be used.
+/// Why a journal cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// It cannot be written or read.
@@ -67,23 +71,23 @@ pub enum JournalError {
         path: PathBuf,
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The header has no place for the target's name.
+    /// The header has no room for the target's path, or the path is not UTF-8.
     #[error("{path}: a journal cannot hold a path that is not UTF-8, or this long ({length} bytes): give it another name", path = path.display(), length = path.as_os_str().len())]
     Name {
         /// The target.
         path: PathBuf,
     },
-    /// It is no journal, or a damaged one. It has another name now.
+    /// The file is damaged. It has been renamed.
     #[error("{path}: {what}; nothing was restored, and the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// What is wrong, and what is known of the target.
+        /// What is wrong, and what is known about the target.
         what: String,
-        /// Where it is now.
+        /// Its new name.
         renamed: PathBuf,
     },
     /// The target is no longer the one that was measured.
@@ -101,7 +105,7 @@ pub enum JournalError {
     Open {
         /// The journal.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: OpenError,
     },
     /// The target cannot be compared or written.
@@ -111,11 +115,11 @@ pub enum JournalError {
         path: PathBuf,
         /// The target.
         target: PathBuf,
-        /// From where.
+        /// The offset in the target, in bytes.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         length: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The target cannot be flushed.
@@ -125,12 +129,12 @@ pub enum JournalError {
         path: PathBuf,
         /// The target.
         target: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What a journal says of itself.
+/// The header of a journal file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -141,18 +145,21 @@ struct Header {
     target: PathBuf,
     size: u64,
     identity: FileId,
-    /// When the target, if it is a file, came into being, where its file system says: an inode's number is used again.
+    /// When the target was created, if it is a file and its file system records that: inode numbers are
+    /// reused.
     #[serde(default)]
     born: Option<Duration>,
-    /// Which disk it is, if it is a device.
+    /// The identity of the disk, if the target is a device.
     #[serde(default)]
     disk: Disk,
-    /// When the first write could begin, in seconds since 1970: not before the journal had its name.
+    /// A lower bound of the time of the first write, in seconds since 1970. Nothing is written before the
+    /// journal has its final name.
     began_unix_s: u64,
     areas: Vec<Saved>,
 }
 
-/// An area. Every write to it writes what was saved, so the sum of what was saved is that of what was last written.
+/// A saved area. Every write to it writes the saved bytes, so their SHA-256 is also that of the last bytes
+/// written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
@@ -166,7 +173,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Header {
-    /// As it stands in the file; `None` when the target's name is too long, or not UTF-8.
+    /// The bytes of the header as written to the file. `None` if the target's path is too long or is not
+    /// UTF-8.
     fn encode(&self) -> Option<Vec<u8>> {
         let mut text = self.title.line().into_bytes();
         text.extend(serde_json::to_vec(self).ok()?);
@@ -181,7 +189,7 @@ impl Header {
         Some(text)
     }
 
-    /// Of a file's first bytes; `None` when they are anything else.
+    /// Parses the first bytes of a file. `None` if they are not a valid header.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mark = bytes.get(MARK)?;
         let mut lines = bytes[..MARK].split(|byte| *byte == b'\n');
@@ -207,7 +215,7 @@ impl Header {
         Ok(Self::decode(&bytes))
     }
 
-    /// The length of the whole file; `None` where that is more than any has.
+    /// The length of the whole file in bytes. `None` if it exceeds the maximum.
     fn length(&self) -> Option<u64> {
         let length = self.areas.iter().try_fold(HEADER as u64, |sum, area| sum.checked_add(area.length));
         length.filter(|length| *length <= LONGEST)
@@ -215,7 +223,7 @@ impl Header {
 }
 
 impl Saved {
-    /// Where it is. No two areas of a journal are the same.
+    /// Start and length. No two areas of a journal have the same.
     const fn place(&self) -> (u64, u64) {
         (self.start, self.length)
     }
@@ -225,23 +233,25 @@ impl Saved {
     }
 }
 
-/// A journal, in as many files as it was added to; they stay until [`remove`](Self::remove) is called.
+/// A journal that is being written, in one or more files. They stay until [`remove`](Self::remove) is called.
 #[derive(Debug)]
 pub(crate) struct Journal {
     folder: PathBuf,
-    /// What their names begin with: the first is called so, the others have their number behind it.
+    /// The name of the first file without its suffix. The names of the others have their number after it.
     stem: String,
     parts: Vec<PathBuf>,
-    /// The file to be filled next, with its first line only. While it is there, it is known that none follows.
+    /// The file to be filled next, with its first line only. Its existence shows that no other file follows.
     next: Option<File>,
-    /// The first, locked for as long as the measurement runs, so that no other process takes the journal for that of a dead run.
+    /// The first file. It is locked for as long as the measurement runs, so that no other process takes the
+    /// journal for that of a run that has died.
     lock: Option<Locked>,
 }
 
-/// So many areas are in a file; a header has room for them and for a long name.
+/// The number of areas in a file. A header has room for them and for a long path.
 const AREAS: usize = 64;
 
-/// A locked file. Its lock is given up and not left to the end of the open file, which a program that is just being started has still.
+/// A locked file. It is unlocked explicitly: a child process that is being started may have the open file for
+/// longer than this process.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -251,7 +261,7 @@ impl Drop for Locked {
     }
 }
 
-/// Marks a file of a journal as dirty, durably.
+/// Marks a journal file as dirty, durably.
 fn mark_dirty(path: &Path) -> io::Result<()> {
     let file = title::open_to_write(path)?;
     Header::read(&file)?.ok_or_else(|| io::Error::other("its beginning is damaged"))?;
@@ -260,19 +270,19 @@ fn mark_dirty(path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The file with this number of the journal that is called `stem`.
+/// The path of the file with this number in the journal `stem`.
 fn named(folder: &Path, stem: &str, number: u64, suffix: &str) -> PathBuf {
     let name = if number == 0 { stem.to_owned() } else { format!("{stem}.{number}") };
     folder.join(format!("{name}.{suffix}"))
 }
 
-/// Makes durable which files are in `folder`.
+/// Makes the directory entries of `folder` durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all())
 }
 
 impl Journal {
-    /// One of `opened` in `folder`, with nothing in it.
+    /// An empty journal of `opened` in `folder`.
     pub(crate) fn new(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
         fs::create_dir_all(folder).map_err(failed)?;
@@ -280,7 +290,7 @@ impl Journal {
         Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), next: None, lock: None })
     }
 
-    /// Writes what these areas of `opened` hold to new files, durably.
+    /// Writes the contents of these areas of `opened` to new files, durably.
     pub(crate) fn add(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
         for areas in areas.chunks(AREAS) {
             self.add_part(opened, areas)?;
@@ -306,7 +316,8 @@ impl Journal {
         match self.fill(&file, &text, areas) {
             Ok(next) => self.next = Some(next),
             Err(source) => {
-                // Nothing of these areas has been written yet. The first goes; a later one stays to say that none follows.
+                // None of these areas has been written yet. A first file is removed. A later one stays, to
+                // show that no other follows.
                 let line = title.line();
                 let _ = file.write_all_at(line.as_bytes(), 0).and_then(|()| file.set_len(line.len() as u64));
                 let _ = title::remove(&self.named(number + 1, NEW), &self.stem);
@@ -323,7 +334,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the next file and gives it its name; the one after it.
+    /// Fills the file, gives it its final name, and returns the file after it.
     fn fill(&self, file: &File, text: &[u8], areas: &[(Span, &[u8])]) -> io::Result<File> {
         let number = self.parts.len();
         file.write_all_at(text, 0)?;
@@ -333,7 +344,7 @@ impl Journal {
             at += bytes.len() as u64;
         }
         let next = Title::new(&self.stem, number as u64 + 1).make(&self.named(number + 1, NEW))?;
-        // The name vouches for it.
+        // The final name means that the contents are durable.
         file.sync_all()?;
         fs::rename(self.named(number, NEW), self.named(number, SUFFIX))?;
         Ok(next)
@@ -366,12 +377,12 @@ impl Journal {
         header.encode().ok_or(JournalError::Name { path: header.target })
     }
 
-    /// Where its first file is.
+    /// The path of the first file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.parts.first().map(PathBuf::as_path)
     }
 
-    /// What was written last may not have reached the medium.
+    /// Marks the journal as dirty: the last writes may not have reached the medium.
     pub(crate) fn mark_dirty(&self) -> Result<(), JournalError> {
         let failed = |path: &PathBuf, source| JournalError::Io { path: path.clone(), what: "mark", source };
         // One that says so is enough, and the first is there the longest.
@@ -380,7 +391,7 @@ impl Journal {
         marked.into_iter().collect()
     }
 
-    /// The target holds what it held.
+    /// Removes the journal, as the target holds its previous contents.
     pub(crate) fn remove(self) -> Result<(), JournalError> {
         let Some(last) = self.parts.len().checked_sub(1) else { return Ok(()) };
         let end = self.next.is_some().then(|| self.named(last + 1, NEW));
@@ -388,7 +399,8 @@ impl Journal {
     }
 }
 
-/// Removes the files of the journal `stem`, of which another says that it is no longer needed; at first `end` does not yet.
+/// Removes the files `parts` of the journal `stem`. Before that, the file `end` is renamed to `.over`, which
+/// marks the journal as no longer needed.
 fn remove(folder: &Path, stem: &str, end: Option<&Path>, parts: &[PathBuf]) -> Result<(), JournalError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -404,26 +416,26 @@ fn remove(folder: &Path, stem: &str, end: Option<&Path>, parts: &[PathBuf]) -> R
         }
         match end.filter(|end| is_ours(end)) {
             Some(end) => fs::rename(end, over),
-            // Somebody has removed it.
+            // The file is missing, so the mark is made.
             None => title.make(over).map(drop),
         }
         .map_err(failed(over))?;
     }
     sync_folder(folder).map_err(failed(over))?;
-    // The first, which is locked, stays until the others are gone.
+    // The first file, which is locked, is removed last of the parts.
     for path in parts.iter().rev().map(PathBuf::as_path).chain([over.as_path()]) {
         title::remove(path, stem).map_err(failed(path))?;
     }
     Ok(())
 }
 
-/// When a file came into being, since 1970.
+/// When a file was created, since 1970. `None` if that is not recorded.
 fn born(metadata: &Metadata) -> Option<Duration> {
     let created = metadata.created().ok().filter(|_| metadata.is_file())?;
     created.duration_since(UNIX_EPOCH).ok()
 }
 
-/// Whether this may be when the target of `header` came into being.
+/// Whether a file created at `found` may be the target of `header`. An unknown time does not exclude it.
 fn is_of_age(header: &Header, found: Option<Duration>) -> bool {
     header.born.zip(found).is_none_or(|(then, now)| then == now)
 }

@@ -1,12 +1,13 @@
-//! Files and block devices, measured by the wall's clock.
+//! Measures files and block devices, in real time.
 //!
-//! The law of this crate: a target is left as it was. Every write puts back the bytes that were read from its place before
-//! the first one, which a journal on another file holds as well until the end ([`Session`]); only a file that was made for the
-//! measurement, or a device that its owner has given up by name, is written with anything else ([`Real::given_up`]). Nothing is
-//! written outside the areas that were given, and the check of that is the last thing before the system call. What others
-//! have written meanwhile is theirs: nothing is put back over it unless its owner says so.
+//! The law of this crate: a target is left as it was. Every write contains the bytes that were read from its
+//! place before the first write; a journal on another file holds them too until the end ([`Session`]). Other
+//! contents are written only to a file that was made for the measurement, or to a device that its owner has
+//! named as one to be overwritten ([`Real::given_up`]). Nothing is written outside the given areas, which is
+//! checked last before the system call. What other processes have written meanwhile is not overwritten,
+//! unless the owner agrees.
 //!
-//! The types hold it. What is to stay is written through a session, which has a journal:
+//! The types enforce this. Contents that are to stay are written through a session, which has a journal:
 //!
 //! ```
 //! # use std::{path::Path, sync::Arc};
@@ -25,7 +26,7 @@
 //! }
 //! ```
 //!
-//! There is none without a journal:
+//! A session requires a journal:
 //!
 //! ```compile_fail,E0061
 //! # use std::sync::Arc;
@@ -36,7 +37,7 @@
 //! }
 //! ```
 //!
-//! Nothing is written once it has ended, by the session or by what is left of it:
+//! Nothing is written after its end, neither through the session nor through the [`Finished`] target:
 //!
 //! ```compile_fail,E0382
 //! # use straddle_bench::Target;
@@ -58,7 +59,7 @@
 //! }
 //! ```
 //!
-//! What was claimed to be kept is not given up, and its file is not given away:
+//! A target claimed with its contents preserved cannot be overwritten, and its file is not accessible:
 //!
 //! ```
 //! # use std::sync::Arc;

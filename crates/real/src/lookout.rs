@@ -1,4 +1,5 @@
-//! Other processes that open a target while it is written: they are made to wait, where the kernel can do that, or noticed.
+//! Handles other processes that open a target while it is written: they have to wait, where the kernel
+//! supports that, or are detected.
 
 use std::fs::File;
 
@@ -7,29 +8,29 @@ use straddle_device::claim::{self, LockError};
 use crate::open::{Kind, Opened};
 use crate::others::{Others, Seen};
 
-/// How others are kept from losing what they write.
+/// How data written by other processes is protected from being lost.
 #[derive(Debug)]
 pub(crate) enum Lookout {
-    /// They wait until the target is given up.
+    /// They wait until the target is released.
     Kept,
-    /// They go on.
+    /// They proceed, and are detected.
     Watched(Box<Others>),
 }
 
 impl Lookout {
-    /// Over a target that is claimed, and that no other program has open where that shows; the error says by whom it is used.
+    /// Watches a claimed target. The error names a program that has it open.
     pub(crate) fn over(opened: &Opened, mut others: Others) -> Result<Self, String> {
         let is_kept = opened.kind == Kind::File
             && match claim::keep(&opened.file) {
                 Err(LockError::Opened) => return Err(LockError::Opened.to_string()),
                 kept => kept.unwrap_or(false),
             };
-        // Nothing has been read yet of what will be written.
+        // None of the contents to be kept has been read yet.
         others.check_alone()?;
         Ok(if is_kept { Self::Kept } else { Self::Watched(Box::new(others)) })
     }
 
-    /// Who has come since the last look.
+    /// Looks for processes that came since the previous look.
     pub(crate) fn look(&mut self, file: &File) -> Seen {
         match self {
             Self::Kept if claim::is_kept(file) => Seen::Nobody,

@@ -1,9 +1,9 @@
-//! Memory that direct I/O takes: it begins at a page.
+//! Page-aligned memory for direct I/O.
 
-/// The alignment of each piece: a page, which satisfies every device.
+/// The alignment of each piece, in bytes: a page, which is enough for every device.
 const PAGE: usize = 4096;
 
-/// Bytes that begin at a page.
+/// A buffer that starts at a page boundary.
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     from: usize,
@@ -11,14 +11,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `length` zeroes.
+    /// `length` zero bytes.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = vec![0; length + PAGE];
         let from = bytes.as_ptr().align_offset(PAGE).min(PAGE);
         Self { bytes, from, length }
     }
 
-    /// `length` bytes that no drive can compress, by `seed`.
+    /// `length` incompressible bytes, generated from `seed`.
     pub(crate) fn random(length: usize, seed: u64) -> Self {
         let mut memory = Self::new(length);
         let mut state = seed | 1;

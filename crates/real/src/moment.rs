@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
 
-/// `2026-11-22 14:03:07 UTC`.
+/// Formats a time as in `2026-11-22 14:03:07 UTC`.
 pub(crate) fn told_moment(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, rest) = (seconds / DAY, seconds % DAY);
@@ -12,8 +12,8 @@ pub(crate) fn told_moment(moment: SystemTime) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// Year, month and day, `days` after 1970-01-01: Gregorian years from March on, whose lengths then follow
-/// (Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
+/// Year, month and day of the day that is `days` after 1970-01-01. Years are counted from March, which puts
+/// the leap day last (Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
 const fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

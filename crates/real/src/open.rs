@@ -15,18 +15,18 @@ use straddle_device::live::Machine;
 
 use crate::memory::Memory;
 
-/// How bytes go to the target.
+/// How data is transferred to and from the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Io {
-    /// Past the page cache (`O_DIRECT`): the drive sees the requests as they are.
+    /// Past the page cache (`O_DIRECT`): the drive receives the requests unchanged.
     #[default]
     Direct,
     /// Through the page cache.
     Buffered,
 }
 
-/// What a path is.
+/// The type of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -35,38 +35,39 @@ pub enum Kind {
     Block,
 }
 
-/// What is going to be done.
+/// The intended use of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Reading only.
     Read,
-    /// Writing beside others who use partitions of the device: into free space. No process may use the disk as a whole; a file
-    /// belongs to no process.
+    /// Writing to free space, while other processes may use partitions of the device. No process may use the
+    /// disk as a whole. A file must have no user at all.
     Share,
-    /// Writing where no other process may: a block device is claimed (`O_EXCL`), which fails when it is mounted or held.
+    /// Writing, while no other process may. A block device is claimed (`O_EXCL`), which fails if it is
+    /// mounted or held.
     Claim,
 }
 
 /// Why a target cannot be opened for measuring.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused.
+    /// The system refused to open it.
     #[error("{path}: cannot open", path = path.display())]
     Unusable {
         /// The target.
         path: PathBuf,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Somebody uses it.
+    /// Another process uses it.
     #[error("{path}: in use: {by}", path = path.display())]
     InUse {
         /// The target.
         path: PathBuf,
-        /// By whom.
+        /// The users.
         by: String,
     },
-    /// The path leads to another file than a moment ago.
+    /// The path no longer names the file that was found there before.
     #[error("{path}: was replaced while it was opened", path = path.display())]
     Replaced {
         /// The target.
@@ -78,21 +79,21 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// The file system knows no direct I/O.
+    /// The file system does not support direct I/O.
     #[error("{path}: the file system takes no direct I/O; measure through the page cache (--io buffered)", path = path.display())]
     NoDirect {
         /// The target.
         path: PathBuf,
     },
-    /// Its bytes are not those of a disk: writing among them would destroy what it holds.
+    /// A disk image format other than raw: writing into it would destroy its contents.
     #[error("{path}: is {what}: nothing is written to it; measure on a raw file", path = path.display())]
     NotRaw {
         /// The target.
         path: PathBuf,
-        /// What it is.
+        /// The format.
         what: String,
     },
-    /// There is nothing in it.
+    /// The file has no bytes.
     #[error("{path}: empty", path = path.display())]
     Empty {
         /// The target.
@@ -103,25 +104,25 @@ pub enum OpenError {
 /// An open target.
 #[derive(Debug)]
 pub struct Opened {
-    /// As it was named.
+    /// The path as given.
     pub path: PathBuf,
-    /// The open file, through which only this crate writes.
+    /// The open file. Only this crate writes through it.
     pub(crate) file: File,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// Which file or device it is, under whichever name.
+    /// Identifies the file or device, whatever its name.
     pub id: FileId,
     /// Its size in bytes.
     pub size: u64,
-    /// The smallest unit that can be read by itself, in bytes.
+    /// The smallest unit that can be read, in bytes.
     pub sector: u64,
-    /// How bytes go to it.
+    /// How data is transferred.
     pub io: Io,
-    /// Held as long as it is.
+    /// Locks that last as long as this.
     _claim: Claim,
 }
 
-/// Units that are tried, the smallest first.
+/// The units that are tried, smallest first, in bytes.
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
@@ -130,7 +131,7 @@ impl Opened {
         Self::open(path, Access::Read, io)
     }
 
-    /// Opens `path`. For writing it is locked, which ends with the file, and no other process may use it.
+    /// Opens `path`. For writing, it is locked until the file is closed, and no other process may use it.
     pub(crate) fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
         let metadata = path.metadata().map_err(unusable)?;
@@ -146,7 +147,7 @@ impl Opened {
         {
             return Err(OpenError::NotRaw { path: path.to_owned(), what });
         }
-        // Should a FIFO have taken its place, this flag keeps us from waiting for somebody at its other end.
+        // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
         let mut flags = OFlags::NONBLOCK;
         flags.set(OFlags::DIRECT, io == Io::Direct);
         flags.set(OFlags::EXCL, access == Access::Claim && kind == Kind::Block);
@@ -162,7 +163,8 @@ impl Opened {
                     let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
                     OpenError::InUse { path: path.to_owned(), by }
                 }
-                // Somebody keeps it from others, as we do; they are asked to give it up.
+                // Another process holds a lease, as a session does; the kernel has asked it to release the
+                // file.
                 Some(Errno::AGAIN) => OpenError::InUse {
                     path: path.to_owned(),
                     by: "another program keeps it to itself".into(),
@@ -188,7 +190,7 @@ impl Opened {
 }
 
 impl Opened {
-    /// How long the file is now; a device keeps its size.
+    /// The current length of the file. The size of a device does not change.
     pub(crate) fn length(&self) -> u64 {
         match self.kind {
             Kind::Block => self.size,
@@ -196,12 +198,13 @@ impl Opened {
         }
     }
 
-    /// Whether it is as long as it was: what is cut short meanwhile is not to be grown by a write behind its end.
+    /// Whether the file still has its length. A file that was cut short must not be extended by a write
+    /// beyond its end.
     pub(crate) fn is_whole(&self) -> bool {
         self.length() >= self.size
     }
 
-    /// Writes `bytes` at `at`, as far as the file still reaches.
+    /// Writes `bytes` at `at`, if the file still reaches that far.
     pub(crate) fn write_inside(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let end = u64::try_from(bytes.len()).ok().and_then(|length| at.checked_add(length));
         if end.is_none_or(|end| end > self.size) || !self.is_whole() {
@@ -217,7 +220,8 @@ impl Drop for Opened {
     }
 }
 
-/// Locks what is open and what it stands on, and looks for other users: those that lock nothing are found only this way.
+/// Locks the target and the layers below it. Then looks for other users, since those that take no lock are
+/// found only this way.
 fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
     let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
     let refused = |error| match error {
@@ -239,15 +243,15 @@ fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
     Err(OpenError::InUse { path: path.to_owned(), by: uses.join("; ") })
 }
 
-/// The size of a file, or, where `stat` says nothing, of a device.
+/// The size of a file or device. For a device, `stat` does not report it.
 fn size(file: &File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut at_end = file;
     at_end.seek(SeekFrom::End(0))
 }
 
-/// The smallest unit that can be read: 512 bytes through the page cache; with direct I/O what the file system or device
-/// takes, which is tried.
+/// The smallest unit that can be read. It is 512 bytes through the page cache. For direct I/O, it is found by
+/// trying what the file system or device accepts.
 fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
     if io == Io::Buffered {
         return Ok(UNITS[0]);

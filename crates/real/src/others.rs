@@ -1,7 +1,8 @@
-//! Notices other processes that open the target while it is measured.
+//! Detects other processes that open the target while it is measured.
 //!
-//! The law of this module: it asks the kernel, and reads nothing of the target, whose caches it would fill. Whoever writes to what
-//! the target stands on writes to the target, and so does a process that writes to a part of it.
+//! The law of this module: it asks the kernel and reads nothing of the target, which would fill its caches. A
+//! process that writes to a layer below the target, or to a part of the target, counts as one that writes to
+//! the target.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -20,44 +21,44 @@ mod partitions;
 use crate::open::{Access, Opened};
 use partitions::Partitions;
 
-/// What is reported of each.
+/// The inotify events that are watched for.
 const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
 
-/// What a look has shown.
+/// The result of a look for other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// No writer.
     Nobody,
-    /// A process that may write, and opened the target since the look before.
+    /// A process that may write has opened the target since the previous look.
     Opened,
-    /// A process that wrote, and had it open before, unseen.
+    /// A process that had opened the target earlier, undetected, has written to it.
     Writer,
 }
 
-/// Watches for other processes that open the target after it was opened here.
+/// Detects other processes that open the target after this process has.
 #[derive(Debug)]
 pub(crate) struct Others {
     queue: OwnedFd,
-    /// Those that are made raise nothing in `queue`.
+    /// New partitions, which raise no event in `queue`.
     partitions: Partitions,
     access: Access,
     target: Metadata,
     path: PathBuf,
-    /// The other ways to the same bytes, which are looked at as well.
+    /// The other paths to the same bytes, which are watched as well.
     ways: Vec<(FileId, PathBuf)>,
-    /// A process closed it after writing, while its users were being looked for.
+    /// Whether a process closed the target after writing while the target's users were being determined.
     wrote: bool,
 }
 
 impl Others {
-    /// Begins to look out; the error is of what the kernel cannot tell of.
+    /// Starts to watch. The error names what cannot be watched.
     pub(crate) fn of(opened: &Opened, access: Access) -> Result<Self, (PathBuf, io::Error)> {
         let of_target = |error: Errno| (opened.path.clone(), error.into());
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
         let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
         let ways = Machine::read(None).other_ways(&target);
         let partitions = Partitions::of(opened.id, &ways);
-        // By the open file, whatever is called so now.
+        // Watches the open file, whatever its path names now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
         inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
         for (id, way) in &ways {
@@ -65,7 +66,7 @@ impl Others {
                 Ok(found) if FileId::of(&found) == *id => {
                     inotify::add_watch(&queue, way, WATCHED).map(|_| ()).map_err(io::Error::from)
                 }
-                // Nobody opens a device without a node.
+                // A device without a node cannot be opened.
                 Err(error) if id.is_device() && error.kind() == io::ErrorKind::NotFound => Ok(()),
                 Ok(_) => Err(io::ErrorKind::NotFound.into()),
                 Err(error) => Err(error),
@@ -76,10 +77,11 @@ impl Others {
         Ok(Self { queue, partitions, access, target, path, ways, wrote: false })
     }
 
-    /// The users of the target, from before this look-out or later.
+    /// The users of the target, whether they came before or after the watch began.
     pub(crate) fn users(&mut self) -> Vec<String> {
-        // To ask a loop device what is behind it is to open it: that is done before the rest is read. Who closes one after writing is
-        // not overlooked, and who opens one from here on is there at the next look.
+        // To query the backing file of a loop device is to open the device, which raises events. So the
+        // queries come before the events are read. A close after writing is remembered; a process that opens
+        // the target from here on is found at the next look.
         let machine = Machine::read(None);
         self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
         let mut users = if self.access == Access::Share && self.target.file_type().is_block_device() {
@@ -94,8 +96,8 @@ impl Others {
         users
     }
 
-    /// Whether nobody who uses the target came so far; an error says by whom it is used. Those who opened it and are gone, we among
-    /// them, count if they wrote.
+    /// Checks that no other process uses the target so far. The error says which one does. Processes that
+    /// have opened and closed it already, this one included, count if they wrote.
     pub(crate) fn check_alone(&mut self) -> Result<(), String> {
         let wrote = || "another program has opened it for writing".to_owned();
         match self.users().into_iter().next() {
@@ -105,11 +107,11 @@ impl Others {
         }
     }
 
-    /// Whether another process has, or had, the target open for writing, since the look before.
+    /// Whether another process has, or had, the target open for writing since the previous look.
     pub(crate) fn look(&mut self) -> Seen {
         let seen = self.events();
         let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
-        // A way that was made is opened next, and nothing tells of that.
+        // A partition that was made is opened next, and no event reports that.
         if self.partitions.has_new() {
             return Seen::Opened;
         }
@@ -121,7 +123,7 @@ impl Others {
         }
     }
 
-    /// What has happened since these were read before.
+    /// The events since the previous call.
     fn events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 1024];
         let mut events = inotify::Reader::new(&self.queue, &mut buffer);
@@ -132,7 +134,8 @@ impl Others {
         seen
     }
 
-    /// Whether the process that opened it may write, which the event does not say, or cannot be asked.
+    /// Whether the process that opened it may write. The event does not say so, and not every process can be
+    /// examined: then it counts as one that may.
     fn is_used(&mut self) -> bool {
         !self.users().is_empty() || !sees_all_processes()
     }

@@ -1,8 +1,8 @@
 //! Many requests at a time: io_uring.
 //!
-//! The law of this module: it is the only one of the crate with `unsafe`. The kernel reads and writes the ring's memory while a
-//! request is on its way, so the ring owns that memory, nothing reads it meanwhile, and neither is given back before
-//! every request has come back.
+//! The law of this module: it is the only one of the crate with `unsafe`. The kernel reads and writes the
+//! ring's memory while a request is on its way. So the ring owns that memory, nothing else reads it
+//! meanwhile, and neither is freed before every request has completed.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 
 use crate::memory::Memory;
 
-/// What is asked of the kernel.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Read,
     Write,
-    /// Durable when it completes (`RWF_DSYNC`).
+    /// A write that is durable when it completes (`RWF_DSYNC`).
     WriteDurable,
     Flush,
 }
 
-/// A place in the ring's memory: which piece, from which byte on, how many.
+/// A place in the ring's memory: the index of the piece, the first byte, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) piece: usize,
@@ -35,19 +35,19 @@ pub(crate) struct Place {
 pub(crate) struct Ring {
     ring: IoUring,
     memory: Vec<Memory>,
-    /// Whether the kernel has the memory mapped for good, which spares it that for every request.
+    /// Whether the buffers are registered, which saves the kernel from mapping them for each request.
     registered: bool,
     on_their_way: usize,
 }
 
-/// The one registered file.
+/// The index of the only registered file.
 const FILE: types::Fixed = types::Fixed(0);
 
 impl Ring {
-    /// A ring on `file` for `depth` requests at a time.
+    /// Sets up a ring on `file` for `depth` requests at a time.
     pub(crate) fn new(file: &File, memory: Vec<Memory>, depth: u32) -> io::Result<Self> {
         let entries = depth.next_power_of_two().clamp(1, 32_768);
-        // The kernels before 6.1 know less; what they refuse is not needed.
+        // Kernels before 6.1 lack these flags. They are not needed, so they are left out if refused.
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
@@ -59,15 +59,15 @@ impl Ring {
             let bytes = piece.bytes();
             pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
         }
-        // SAFETY: the memory is the ring's own, does not move (each piece is on the heap), and outlives the ring: fields are
-        // dropped in order, and `drop` waits for all requests before that.
+        // SAFETY: the ring owns the memory. It does not move (each piece is on the heap), and it outlives the
+        // ring: fields are dropped in order, and `drop` waits for all requests before that.
         let registered = unsafe { ring.submitter().register_buffers(&pieces) };
-        // An ordinary user may lock only so much memory (`ulimit -l`).
+        // An unprivileged process may lock only a limited amount of memory (`ulimit -l`).
         let registered = registered.is_ok();
         Ok(Self { ring, memory, registered, on_their_way: 0 })
     }
 
-    /// Queues a request; the kernel sees it with the next [`wait`](Self::wait).
+    /// Queues a request. The kernel receives it with the next [`wait`](Self::wait).
     pub(crate) fn push(&mut self, ask: Ask, place: Place, offset: u64, id: u64) -> io::Result<()> {
         let entry = if ask == Ask::Flush {
             opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()
@@ -94,8 +94,8 @@ impl Ring {
             }
         };
         let entry = entry.user_data(id);
-        // SAFETY: the request's memory is a part of the ring's own registered memory, as checked above, which lives until
-        // every request has come back.
+        // SAFETY: the request's memory is a part of the ring's own memory, as checked above, which lives
+        // until every request has completed.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit()?;
         }
@@ -103,8 +103,8 @@ impl Ring {
         Ok(())
     }
 
-    /// The next request that has come back: its id, and the number of bytes or what went wrong. Waits for one; `None` if nothing
-    /// is on its way.
+    /// Waits for the next request to complete. Returns its id, and the number of bytes or the error. `None`
+    /// if no request is on its way.
     pub(crate) fn wait(&mut self) -> io::Result<Option<(u64, io::Result<u32>)>> {
         loop {
             if let Some(done) = self.ring.completion().next() {
@@ -120,13 +120,13 @@ impl Ring {
         }
     }
 
-    /// The ring's memory, while nothing is on its way.
+    /// The ring's memory; `None` while requests are on their way.
     pub(crate) fn memory(&self) -> Option<&[Memory]> {
         (self.on_their_way == 0).then_some(&self.memory)
     }
 
-    /// Waits until nothing is on its way. `of` gets the id of each request, and what came of it. An error where the
-    /// ring itself is broken: the kernel ends its requests when it is closed.
+    /// Waits until no request is on its way. `of` receives the id and the result of each. Fails if the ring
+    /// itself is broken; the kernel ends its requests when it is closed.
     pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) -> io::Result<()> {
         loop {
             match self.wait() {
@@ -142,10 +142,11 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let _ = self.drain(|_, _| {});
-        // The kernel takes the ring apart after its process has ended; until then a device would seem to be in use.
+        // The kernel frees a ring only some time after its process has ended. Until then the device would
+        // appear to be in use.
         let _ = self.ring.submitter().unregister_files();
         if self.on_their_way > 0 {
-            // The kernel may still write there: better lost than given to somebody else.
+            // The kernel may still write to this memory: leaking it is safer than freeing it.
             std::mem::forget(std::mem::take(&mut self.memory));
         }
     }

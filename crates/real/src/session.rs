@@ -1,11 +1,13 @@
-//! Writing where there is data to preserve.
+//! Writes to a target whose contents are preserved.
 //!
-//! The law of this module: what a target holds is written, with the bytes that were read there, only through a [`Session`], and
-//! there is none without a target that was claimed ([`Claimed`]), a durable journal of what is going to be written over, and a
-//! look-out for others, which is asked before each request. A session ends by comparing; its journal goes when nothing differs.
+//! The law of this module: a target whose contents are to stay is written only through a [`Session`], and
+//! only with the bytes that were read from it. A session requires a claimed target ([`Claimed`]), a durable
+//! journal of the contents to be overwritten, and a watch for other processes, which is checked before each
+//! request. It ends with a comparison, and removes its journal if nothing differs.
 //!
-//! Where the kernel makes others wait who open the target (a lease on a file), nothing of theirs can be lost. Elsewhere they may
-//! write while a request is on its way, and [`Verdict`] says since when, and how many bytes at most.
+//! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing
+//! that they write can be lost. Elsewhere they may write while a request is on its way: [`Verdict`] says
+//! since when, and how many bytes may be lost at most.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,8 @@ use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
 use crate::target::{Contents, Real, RealError, Settings};
 
-/// A target that no other process uses, open for writing; others that open it are noticed from now on.
+/// A target that is open for writing and that no other process uses. From now on, other processes that open
+/// it are detected.
 #[derive(Debug)]
 pub struct Claimed {
     opened: Opened,
@@ -35,7 +38,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Opens and locks `path`, for what is given of it.
+    /// Opens and locks `path`, for use within `scope`.
     pub fn open(path: &Path, scope: Scope, io: Io) -> Result<Self, OpenError> {
         let access = if scope == Scope::FreeSpace { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
@@ -44,7 +47,8 @@ impl Claimed {
         opened.file.sync_all().map_err(unusable)?;
         let mut others = Others::of(&opened, access);
         if let Ok(others) = &mut others {
-            // Who came before they were looked out for, and after it was asked who uses it.
+            // Finds processes that opened the target between the check in `Opened::open` and the start of the
+            // watch.
             let users = others.users();
             if !users.is_empty() {
                 return Err(OpenError::InUse { path: path.to_owned(), by: users.join("; ") });
@@ -59,12 +63,13 @@ impl Claimed {
     }
 }
 
-/// A target whose owner gives its contents up, or that was made for the measurement; no other process uses it.
+/// A target whose owner gives its contents up, or that was made for the measurement. No other process uses
+/// it.
 #[derive(Debug)]
 pub struct GivenUp(Claimed);
 
 impl GivenUp {
-    /// Opens and locks `path`. That its contents may go is the caller's word: its owner has named it for that.
+    /// Opens and locks `path`. The caller guarantees that the owner has named it as one to be overwritten.
     pub fn open(path: &Path, io: Io) -> Result<Self, OpenError> {
         Claimed::open(path, Scope::Overwrite, io).map(Self)
     }
@@ -79,44 +84,44 @@ impl GivenUp {
     }
 }
 
-/// Why there is no session, or it cannot end.
+/// Why a session cannot begin or end.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// Somebody else uses the target.
+    /// Another process uses the target.
     #[error("{path}: in use: {by}; nothing was written", path = path.display())]
     InUse {
         /// The target.
         path: PathBuf,
-        /// By whom.
+        /// The users.
         by: String,
     },
-    /// The kernel does not report which processes open the target, or what it stands on.
+    /// The kernel cannot report which processes open the target or a layer below it.
     #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
     Blind {
         /// The target.
         path: PathBuf,
-        /// What others may open.
+        /// The file or device that cannot be watched.
         what: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The target cannot be read.
     #[error(transparent)]
     Target(#[from] RealError),
-    /// At the end the target cannot be read, so that what it holds is not known.
+    /// The target cannot be read at the end, so its contents are unknown.
     #[error("cannot compare with the contents from before the run, which are kept in {journal}", journal = journal.display())]
     Uncompared {
         /// The journal.
         journal: PathBuf,
-        /// Why.
+        /// The cause.
         source: RealError,
     },
-    /// A write or flush failed, so that what the target holds after a power cut is not known.
+    /// A write or flush failed, so the contents of the target after a power cut are unknown.
     #[error("a write or flush failed, so the contents from before the run are kept in {journal}{}", if *is_marked { "" } else { ", which cannot be marked as dirty" }, journal = journal.display())]
     Unwritten {
         /// The journal.
         journal: PathBuf,
-        /// Whether the journal says so.
+        /// Whether the journal could be marked as dirty.
         is_marked: bool,
         /// Why.
         source: io::Error,
@@ -126,26 +131,26 @@ pub enum SessionError {
     Journal(#[from] JournalError),
 }
 
-/// Somebody else came.
+/// Another process opened the target.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
-    /// They may have written from here on.
+    /// It may have written from this time on.
     since: SystemTime,
     noticed: SystemTime,
     seen: Seen,
 }
 
-/// A target that is written only with what it holds.
+/// A target that is written only with its own contents.
 pub struct Session {
     real: Real,
     journal: Journal,
     lookout: Lookout,
-    /// When its contents began to be read.
+    /// When reading its contents began.
     began: SystemTime,
-    /// The last time when no other process was seen.
+    /// The last time when no other process was detected.
     clear: SystemTime,
     disturbed: Option<Disturbance>,
-    /// Requests at a time, and bytes of the largest write so far.
+    /// The queue depth, and the bytes of the largest write so far.
     depth: u32,
     largest: u64,
     /// Whether the journal says that a write or flush has failed.
@@ -153,8 +158,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Reads what `areas` hold and stores it in a journal in `folder`; more areas may follow ([`Surface::prepare`]). When `stop`
-    /// becomes true, requests are refused.
+    /// Reads `areas` and stores their contents in a journal in `folder`. More areas may follow
+    /// ([`Surface::prepare`]). Once `stop` is true, requests are refused.
     pub fn begin(
         claimed: Claimed,
         title: String,
@@ -173,7 +178,7 @@ impl Session {
         let real = Real::new(opened, title, &Contents::Kept(areas.to_vec()), settings, stop)?;
         let mut journal = Journal::new(folder, real.opened())?;
         if let Err(error) = journal.add(real.opened(), &real.kept().unwrap_or_default()) {
-            // Nothing has been written; what is left of it is removed by the next --restore.
+            // Nothing has been written to the target. The next --restore removes what remains of the journal.
             let _ = journal.remove();
             return Err(error.into());
         }
@@ -206,14 +211,15 @@ impl Session {
         false
     }
 
-    /// Marks the journal as dirty after the first write or flush that failed, at once: this process may be killed.
+    /// Marks the journal as dirty as soon as a write or flush has failed, since this process may be killed.
     fn mark_failed(&mut self) {
         if self.real.is_unwritten() && !self.is_dirty {
             self.is_dirty = self.journal.mark_dirty().is_ok();
         }
     }
 
-    /// Compares what was kept with what is there now, and gives the target up: others go on. What was measured, and what came of it.
+    /// Compares the contents with those that were kept, and unlocks the target, so that waiting processes
+    /// proceed. Returns the measured target, and what other processes did.
     pub fn end(mut self) -> Result<(Finished, Verdict), SessionError> {
         self.real.drain();
         self.mark_failed();
@@ -224,12 +230,13 @@ impl Session {
         if matches!(self.lookout, Lookout::Watched(_)) {
             self.is_alone();
         }
-        // Who waited for longer than the kernel lets them has gone on before this.
+        // The kernel makes a process wait only for a limited time. If that has passed since the last look,
+        // the process may have proceeded already.
         let waited = self.clear.elapsed().is_ok_and(|waited| waited < claim::waits_for());
         let has_waited = matches!(self.lookout, Lookout::Kept) && waited;
         claim::unlock(&self.real.opened().file);
         let journal = if changed.is_empty() {
-            // What was written last is in a cache of the kernel's or the drive's as yet, or a cache has what the medium has not.
+            // The last writes may still be in a cache of the kernel or the drive.
             if let Err(error) = self.real.opened().file.sync_all() {
                 self.real.note_unwritten(error);
                 self.mark_failed();
@@ -251,13 +258,13 @@ impl Session {
     }
 }
 
-/// What came of a session: what others did, and what may be lost of it.
+/// What other processes did during a session, and what of their data may be lost.
 #[derive(Debug)]
 pub struct Verdict {
     path: PathBuf,
     began: SystemTime,
     disturbed: Option<Disturbance>,
-    /// Whoever came was let in when all was over.
+    /// Whether another process was made to wait until the run had ended.
     has_waited: bool,
     changed: Vec<Span>,
     journal: Option<PathBuf>,
@@ -265,7 +272,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Why the run counts for nothing, in words; `None` where no process came.
+    /// Why the results are invalid, in words; `None` if there was no other process.
     pub fn refusal(&self) -> Option<String> {
         let path = self.path.display();
         if !self.changed.is_empty() {
@@ -301,10 +308,10 @@ impl Verdict {
     }
 }
 
-/// No more places than this are named.
+/// The greatest number of spans that are listed.
 const MOST_TOLD: usize = 4;
 
-/// Spans in words, by their bytes.
+/// Describes spans by their byte ranges.
 pub fn told_spans(spans: &[Span]) -> String {
     let total: u64 = spans.iter().map(|span| span.len().get()).sum();
     let one = |span: &Span| format!("{} to {}", span.start(), span.end().get().saturating_sub(1));
@@ -355,7 +362,7 @@ impl Target for Session {
     }
 }
 
-/// Only what was prepared is written, with the bytes that were read there first, once the journal has them.
+/// Writes only spans that were prepared, with the bytes that were read there, once the journal holds them.
 impl Surface for Session {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
         let mut new = Vec::new();

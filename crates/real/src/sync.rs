@@ -1,4 +1,4 @@
-//! One request at a time, as pread and pwrite do it.
+//! One request at a time, with pread and pwrite.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -19,7 +19,7 @@ impl Sync {
         Ok(Self { file: file.try_clone()?, memory })
     }
 
-    /// Does it now.
+    /// Carries out a request and returns the number of bytes.
     pub(crate) fn call(&mut self, ask: Ask, place: Place, offset: u64) -> io::Result<u32> {
         if ask == Ask::Flush {
             return self.file.sync_data().map(|()| 0);
@@ -35,7 +35,7 @@ impl Sync {
         u32::try_from(done).map_err(|_| Errno::INVAL.into())
     }
 
-    /// Writes from several pieces of memory, one after the other, in one request.
+    /// Writes several pieces of memory, one after the other, in one request.
     pub(crate) fn write_joined(&mut self, ask: Ask, places: &[Place], offset: u64) -> io::Result<u32> {
         let mut parts = Vec::with_capacity(places.len());
         for place in places {
@@ -49,7 +49,7 @@ impl Sync {
         u32::try_from(done).map_err(|_| Errno::INVAL.into())
     }
 
-    /// Takes these pieces out and puts this one in their place.
+    /// Replaces a range of pieces by one.
     pub(crate) fn replace(&mut self, pieces: std::ops::Range<usize>, by: Memory) {
         self.memory.splice(pieces, [by]);
     }

@@ -1,4 +1,4 @@
-//! A real file or device behind the trait that workloads are run on.
+//! A file or device as a target of workloads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,21 +18,22 @@ use crate::ring::{Ask, Place, Ring};
 use crate::session::GivenUp;
 use crate::sync::Sync;
 
-/// What is written.
+/// What is written to a target.
 #[derive(Debug)]
 pub(crate) enum Contents {
     /// Nothing: the target is only read.
     Nothing,
-    /// What is there: read before the first request from these areas, the only ones that are written.
+    /// The previous contents, read from these areas before the first request. Only these areas are written.
     Kept(Vec<Span>),
-    /// Random bytes by this seed, anywhere in these areas: the target is a file of our own, or was given up.
+    /// Random bytes from this seed, anywhere in these areas. The target was made for the measurement, or its
+    /// contents were given up.
     Random(Vec<Span>, u64),
 }
 
 /// How requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Requests at a time; one goes by pread and pwrite, more by io_uring.
+    /// Requests at a time (queue depth): pread and pwrite for one, io_uring for more.
     pub depth: u32,
     /// The largest request, in bytes.
     pub largest: u64,
@@ -41,30 +42,31 @@ pub struct Settings {
 /// Why a target cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
-    /// Its contents could not be read.
+    /// Its contents cannot be read.
     #[error("{path}: cannot read {length} bytes at byte {offset}")]
     Read {
         /// The target.
         path: String,
-        /// From where.
+        /// The offset, in bytes.
         offset: u64,
-        /// How much.
+        /// The number of bytes.
         length: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Areas that come one after the other are for one request at a time.
+    /// Areas can be added during the run only at a queue depth of 1.
     #[error("areas can be prepared for one request at a time only")]
     Depth,
-    /// The ring fails, so that what comes of its requests is not known.
-    #[error("requests that were sent have not come back")]
+    /// The ring failed, so the results of its requests are unknown.
+    #[error("the results of requests on their way are unknown")]
     OnTheirWay,
-    /// More at a time than possible.
+    /// The engine for the requests cannot be set up.
     #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
 }
 
-/// Bytes of random data that are kept for writing; larger requests are refused.
+/// The least size of the buffer of random bytes, from which all writes are made. It is larger if the largest
+/// request is.
 const RANDOM: usize = 1 << 20;
 
 enum Engine {
@@ -72,33 +74,34 @@ enum Engine {
     Ring(Box<Ring>),
 }
 
-/// A file or device being measured.
+/// A file or device that is being measured.
 pub struct Real {
     description: Description,
     opened: Opened,
     engine: Engine,
-    /// Where writes are allowed, rising; the pieces of memory are in the same order where contents are kept.
+    /// Where writes are allowed, in ascending order. With kept contents, there is one piece of memory per
+    /// area, in the same order.
     areas: Vec<Span>,
     kept: bool,
-    /// Nothing is written: each request at a time has a place of its own for what it reads.
+    /// Nothing is written. Each request on its way has its own place in memory for what it reads.
     only_read: bool,
     begun: Instant,
     stop: Arc<AtomicBool>,
-    /// What is on its way, by id: the caller's ids are below the depth.
+    /// The requests on their way, by id. The caller's ids are below the queue depth.
     requests: Vec<Option<Request>>,
     done: VecDeque<Completion>,
-    /// How many requests were sent, for comparison with what the device counts.
+    /// Number of requests that were sent, for comparison with the device's own count.
     sent: u64,
     unwritten: Option<io::Error>,
 }
 
-/// What differs is reported in sectors of this size.
+/// Differences are reported in sectors of this many bytes.
 const SECTOR: usize = 512;
-/// So much is read at once when contents are read or compared.
+/// Bytes that are read at once when contents are read or compared.
 const CHUNK: usize = 1 << 20;
 
 impl Real {
-    /// A target that is only read. When `stop` becomes true, requests are refused ([`TargetError::Interrupted`]).
+    /// A target that is only read. Once `stop` is true, requests are refused ([`TargetError::Interrupted`]).
     pub fn reading(
         opened: Opened,
         title: String,
@@ -108,7 +111,8 @@ impl Real {
         Self::new(opened, title, &Contents::Nothing, settings, stop)
     }
 
-    /// A target that was given up, or made for this: random bytes by `seed` are written anywhere in `areas`.
+    /// A target whose contents were given up, or that was made for this: random bytes from `seed` are written
+    /// anywhere in `areas`.
     pub fn given_up(
         given_up: GivenUp,
         title: String,
@@ -119,7 +123,7 @@ impl Real {
         Self::new(given_up.into_opened(), title, &Contents::Random(areas, seed), settings, stop)
     }
 
-    /// Makes `opened` ready: reads what is to be kept.
+    /// Prepares `opened`, and reads the contents that are to be kept.
     pub(crate) fn new(
         opened: Opened,
         title: String,
@@ -141,7 +145,7 @@ impl Real {
         let mut memory: Vec<Memory> = memory;
         let only_read = matches!(contents, Contents::Nothing);
         let depth = usize::try_from(settings.depth).unwrap_or(1).max(1);
-        // What is read goes to a place of its own for each request; it is the last piece.
+        // The last piece receives what is read. If nothing is written, each request has its own place in it.
         memory.push(Memory::new(largest.saturating_mul(if only_read { depth } else { 1 })));
         let engine = if settings.depth > 1 {
             Engine::Ring(Box::new(Ring::new(&opened.file, memory, settings.depth).map_err(RealError::Ring)?))
@@ -165,7 +169,7 @@ impl Real {
         })
     }
 
-    /// What was measured, when it has ended.
+    /// Ends the measurement: no more requests can be sent.
     pub fn finish(self) -> Finished {
         Finished::of(self)
     }
@@ -180,7 +184,8 @@ impl Real {
         self.sent
     }
 
-    /// Whether every byte that was read beforehand is zero: discarded or never written, perhaps never read from the medium.
+    /// Whether every byte that was read beforehand is zero. Such sectors may have been discarded or never
+    /// written, and a drive may answer without reading its medium.
     pub(crate) fn is_blank(&self) -> bool {
         self.kept
             && self.memory().is_some_and(|memory| {
@@ -188,8 +193,8 @@ impl Real {
             })
     }
 
-    /// Where the areas hold something else than what was read from them, rising. Only that was ever written there, so
-    /// another program has changed it. Nothing is put back: these bytes are theirs.
+    /// Returns where the areas differ from what was read from them, in ascending order. The measurement has
+    /// written only what it read, so another program has made each difference. It is not reverted.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         self.drain();
         let on_their_way = || RealError::OnTheirWay;
@@ -197,7 +202,7 @@ impl Real {
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
             let start = area.start().get();
-            // What has been cut off has changed as well, if it is while this is read.
+            // A part that was cut off counts as changed, also if the file shrinks during the comparison.
             let reaches = || self.opened.length().saturating_sub(start).min(area.len().get());
             let mut there = reaches();
             while let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
@@ -217,7 +222,7 @@ impl Real {
         Ok(changed)
     }
 
-    /// Whether a write or flush that was sent has failed: the medium may not have what a cache now has.
+    /// Whether a write or flush that was sent has failed: the medium may lack what a cache holds.
     pub(crate) const fn is_unwritten(&self) -> bool {
         self.unwritten.is_some()
     }
@@ -244,13 +249,14 @@ impl Real {
         }
     }
 
-    /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
+    /// What was read from the areas, in their order. `None` while requests are on their way, or if nothing is
+    /// kept.
     pub(crate) fn kept(&self) -> Option<Vec<(Span, &[u8])>> {
         let memory = self.memory().filter(|_| self.kept)?;
         Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
     }
 
-    /// What was read from `span`, which lies in one of the areas that are kept.
+    /// What was read from `span`, which must lie within one of the kept areas.
     pub(crate) fn kept_of(&self, span: Span) -> Option<&[u8]> {
         let memory = self.memory().filter(|_| self.kept)?;
         let index = self.areas.partition_point(|area| area.end() < span.end());
@@ -260,8 +266,9 @@ impl Real {
         memory.get(index)?.bytes().get(from..)?.get(..length)
     }
 
-    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was; whether there
-    /// was anything else. Spans that only touch stay apart: joining them one after the other would copy them all each time.
+    /// Reads `span` and keeps its contents, so that it may be written. Bytes that are kept already stay as
+    /// they are. Returns `false` if that is true of the whole span. Areas that only touch are not joined,
+    /// which would copy all of them each time.
     pub(crate) fn keep(&mut self, span: Span) -> Result<bool, RealError> {
         let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
         let first = self.areas.partition_point(|area| area.end() <= span.start());
@@ -296,7 +303,7 @@ impl Real {
         }
     }
 
-    /// Where a request's bytes are in memory; an error where it may not be sent.
+    /// Where the bytes of a request are in memory. An error if the request may not be sent.
     fn place(&self, request: &Request) -> io::Result<(Ask, Place)> {
         let ask = match request.operation {
             Operation::Read => Ask::Read,
@@ -315,7 +322,7 @@ impl Real {
                 Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length },
             ));
         }
-        // The last look before the system call.
+        // The last check before the system call.
         let span = Span::new(request.offset, request.length).ok_or(Errno::INVAL)?;
         let index = self.areas.partition_point(|area| area.end() < span.end());
         let area = self.areas.get(index).filter(|area| area.contains(span)).ok_or(Errno::PERM)?;
@@ -324,7 +331,7 @@ impl Real {
         Ok((ask, Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length }))
     }
 
-    /// The places of a write that lies in several kept areas which touch each other; `None` for any other request.
+    /// The places of a write that lies in several adjacent kept areas; `None` for any other request.
     fn across(&self, request: &Request) -> Option<Vec<Place>> {
         if !self.kept || !request.operation.is_write() {
             return None;
@@ -366,19 +373,19 @@ fn since(begun: Instant) -> Time {
     Time::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The request on its way with this id.
+/// Takes the request with this id from those on their way.
 fn taken(requests: &mut [Option<Request>], id: u64) -> Option<Request> {
     usize::try_from(id).ok().and_then(|id| requests.get_mut(id)).and_then(Option::take)
 }
 
-/// What came of a request that was sent; notes the first write or flush that failed in `unwritten`.
+/// The result of a request that was sent. Records the first failed write or flush in `unwritten`.
 fn completed(
     done: io::Result<u32>,
     request: &Request,
     unwritten: &mut Option<io::Error>,
 ) -> Result<(), TargetError> {
     done.and_then(|done| whole(done, request)).map_err(|source| {
-        // The kernel refuses what the target does not take before it sends it.
+        // EINVAL comes from the kernel, before the request is sent to the target.
         let is_sent = Errno::from_io_error(&source) != Some(Errno::INVAL);
         let writes = request.operation.is_write() || request.operation == Operation::Flush;
         let (kind, cause) = (source.kind(), source.to_string());
@@ -390,7 +397,7 @@ fn completed(
     })
 }
 
-/// Fewer bytes than asked for are an error: the target has shrunk, or is full.
+/// Checks that all bytes were transferred. Fewer are an error: the target has shrunk or is full.
 fn whole(done: u32, request: &Request) -> io::Result<()> {
     if request.operation == Operation::Flush || u64::from(done) == request.length.get() {
         Ok(())
@@ -481,7 +488,8 @@ impl Target for Real {
     }
 }
 
-/// Adds the sectors, beginning at byte `start`, in which two readings of the same place differ; neighbours become one span.
+/// Adds the sectors, the first at byte `start`, in which two readings of the same place differ. Adjacent ones
+/// become one span.
 pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Span>) {
     if now == then {
         return;
@@ -496,7 +504,7 @@ pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Spa
     }
 }
 
-/// Adds a span behind the others, or makes the last one longer.
+/// Appends a span, joined to the last one if they are adjacent.
 pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
     let (from, length) = match spans.last() {
         Some(last) if last.end().get() == start => (last.start().get(), last.len().get() + length),
@@ -508,7 +516,7 @@ pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
     spans.extend(Span::new(ByteOffset::new(from), ByteCount::new(length)));
 }
 
-/// Reads an area whole.
+/// Reads a whole area.
 fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
     use std::os::unix::fs::FileExt;
     let (start, length) = (area.start().get(), area.len().get());

@@ -12,13 +12,18 @@ use crate::exit::Exit;
 use crate::output;
 use crate::view::text;
 
-/// One row of the answer.
+/// The format efficiency of one sector format.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Row {
+    /// The bytes of data in a sector.
     data_bytes: u32,
+    /// The bytes of gap, synchronisation and address mark of a sector.
     overhead_bytes: u32,
+    /// The bytes of error-correcting code of a sector.
     ecc_bytes: u32,
+    /// The bytes that a sector takes on the medium.
     total_bytes: u64,
+    /// `data_bytes` as a fraction of `total_bytes`, from 0 to 1.
     efficiency: f64,
 }
 

@@ -1,6 +1,6 @@
-//! Which disk a device is: its number is given to the next one.
+//! Identifies the disk behind a device, whose number may later be given to another disk.
 //!
-//! The law of this module: it says that two are not the same only where the kernel does.
+//! The law of this module: two disks count as different only if the kernel says so.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +10,14 @@ use straddle_device::sysfs::{Attributes, Directory, name_of_disk, of_number};
 
 use crate::open::{Kind, Opened};
 
-/// What the kernel says of a disk; nothing of a file.
+/// What the kernel reports about a disk; empty for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Disk {
     /// The drive's own name (WWID, or serial number).
     name: Option<String>,
-    /// The boot that it was seen in, and its number among the disks attached since then (`diskseq`, from Linux 5.15 on).
+    /// The id of the boot, and the disk's number among those attached since (`diskseq`, Linux 5.15 and
+    /// later).
     attached: Option<(String, u64)>,
 }
 
@@ -26,7 +27,7 @@ impl Disk {
             return Self::default();
         };
         let device = of_number(number.rdev());
-        // A partition is known by its disk.
+        // A partition is identified by its disk.
         let both = [Directory::new(device.clone()), Directory::new(device.join(".."))];
         let name = both.iter().find_map(|disk| name_of_disk(disk).or_else(|| disk.text("serial")));
         let sequence = both.iter().find_map(|disk| disk.number("diskseq"));
@@ -34,7 +35,7 @@ impl Disk {
         Self { name, attached: boot.map(|boot| boot.trim().to_owned()).zip(sequence) }
     }
 
-    /// Whether `other` is certainly another disk.
+    /// Whether `other` is certainly a different disk.
     pub(super) fn differs(&self, other: &Self) -> bool {
         if let Some((one, other)) = self.name.as_ref().zip(other.name.as_ref())
             && one != other

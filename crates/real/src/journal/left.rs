@@ -1,7 +1,8 @@
-//! The journals that runs have left in a folder: which files are one journal's, and which of them are not there.
+//! The journals that runs have left in a folder: which files belong to each, and which are missing.
 //!
-//! The law of this module: it reads names and headers, and changes nothing. The folder is named by the user: files of other programs
-//! may be in it, whatever they are called, so a file is a journal's by what it says of itself.
+//! The law of this module: it reads names and headers, and changes nothing. The user chooses the folder, so
+//! it may contain files of other programs with any name. A file's first line decides to which journal it
+//! belongs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,30 +17,30 @@ use super::restore::Lacks;
 use super::title::{self, Title};
 use super::{DAMAGED, Header, NEW, OVER, PREFIX, SUFFIX, born, is_of_age, named};
 
-/// A journal that a run has left, whole or in part.
+/// A journal that a run has left, complete or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     folder: PathBuf,
     stem: String,
-    /// The numbers of the files that were complete.
+    /// The numbers of the complete files.
     pub(super) files: BTreeSet<u64>,
-    /// Of those that were not.
+    /// The numbers of the files that were not complete.
     pub(super) new: BTreeSet<u64>,
-    /// Of those that were set aside.
+    /// The files that were set aside as damaged, by number.
     pub(super) damaged: BTreeMap<u64, Vec<PathBuf>>,
-    /// Whether the run had seen that its target holds what it held.
+    /// Whether the run had seen that its target holds its previous contents.
     pub(super) is_over: bool,
 }
 
-/// What is in `folder` for [`restore`](super::restore()), in order of name: journals, and beginnings of such. Nothing where there is
-/// no folder; an error where it cannot be known.
+/// Returns the journals in `folder` for [`restore`](super::restore()), ordered by name, with those that were
+/// just begun. Empty if the folder does not exist; an error if it cannot be read.
 pub fn left(folder: &Path) -> io::Result<Vec<Left>> {
-    // What is damaged is in nobody's way.
+    // A journal of which only damaged files remain does not hinder a run.
     let is_there = |left: &Left| left.is_over || !left.files.is_empty() || !left.new.is_empty();
     Ok(found(folder)?.into_values().filter(is_there).collect())
 }
 
-/// Every journal of which a file is in `folder`, by its name.
+/// Every journal with a file in `folder`, by stem.
 fn found(folder: &Path) -> io::Result<BTreeMap<String, Left>> {
     let mut found: BTreeMap<String, Left> = BTreeMap::new();
     let entries = match fs::read_dir(folder) {
@@ -73,21 +74,23 @@ fn found(folder: &Path) -> io::Result<BTreeMap<String, Left>> {
     Ok(found)
 }
 
-/// A journal that comes before the next run.
+/// A journal that must be restored before the next run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrestored {
-    /// A file of it.
+    /// One of its files.
     pub path: PathBuf,
-    /// Whether its run, or a process that restores it, is still active.
+    /// Whether its run, or a process that restores it, is still running.
     pub is_running: bool,
 }
 
-/// A journal in `folder` of what `path` names now, which a run has left that did not end, or has not ended yet.
+/// Finds a journal in `folder` whose target is what `path` names now. Its run did not end, or is still
+/// running.
 pub fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> {
-    // What is not there is told of where it is opened.
+    // A missing target is reported when it is opened.
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
-    // What says of no target can put back none, before a run as little as after it.
+    // A file without a readable header does not say which target it belongs to, so it is no reason to refuse
+    // a run.
     let is_of_this = |path: &PathBuf| {
         let header = title::open(path).and_then(|file| Header::read(&file)).ok().flatten();
         header.is_some_and(|header| {
@@ -101,28 +104,29 @@ pub fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> 
 }
 
 impl Left {
-    /// The path that all of its files begin with.
+    /// The path with which the names of all of its files begin.
     pub fn stem(&self) -> PathBuf {
         self.folder.join(&self.stem)
     }
 
-    /// The path of a file of it.
+    /// The path of one of its files.
     pub(super) fn path(&self, number: u64, suffix: &str) -> PathBuf {
         named(&self.folder, &self.stem, number, suffix)
     }
 
-    /// The files that were complete, in order.
+    /// The complete files, in order.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.files.iter().map(|number| self.path(*number, SUFFIX)).collect()
     }
 
-    /// Every file that it had, but for damaged ones, in the order in which they are to be removed: the first says longest what it is.
+    /// Every file of it except damaged ones, in order of removal. The first file of the journal and the mark
+    /// `.over` go late, so that an interrupted removal is still recognised.
     pub(super) fn everything(&self) -> Vec<PathBuf> {
         let new = self.new.iter().rev().map(|number| self.path(*number, NEW));
         self.paths().into_iter().rev().chain(new).chain([self.path(0, OVER)]).collect()
     }
 
-    /// Every file of it that is there now, damaged ones too.
+    /// Every file of it that exists now, damaged ones included.
     pub fn present(&self) -> Vec<PathBuf> {
         let now = found(&self.folder).ok().and_then(|mut found| found.remove(&self.stem));
         let now = now.as_ref().unwrap_or(self);
@@ -131,12 +135,12 @@ impl Left {
         whole.chain(now.damaged.values().flatten().cloned()).collect()
     }
 
-    /// What there is of it now; `None` where nothing is.
+    /// Reads the journal from its folder again. `None` if nothing of it is left.
     pub(super) fn again(&self) -> io::Result<Option<Self>> {
         Ok(left(&self.folder)?.into_iter().find(|left| left.stem == self.stem))
     }
 
-    /// The file by which it is locked: the first that is there. A run keeps its very first locked.
+    /// The file that is locked on behalf of the journal: the first one that exists. A run locks file 0.
     pub(super) fn first(&self) -> Option<PathBuf> {
         let file = |files: &BTreeSet<u64>, suffix| files.first().map(|number| self.path(*number, suffix));
         file(&self.files, SUFFIX).or_else(|| file(&self.new, NEW))
@@ -149,21 +153,21 @@ impl Left {
         })
     }
 
-    /// The name that all of its files say they are of, and its folder.
+    /// The folder, and the stem that is in the title of every file.
     pub(super) fn names(&self) -> (&Path, &str) {
         (&self.folder, &self.stem)
     }
 
-    /// What of it was never used.
+    /// Whether the journal was never used.
     pub(super) fn is_beginning(&self) -> bool {
         self.files.is_empty() && self.damaged.is_empty() && self.new.contains(&0)
     }
 
-    /// What it had, and has no longer.
+    /// The files that are missing or damaged.
     pub(super) fn lacks(&self) -> Lacks {
         let mut gaps = Vec::new();
         let mut next = 0;
-        // Where a good copy is back, the damaged one is nobody's concern.
+        // A damaged file does not count if a good copy is back.
         let damaged = || self.damaged.iter().filter(|(number, _)| !self.files.contains(*number));
         let there: BTreeSet<u64> =
             self.files.iter().chain(damaged().map(|(number, _)| number)).copied().collect();
@@ -185,8 +189,8 @@ impl Left {
     }
 }
 
-/// The journal's name, the number of the file, and its ending: a name is ours and three numbers, and the number of a further
-/// file.
+/// Splits a file name into stem, number and suffix. A stem is the prefix and three numbers; the number of the
+/// file follows, except for file 0.
 fn parsed(name: &str) -> Option<(&str, u64, &str)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (rest, suffix) = name.rsplit_once('.')?;

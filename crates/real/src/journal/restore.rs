@@ -1,9 +1,10 @@
-//! Puts back what a run that did not end has left.
+//! Restores the previous contents of a target whose run did not end.
 //!
-//! The law of this module: a target is written only where its drive gives no bytes at all, or where its owner says that what
-//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was
-//! there, so what reads otherwise was written by another program: a sector that a power cut tore while the same bytes were written to
-//! it is whole, or it cannot be read.
+//! The law of this module: a target is written only after everything that the journal holds has been compared
+//! with it, and only in three cases. Its drive cannot read the bytes; the owner says that what is there now
+//! may be overwritten; or the bytes are equal, but the journal is dirty, so they may be in a cache only. A
+//! run writes only the previous contents, so different bytes come from another program. A sector that was
+//! torn by a power cut while the same bytes were written to it is either intact or unreadable.
 
 mod check;
 mod compare;
@@ -24,11 +25,11 @@ use super::{JournalError, Locked, NEW, remove, title};
 
 pub use outcome::{Lacks, Restored, Settled};
 
-/// How often a journal is looked at that others remove or add to meanwhile.
+/// Attempts to lock a journal to which other processes add or from which they remove files.
 const LOOKS: u32 = 16;
 
-/// Puts back what a journal holds, and removes it when all of it is there and the target holds that. With `force` also where
-/// another program has written since.
+/// Restores what a journal holds. Removes it if it is complete and the target has its previous contents. With
+/// `force`, also overwrites what another program has written since.
 pub fn restore(journal: &Left, force: bool) -> Settled {
     for _ in 0..LOOKS {
         let unknown = |source| {
@@ -47,7 +48,7 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
             Ok(None) => None,
             Err(error) => return failed(error, seen.lacks()),
         };
-        // Until it was locked, its run may have added to it.
+        // The run may have added files before the journal was locked.
         let now = match journal.again() {
             Ok(now) => now.filter(|now| now.first() == first),
             Err(error) => return unknown(error),
@@ -61,7 +62,7 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
     Restored::Running.into()
 }
 
-/// What comes of a journal that is locked.
+/// Settles a journal that is locked.
 fn settle(journal: &Left, force: bool) -> Settled {
     if journal.is_over || journal.is_beginning() {
         return match remove_rest(journal) {
@@ -87,12 +88,12 @@ fn failed(error: JournalError, lacks: Lacks) -> Settled {
     Settled { restored, lacks, errors: vec![error] }
 }
 
-/// What came of locking.
+/// The result of an attempt to lock.
 enum Lock {
     Held(Locked),
-    /// Somebody else has it locked.
+    /// Another process has locked it.
     Busy,
-    /// It was removed or renamed meanwhile.
+    /// It was removed or renamed in between.
     Gone,
 }
 
@@ -113,7 +114,7 @@ fn locked(path: &Path) -> Result<Lock, JournalError> {
     Ok(if is_same { Lock::Held(Locked(file)) } else { Lock::Gone })
 }
 
-/// Removes what there is of a journal that is not needed.
+/// Removes what is left of a journal that is not needed.
 fn remove_rest(journal: &Left) -> Result<(), JournalError> {
     for path in journal.everything() {
         title::remove(&path, journal.names().1).map_err(|source| JournalError::Io {

@@ -1,6 +1,8 @@
-//! The target by its smallest units: of a page that holds one bad sector, the page cache gives nothing, and takes no part.
+//! Reads and writes a target in its smallest units. The page cache works in whole pages: it returns nothing
+//! of a page with one bad sector, and cannot write part of such a page.
 //!
-//! The law of this module: it says that something cannot be read only after the drive has been asked for just that, and again.
+//! The law of this module: it reports bytes as unreadable only after the drive has been asked for exactly
+//! these, more than once.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +15,16 @@ use rustix::io::Errno;
 use crate::memory::Memory;
 use crate::open::Opened;
 
-/// Units that are tried, the smallest first.
+/// The units that are tried, smallest first, in bytes.
 const UNITS: [usize; 4] = [512, 1024, 2048, 4096];
-/// How often a unit is asked for: drives and cables err for a moment.
+/// Attempts to read a unit: errors of drives and cables may be transient.
 const TRIES: u32 = 2;
 
-/// A target, and the way to it past the page cache, where there is one. It stays one open file: another one would be an opener, who
-/// cannot be distinguished from others.
+/// A target, and direct access to it, if possible. Both use the one open file: another open could not be told
+/// apart from one by another process.
 pub(super) struct Ways<'a> {
     pub(super) opened: &'a Opened,
-    /// Whether the file system takes O_DIRECT.
+    /// Whether the file system supports `O_DIRECT`.
     is_direct: bool,
 }
 
@@ -32,7 +34,8 @@ impl<'a> Ways<'a> {
         Self { opened, is_direct }
     }
 
-    /// Reads what the target holds, and not what a cache has of it: pages whose write has failed stay there as if it had not.
+    /// Reads from the target, not from the page cache: after a failed write, the page stays in the cache as
+    /// if it had been written.
     pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         let file = &self.opened.file;
         let are_units = bytes.len().is_multiple_of(UNITS[3]) && at.is_multiple_of(UNITS[3] as u64);
@@ -43,12 +46,12 @@ impl<'a> Ways<'a> {
                 None => {}
             }
         }
-        // Pages that are mapped stay.
+        // Drops the pages from the cache. Mapped ones stay.
         let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(bytes.len() as u64), Advice::DontNeed);
         file.read_exact_at(bytes, at)
     }
 
-    /// What it takes is tried at byte `at`.
+    /// Determines the smallest unit that can be read directly, by trying at byte `at`.
     pub(super) fn sectors(&self, at: u64) -> Sectors<'a> {
         let mut memory = Memory::new(UNITS[3]);
         let mut is_taken = |unit: &usize| {
@@ -63,17 +66,18 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Calls `of` with a file whose reads and writes pass the page cache meanwhile; `None` where they cannot.
+/// Calls `of` with the file, which is in direct mode meanwhile. `None` if the file system does not support
+/// that.
 fn past_cache<T>(file: &File, of: impl FnOnce(&File) -> T) -> Option<T> {
     let flags = rustix::fs::fcntl_getfl(file).ok()?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
     let done = of(file);
-    // They were set before.
+    // These flags were set before, so they are accepted.
     let _ = rustix::fs::fcntl_setfl(file, flags);
     Some(done)
 }
 
-/// A target that is read and written past the page cache, where that can be.
+/// Access to a target by units, past the page cache if possible.
 pub(super) struct Sectors<'a> {
     opened: &'a Opened,
     is_direct: bool,
@@ -81,7 +85,8 @@ pub(super) struct Sectors<'a> {
 }
 
 impl Sectors<'_> {
-    /// Reads `length` bytes from byte `at` on, unit by unit: `of` gets where each begins and what is there, or how much cannot be read.
+    /// Reads `length` bytes from byte `at` on, unit by unit. `of` receives the offset of each unit, and its
+    /// bytes or the number of unreadable bytes.
     pub(super) fn read(
         &self,
         at: u64,
@@ -118,7 +123,8 @@ impl Sectors<'_> {
         }
     }
 
-    /// Writes `bytes` at `at`, as far as the target still reaches: only these, where they are whole units.
+    /// Writes `bytes` at `at`, if the target still reaches that far. Whole units are written directly, so
+    /// that no neighbouring sector is read or written.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let are_units = bytes.len().is_multiple_of(self.unit) && at.is_multiple_of(self.unit as u64);
         if !self.is_direct || !are_units {
@@ -136,7 +142,7 @@ impl Sectors<'_> {
     }
 }
 
-/// Whether a drive answered that it cannot give the bytes.
+/// Whether the error means that the drive could not read the bytes.
 pub(super) fn is_unreadable(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::ILSEQ | Errno::NODATA))
 }

@@ -42,7 +42,7 @@ impl Case {
         journal
     }
 
-    /// The path of a journal whose run has ended without a word.
+    /// The path of a journal whose run died.
     fn dead(&self) -> PathBuf {
         self.written().path().unwrap().to_owned()
     }
@@ -56,21 +56,21 @@ impl Case {
         fs::read(&self.target).unwrap()
     }
 
-    /// What comes of the only journal that is there.
+    /// Settles the only journal.
     fn settled(&self, force: bool) -> Settled {
         let left = left(&self.journals()).unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
         restore(&left[0], force)
     }
 
-    /// What comes of it, where nothing goes wrong.
+    /// Settles it, and requires that there was no error.
     fn restored(&self, force: bool) -> Restored {
         let settled = self.settled(force);
         assert!(settled.errors.is_empty() && settled.lacks.missing.is_empty(), "{settled:?}");
         settled.restored
     }
 
-    /// Why it cannot be used.
+    /// The error of a journal that cannot be used.
     fn refused(&self) -> JournalError {
         let mut settled = self.settled(true);
         assert!(matches!(settled.restored, Restored::Part { bytes: 0, .. }), "{settled:?}");
@@ -90,7 +90,7 @@ impl Case {
 fn what_somebody_else_has_written_since_is_kept_until_it_may_go() {
     let case = Case::new();
     let path = case.dead();
-    // In one area, over the border of two, at the end of the last, and outside of all.
+    // In one area, across the boundary of two, at the end of the last, and outside of all.
     for at in [5000, 12285, (2 << 20) - 6, 20_000] {
         case.change(at);
     }
@@ -125,7 +125,7 @@ fn what_a_dirty_journal_holds_is_written_again() {
         assert_eq!(case.restored(force), Restored::Whole { target, bytes: all });
         assert!(case.read() == case.bytes && left(&case.journals()).unwrap().is_empty());
     }
-    // But for an area where others have written.
+    // All but an area where another program has written.
     let case = Case::new();
     let journal = case.dead();
     mark_dirty(&journal).unwrap();
@@ -149,7 +149,7 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     assert_eq!(end, 2);
     fs::remove_dir_all(case.journals()).unwrap();
     fs::create_dir(case.journals()).unwrap();
-    // Behind the line that says whose it is.
+    // Damage after the line that says to which journal the file belongs.
     let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let text = title + whole[title..].iter().position(|byte| *byte == b'\n').unwrap();
     let mut damaged: Vec<Vec<u8>> =
@@ -178,7 +178,7 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
             assert!(case.read() == before, "{index}: {error}");
             let JournalError::Damaged { renamed, what, .. } = error else { panic!("{index}: {error}") };
             assert!(!path.exists() && fs::read(&renamed).unwrap() == *bad, "{index}");
-            // Where the header is whole, the sums tell what became of the target.
+            // If the header is intact, the sums show the state of the target.
             if bad.len() >= HEADER && bad[..HEADER] == whole[..HEADER] {
                 assert_eq!(what.contains("has changed: compare"), changed, "{index}: {what}");
             }
@@ -222,7 +222,8 @@ fn a_header_says_when_writing_began_and_of_what() {
     assert_eq!(left(&case.journals()).unwrap().len(), 1);
 }
 
-/// A file is known again by its inode, whatever its name; another file that was given the inode later is not it.
+/// A file is recognised by its inode, whatever its name. Another file that has the inode later is not the
+/// target.
 #[test]
 fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again() {
     let case = Case::new();
@@ -257,7 +258,7 @@ fn a_running_measurement_keeps_its_journal() {
     assert!(case.names().is_empty());
 }
 
-/// A journal of five files, whose run is dead, and the names of these.
+/// A journal in five files whose run died, and their paths.
 fn in_five_files(case: &Case) -> Vec<PathBuf> {
     let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
     let mut journal = Journal::new(&case.journals(), &opened).unwrap();
@@ -288,7 +289,7 @@ fn a_journal_that_was_added_to_goes_as_a_whole() {
     assert!(case.read() == case.bytes && case.names().is_empty());
 }
 
-/// Every set of files that may be lost of a journal, the end of it with them, whether the target has changed or not.
+/// Every set of lost files, the `.new` at the end included, with the target changed or unchanged.
 #[test]
 fn a_journal_of_which_files_are_lost_is_not_called_restored() {
     let case = Case::new();
@@ -314,7 +315,7 @@ fn a_journal_of_which_files_are_lost_is_not_called_restored() {
         let settled = case.settled(force);
         let again = format!("{lost:b}, {force}, {changed}: {settled:?}");
         assert!(!settled.lacks.is_nothing() && settled.errors.is_empty(), "{again}");
-        // The second file to 64 areas holds bytes 409,600 on.
+        // The file with index 2, the second one of 64 areas, holds bytes 409,600 on.
         if changed && !force && !is_lost(2) {
             assert!(matches!(settled.restored, Restored::Changed { .. }), "{again}");
         } else {
@@ -326,7 +327,7 @@ fn a_journal_of_which_files_are_lost_is_not_called_restored() {
         }
         let told = settled.lacks.to_string();
         assert_eq!(told.contains("not known"), is_lost(5), "{again}");
-        // Behind the last of which anything is there nothing can be missed by its name.
+        // Files after the last one that exists cannot be noticed as missing by name.
         let reach = (0..6).rev().find(|index| !is_lost(*index)).unwrap();
         let missed = settled.lacks.missing.iter().fold(0, |sum, (first, last)| {
             let number = |path: &PathBuf| all.iter().position(|one| one == path).unwrap();
@@ -373,7 +374,7 @@ fn a_journal_with_a_damaged_file_is_not_called_restored() {
     }
 }
 
-/// Wherever a run is stopped while it gives its journal up, nothing is missed afterwards.
+/// If a run is stopped at any point while it removes its journal, no file is reported missing afterwards.
 #[test]
 fn a_journal_that_was_being_removed_is_not_missed() {
     let case = Case::new();
@@ -393,7 +394,7 @@ fn a_journal_that_was_being_removed_is_not_missed() {
 fn another_target_in_its_place_is_left_alone() {
     let case = Case::new();
     let path = case.dead();
-    // Cut short or grown, it is not made as long as it was.
+    // A target that was truncated or extended is not resized.
     for length in [0, 6000, 3 << 20, (4 << 20) - 1, 5 << 20] {
         OpenOptions::new().write(true).open(&case.target).unwrap().set_len(length).unwrap();
         let error = case.refused();
@@ -409,7 +410,7 @@ fn another_target_in_its_place_is_left_alone() {
     assert!(case.read().iter().all(|byte| *byte == 7) && path.exists());
 }
 
-/// The folder is what somebody named: what others keep there is not ours, whatever it is called, and whatever becomes of ours.
+/// The user chooses the folder. Files of other programs in it are left alone, whatever they are called.
 #[test]
 fn files_of_others_are_neither_taken_for_journals_nor_removed() {
     for changed in [false, true] {
@@ -437,13 +438,13 @@ fn files_of_others_are_neither_taken_for_journals_nor_removed() {
         fs::write(&elsewhere, &whole).unwrap();
         for (path, kind) in theirs.iter().zip((0..7).cycle()) {
             match kind {
-                // What ours is to be called at last.
+                // The name that the journal needs for its `.over` file.
                 _ if path.file_name().unwrap().to_str() == Some(format!("{stem}.{OVER}").as_str()) => {
                     fs::create_dir(path).unwrap();
                 }
                 0 => fs::write(path, "").unwrap(),
                 1 => fs::write(path, "theirs").unwrap(),
-                // Ours, but of another name.
+                // A journal file under another name.
                 2 => fs::write(path, &whole).unwrap(),
                 3 => fs::create_dir(path).unwrap(),
                 4 => std::os::unix::fs::symlink(&elsewhere, path).unwrap(),
@@ -472,7 +473,7 @@ fn files_of_others_are_neither_taken_for_journals_nor_removed() {
             case.change(5000);
             assert!(matches!(case.restored(false), Restored::Changed { .. }));
         }
-        // What is in the way of its own names is named, and nothing is lost.
+        // The file that blocks a name of the journal is reported, and nothing is lost.
         let settled = case.settled(true);
         assert!(matches!(settled.restored, Restored::Whole { .. }), "{settled:?}");
         assert!(case.read() == case.bytes && kinds() == before && fs::read(&elsewhere).unwrap() == whole);
@@ -481,7 +482,7 @@ fn files_of_others_are_neither_taken_for_journals_nor_removed() {
     }
 }
 
-/// A file of a journal that is another one's, or another of its own, is not what was lost.
+/// A file of another journal, or another file of the same one, does not replace the lost file.
 #[test]
 fn a_copy_of_another_file_is_not_taken_for_one_that_is_lost() {
     let case = Case::new();
@@ -500,7 +501,7 @@ fn a_copy_of_another_file_is_not_taken_for_one_that_is_lost() {
         assert!(settled.lacks.to_string().contains("is not the file that it was"), "{}", settled.lacks);
         fs::write(&files[lost], kept).unwrap();
     }
-    // One that says it is the lost one, and lists what another has.
+    // A forged file: it claims to be the lost one, but lists the areas of another.
     let mut header = Header::read(&File::open(&files[2]).unwrap()).unwrap().unwrap();
     header.title.number = 3;
     let mut forged = fs::read(&files[2]).unwrap();
@@ -513,7 +514,7 @@ fn a_copy_of_another_file_is_not_taken_for_one_that_is_lost() {
     assert!(matches!(settled.restored, Restored::Part { .. }), "{settled:?}");
 }
 
-/// What a run adds until its journal is locked belongs to it.
+/// Files that a run adds before its journal is locked belong to the journal.
 #[test]
 fn a_journal_is_looked_at_again_when_it_is_locked() {
     let case = Case::new();
@@ -532,7 +533,7 @@ fn a_journal_is_looked_at_again_when_it_is_locked() {
     assert_eq!(restore(&seen[0], false).restored, Restored::Gone);
 }
 
-/// Where a good copy has come back, the damaged one is nobody's concern; it stays.
+/// Once a good copy is back, the damaged file does not count. It stays.
 #[test]
 fn a_good_copy_beside_a_damaged_one_is_whole() {
     let case = Case::new();
@@ -543,7 +544,8 @@ fn a_good_copy_beside_a_damaged_one_is_whole() {
     assert_eq!(case.names(), [damaged.file_name().unwrap().to_str().unwrap()]);
 }
 
-/// Nothing is read of what says that it holds a quarter of a TiB, before it is held against the target.
+/// A header may claim a large file, here of a quarter of a TiB. Nothing is read before it is checked against
+/// the target.
 #[test]
 fn a_journal_that_is_longer_than_its_target_is_not_read() {
     let case = Case::new();
@@ -570,7 +572,7 @@ fn a_journal_that_is_longer_than_its_target_is_not_read() {
     }
 }
 
-/// Not even the largest number is counted up to.
+/// Gaps are not counted one by one, even up to the largest number.
 #[test]
 fn a_name_with_a_large_number_takes_no_time() {
     let case = Case::new();

@@ -1,6 +1,7 @@
-//! What a file of a journal says of itself in its first line: whose it is says that, and not its name.
+//! The first line of a journal file. It decides to which journal the file belongs; the name does not.
 //!
-//! The law of this module: a file of another program is never written and never removed, whatever it is called.
+//! The law of this module: a file of another program is never written and never removed, whatever it is
+//! called.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,19 +12,21 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-/// What all of them begin with.
+/// The first word of every journal file.
 const MAGIC: &str = "straddle-journal-3";
-/// No line is longer: names of files are not.
+/// The maximum length of the line in bytes. It contains the stem of a file name, and file names are shorter
+/// than this.
 const LONGEST: u64 = 512;
 
-/// Of which journal a file is, and which one of it.
+/// The journal to which a file belongs, and its number in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Title {
     pub(super) stem: String,
     pub(super) number: u64,
 }
 
-/// Whether a file may be there and cannot be read by us, or not now.
+/// Whether the error leaves open whose file it is: it may exist, but cannot be read by this process, or not
+/// now.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -36,12 +39,12 @@ impl Title {
         Self { stem: stem.to_owned(), number }
     }
 
-    /// The first line, with its end.
+    /// The first line, with its line feed.
     pub(super) fn line(&self) -> String {
         format!("{MAGIC} {} {}\n", self.stem, self.number)
     }
 
-    /// Of the first line, without its end; `None` where it is anything else.
+    /// Parses the first line, without its line feed. `None` if it is anything else.
     pub(super) fn decode(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line).ok()?;
         let (stem, number) = text.strip_prefix(MAGIC)?.strip_prefix(' ')?.split_once(' ')?;
@@ -49,7 +52,8 @@ impl Title {
         (title.line().trim_end() == text).then_some(title)
     }
 
-    /// What the file at `path` says; `None` where it is no file, or none of a journal, and an error where that is not known.
+    /// Reads the title of the file at `path`. `None` if there is no file, or it does not belong to a journal;
+    /// an error if that cannot be determined.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
         match open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)) {
@@ -61,8 +65,9 @@ impl Title {
         Ok(end.and_then(|end| Self::decode(&bytes[..end])))
     }
 
-    /// Makes the file at `path`, which was not there, with this line and nothing else in it, durable and locked. It has its name when
-    /// the line is in it, where the file system can do that.
+    /// Creates the file at `path`, which must not exist, with only this line in it, durable and locked. Where
+    /// the file system supports unnamed files (`O_TMPFILE`), it gets its name only after the line has been
+    /// written.
     pub(super) fn make(&self, path: &Path) -> io::Result<File> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::TMPFILE.bits().cast_signed();
@@ -91,12 +96,13 @@ impl Title {
     }
 }
 
-/// Opens a file that is called as a journal is: no link to one, and a FIFO of that name holds up no process.
+/// Opens a file for reading that has the name of a journal file. Symbolic links are refused, and a FIFO does
+/// not block.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     open_as(path, OpenOptions::new().read(true))
 }
 
-/// The same, to write in it.
+/// Opens such a file for reading and writing.
 pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
     open_as(path, OpenOptions::new().read(true).write(true))
 }
@@ -110,13 +116,13 @@ fn open_as(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes a file of the journal `stem`, if that is what is at `path`.
+/// Removes the file at `path` if it belongs to the journal `stem`.
 pub(super) fn remove(path: &Path, stem: &str) -> io::Result<()> {
     if Title::read(path)?.is_none_or(|title| title.stem != stem) {
         return Ok(());
     }
     match fs::remove_file(path) {
-        // Somebody else who settles the same journal was faster.
+        // Another process that settles the same journal has removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }

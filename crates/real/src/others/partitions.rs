@@ -1,6 +1,7 @@
-//! Notices partitions that are made of the target, or of what it stands on, or changed, by a process that has that open already.
+//! Detects partitions that are made or changed, on the target or on a layer below it, by a process that
+//! already has the disk open.
 //!
-//! The law of this module: it opens no device, for that is what it would be noticed by.
+//! The law of this module: it opens no device, since that open would itself be detected.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,23 +15,23 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType};
 use straddle_device::FileId;
 
-/// So often /sys is looked at: not everybody gets announcements.
+/// The interval at which /sys is read: uevents do not reach every process.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// The partitions of some devices.
 #[derive(Debug)]
 pub(super) struct Partitions {
-    /// The devices' folders in /sys.
+    /// The devices' directories in /sys.
     folders: Vec<PathBuf>,
-    /// Those that were there.
+    /// The partitions at the start.
     known: BTreeSet<Partition>,
-    /// The kernel's announcements of devices.
+    /// The socket for the kernel's uevents, where there is one.
     pub(super) announced: Option<OwnedFd>,
-    /// When /sys was looked at.
+    /// When /sys was last read.
     pub(super) looked: Instant,
 }
 
-/// A partition as /sys has it: the folder of one that is made again is another one.
+/// A partition as listed in /sys. One that is removed and made again has another inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Partition {
     folder: PathBuf,
@@ -40,7 +41,7 @@ struct Partition {
 }
 
 impl Partition {
-    /// Of the folder of a partition; none of another one.
+    /// Reads the partition with this directory; `None` if it is not a partition's.
     fn of(folder: PathBuf) -> Option<Self> {
         if !is_partition(&folder) {
             return None;
@@ -53,11 +54,12 @@ impl Partition {
 }
 
 impl Partitions {
-    /// Of the target, and of the other ways to its bytes, as they are now.
+    /// The current partitions of the target and of the other paths to its bytes.
     pub(super) fn of(target: FileId, ways: &[(FileId, PathBuf)]) -> Self {
         let own = folder(target);
         let announced = own.as_ref().and_then(|_| announcements().ok());
-        // What is made beside a partition is no way to its bytes.
+        // A new partition on the same disk does not contain the bytes of the target, which is a partition
+        // itself.
         let disk = own.as_ref().filter(|own| is_partition(own)).and_then(|own| own.parent());
         let others = ways.iter().filter_map(|(id, _)| folder(*id)).filter(|way| Some(way.as_path()) != disk);
         let folders: Vec<PathBuf> = others.chain(own.clone()).collect();
@@ -65,7 +67,7 @@ impl Partitions {
         Self { folders, known, announced, looked: Instant::now() }
     }
 
-    /// Whether one was made or changed since.
+    /// Whether a partition was made or changed since the start.
     pub(super) fn has_new(&mut self) -> bool {
         if self.folders.is_empty() {
             return false;
@@ -88,7 +90,7 @@ impl Partitions {
                 Ok((length, _)) => is_announced |= self.is_new(&text[..length]),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                // Some are lost.
+                // Some uevents were lost.
                 Err(Errno::NOBUFS) => is_announced |= !listed(&self.folders).is_subset(&self.known),
                 Err(_) => self.announced = None,
             }
@@ -96,8 +98,8 @@ impl Partitions {
         is_announced
     }
 
-    /// Whether an announcement, texts that each end with a zero, is of a partition of one of these that was not there before.
-    /// Those that were are announced when a program asks for it (udevadm trigger).
+    /// Whether a uevent (texts that each end with a zero byte) announces a new partition of one of these
+    /// devices. A program can have the existing ones announced again (`udevadm trigger`).
     pub(super) fn is_new(&self, text: &[u8]) -> bool {
         let mut words = text.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
         let path = words.clone().find_map(|word| word.strip_prefix("DEVPATH=/"));
@@ -108,7 +110,7 @@ impl Partitions {
     }
 }
 
-/// The folder of a device; none of a file.
+/// The directory of a device in /sys; `None` for a file.
 fn folder(id: FileId) -> Option<PathBuf> {
     if !id.is_device() {
         return None;
@@ -126,7 +128,8 @@ fn listed(folders: &[PathBuf]) -> BTreeSet<Partition> {
     entries.filter_map(|entry| Partition::of(entry.path())).collect()
 }
 
-/// What the kernel announces of devices (lib/kobject_uevent.c): group 1, without rights. In a user namespace there may be none.
+/// Opens a socket for the kernel's uevents (lib/kobject_uevent.c): multicast group 1, which needs no
+/// privileges. In a user namespace there may be none.
 fn announcements() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =

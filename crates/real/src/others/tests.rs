@@ -13,7 +13,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
 }
 
-/// A file of so many MiB, and its folder, which goes with the test.
+/// A file of `mib` MiB, and its folder, which is removed with the value.
 fn file(mib: usize) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
@@ -21,17 +21,17 @@ fn file(mib: usize) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Whoever looks for a free loop device opens those that others have: one test at a time does.
+/// Looking for a free loop device opens those of other tests, so these tests run one at a time.
 fn turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A loop device that goes with the test.
+/// A loop device that is detached after the test.
 struct Loop(PathBuf);
 
 impl Loop {
-    /// `None`, and a line that says so, where this machine gives us none.
+    /// Prints a line and returns `None` if there are no loop devices here.
     fn over(path: &Path) -> Option<Self> {
         let made = run("losetup", &["--find", "--show", path.to_str().unwrap()]);
         if made.is_none() {
@@ -47,7 +47,7 @@ impl Drop for Loop {
     }
 }
 
-/// A partition of a loop device; nobody else makes its node here.
+/// A partition of a loop device. Nothing else makes its node here.
 struct Partition<'a>(&'a Loop, PathBuf, bool);
 
 impl<'a> Partition<'a> {
@@ -71,14 +71,15 @@ impl Drop for Partition<'_> {
     }
 }
 
-/// What is seen of who opens `theirs` while `target` is claimed: to read, to write, and when that is closed.
+/// What is detected of a process that opens `theirs` while `target` is claimed: to read, to write, and when
+/// it closes it.
 fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
     let opened = Opened::open(target, Access::Claim, Io::Buffered).unwrap();
     let mut others = Others::of(&opened, Access::Claim).unwrap();
     assert_eq!(others.look(), Seen::Nobody);
     drop(File::open(theirs).unwrap());
     let reads = others.look();
-    // Of those who have it open only other processes count; this one is.
+    // Only other processes count as users, so the writer is a child process.
     let mut child = Command::new("sleep")
         .arg("1000")
         .stdout(OpenOptions::new().append(true).open(theirs).unwrap())
@@ -90,7 +91,7 @@ fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
     [reads, writes, others.look()]
 }
 
-/// Whoever writes to what a device stands on, at whatever depth, or to a part of it, writes to the device.
+/// Writing to a layer below a device, at any depth, or to a part of it counts as writing to the device.
 #[test]
 fn whoever_comes_below_or_above_is_seen() {
     let _turn = turn();
@@ -109,7 +110,7 @@ fn whoever_comes_below_or_above_is_seen() {
     }
     drop((third, second));
     let Some(partition) = Partition::of(&first) else { return };
-    // A loop device shows the bytes of the partitions of what is behind it.
+    // A second loop device over the first shows the bytes of the first one's partitions.
     let over = || Loop::over(&first.0).unwrap();
     for (target, theirs) in
         [(&partition.1, &first.0), (&partition.1, &path), (&first.0, &partition.1), (&first.0, &path)]
@@ -143,7 +144,7 @@ impl Drop for Writer {
     }
 }
 
-/// Between the look at who uses a target and the look-out there is a moment.
+/// A process may open the target between the check for users and the start of the watch.
 #[test]
 fn whoever_came_before_the_look_out_is_asked_for_again() {
     let (_folder, path) = file(1);
@@ -156,7 +157,7 @@ fn whoever_came_before_the_look_out_is_asked_for_again() {
     assert!(others.users().is_empty());
 }
 
-/// What cannot be watched may be written unseen.
+/// A file that cannot be watched may be written without being noticed.
 #[test]
 fn a_look_out_that_does_not_see_everything_is_none() {
     let _turn = turn();
@@ -168,7 +169,8 @@ fn a_look_out_that_does_not_see_everything_is_none() {
     assert!(Others::of(&opened, Access::Claim).is_err());
 }
 
-/// Who had the disk open before makes a partition on it, and opens nothing that is watched.
+/// A process that already has the disk open can make a partition on it without opening anything that is
+/// watched.
 #[test]
 fn a_partition_that_is_made_without_an_open_is_seen() {
     let _turn = turn();
@@ -189,7 +191,8 @@ fn a_partition_that_is_made_without_an_open_is_seen() {
     }
 }
 
-/// What is announced of other devices, or of what is there, is many times a second, and costs no look at anything.
+/// Uevents for other devices, or for existing partitions, are frequent. They must not cause a look at the
+/// device.
 #[test]
 fn only_a_new_partition_of_the_target_counts() {
     let _turn = turn();
@@ -207,7 +210,8 @@ fn only_a_new_partition_of_the_target_counts() {
     }
 }
 
-/// One that was there is announced again where a program asks for that, and is another one when it is made elsewhere.
+/// A partition that existed may be announced again on request. It counts as new if it is made again
+/// elsewhere.
 #[test]
 fn a_known_partition_counts_only_where_it_is_made_elsewhere() {
     let _turn = turn();
@@ -230,7 +234,8 @@ fn a_known_partition_counts_only_where_it_is_made_elsewhere() {
     assert!(listed(&mut others));
 }
 
-/// Loop devices claim nothing: the kernel mounts or maps what is behind them, and no node of it is opened.
+/// A loop device does not claim its backing device: the kernel could mount or map that without opening a
+/// node.
 #[test]
 fn what_is_behind_a_loop_device_is_claimed_with_it() {
     let _turn = turn();
@@ -251,7 +256,7 @@ fn what_is_behind_a_loop_device_is_claimed_with_it() {
     assert!(Opened::open(&second.0, Access::Claim, Io::Buffered).is_ok());
 }
 
-/// A partition that is made during a run is another way to its bytes.
+/// A partition made during a run is another path to the same bytes.
 #[test]
 fn a_partition_that_is_made_is_seen() {
     let _turn = turn();
@@ -267,7 +272,7 @@ fn a_partition_that_is_made_is_seen() {
 
 #[test]
 fn what_is_mapped_for_writing_is_in_use() {
-    // It maps the file, closes it, and waits.
+    // The process maps the file, closes it, and waits.
     const MAPS: &str = "import ctypes, os, sys, time\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\n\
         file = os.open(sys.argv[1], os.O_RDWR)\nlibc.mmap(None, ctypes.c_size_t(4096), 3, 1, file, ctypes.c_long(0))\n\
         os.close(file)\nprint(flush=True)\ntime.sleep(1000)";

@@ -56,7 +56,7 @@ fn nothing_is_written_that_no_journal_has() {
     assert!(Case::write(&mut session, 0, 512).is_err());
     for (number, at) in [(1, 4096), (2, 1 << 20)] {
         session.prepare(&[span(at, 8192), span(at + 1024, 512)]).unwrap();
-        // Prepared already.
+        // Already prepared.
         session.prepare(&[span(at, 512)]).unwrap();
         assert_eq!(left(&case.journals()).unwrap()[0].paths().len(), number);
         Case::write(&mut session, at + 512, 4096).unwrap();
@@ -73,7 +73,7 @@ fn a_session_that_ends_anywhere_is_restored() {
     let mut session = case.begin(&[span(0, 1 << 20)]).unwrap();
     session.prepare(&[span(3 << 20, 4096)]).unwrap();
     Case::write(&mut session, 3 << 20, 4096).unwrap();
-    // As a kill leaves it.
+    // The state after a kill.
     drop(session);
     assert!(unrestored(&case.path, &case.journals()).unwrap().is_some());
     for journal in left(&case.journals()).unwrap() {
@@ -92,7 +92,7 @@ fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
                 let file = OpenOptions::new().write(true).open(&case.path).unwrap();
                 file.write_all_at(&[0xEE; 65_536], 1 << 20).unwrap();
             });
-            // Over and over what they are about to write.
+            // Repeatedly overwrites what the other process is about to write.
             let error = loop {
                 let request = Request::new(0, operation, 1 << 20, 65_536);
                 if let Err(error) = session.submit(request).and_then(|()| session.wait()) {
@@ -155,7 +155,7 @@ fn verdicts_say_since_when_and_how_much() {
         ),
         (
             verdict(came(Seen::Opened), false, vec![span(0, 512)]),
-            // Whoever wrote there need not be who was noticed.
+            // The process that wrote there may be another than the one that was noticed.
             &["bytes 0 to 511", "since 1970-01-01 00:00:10 UTC"],
         ),
     ];

@@ -1,4 +1,4 @@
-//! Real files under random requests: nothing is written but what was there, and nothing outside the areas.
+//! Random requests to real files: only the previous contents are written, and only within the areas.
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ fn whom_another_name_a_lock_or_an_open_file_shows_is_in_use() {
     let first = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
     refused("locked");
     drop(first);
-    // A process that locks nothing.
+    // A process that takes no lock.
     let mut writer = std::process::Command::new("sleep");
     let mut writer =
         writer.arg("60").stdout(fs::OpenOptions::new().append(true).open(&other).unwrap()).spawn().unwrap();
@@ -174,7 +174,7 @@ proptest! {
         for (index, prepared) in spans.iter().enumerate() {
             real.keep(*prepared).unwrap();
             if spoilt.contains(&index) {
-                // Somebody else writes there: what was read first is what counts.
+                // Another process writes here. The contents that were read first count.
                 let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
                 std::os::unix::fs::FileExt::write_all_at(&file, &[0xEE; 512], prepared.start().get()).unwrap();
             }
@@ -199,7 +199,7 @@ fn a_write_over_areas_that_touch_has_the_bytes_of_each() {
     for start in [8192, 4096, 12288, 20480] {
         assert!(real.keep(span(start, 4096)).unwrap() && !real.keep(span(start, 512)).unwrap());
     }
-    // What is there now differs from what was kept, so that a wrong byte shows.
+    // The file differs from what was kept, so that a wrong byte shows.
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
     real.submit(Request::new(0, Operation::Write, 4608, 11_264)).unwrap();
     real.wait().unwrap();
@@ -254,7 +254,7 @@ fn a_file_in_use_and_what_is_no_file_are_refused() {
     assert!(Opened::open(Path::new("/dev/null"), Access::Read, Io::Buffered).is_err());
 }
 
-/// What is said to be unreadable is what was asked for when it failed: not the area from there on.
+/// An error names the chunk that could not be read, not the rest of the area.
 #[test]
 fn a_read_that_fails_is_told_by_its_own_bytes() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,35 +8,36 @@ use straddle_bench::{
 use straddle_io::{Counters, Latency};
 use straddle_real::Io;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle bench --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle bench")]
 pub(crate) struct BenchReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
     /// What was measured.
     target: TargetReport,
-    /// What was run.
+    /// The workload that was run.
     workload: WorkloadReport,
-    /// What the host took from the end of a request to the next submission, in nanoseconds.
+    /// The time between the completion of a request and the next submission, in nanoseconds.
     host_overhead_ns: u64,
-    /// A run for each offset, in the order of the offsets.
+    /// One run for each offset, in the order of the offsets.
     arms: Vec<ArmReport>,
-    /// The offset that took the least time per request, in logical sectors.
+    /// The offset with the least time per request, in logical sectors.
     best_offset_sectors: u64,
-    /// The offset that took the most.
+    /// The offset with the greatest time per request, in logical sectors.
     worst_offset_sectors: u64,
-    /// Whether the offset matters: false where best and worst are within 1 % or 3 standard errors.
+    /// Whether the offset matters: false if the best and the worst are within 1 %, or within the statistical
+    /// error (3 standard errors; in turns, the confidence intervals).
     differs: bool,
-    /// Every offset that cannot be told from the best.
+    /// All offsets that do not differ significantly from the best, in logical sectors.
     cheapest_offsets_sectors: Vec<u64>,
-    /// How the arms took turns; absent where each was run by itself.
+    /// How the arms took turns; absent if each was run by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<TurnsReport>,
 }
@@ -45,47 +46,47 @@ pub(crate) struct BenchReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Turns")]
 struct TurnsReport {
-    /// Complete rounds, each with two turns of every arm.
+    /// The number of complete rounds, each with two turns of every arm.
     rounds: usize,
-    /// Requests of a turn.
+    /// The number of requests in a turn.
     requests: u64,
     /// Why no further round was begun.
     ended: EndedReport,
-    /// Wanted of every ratio, as a share of it.
+    /// The precision that was asked for, as a fraction of each ratio.
     precision: f64,
-    /// Where the order of turns and all places come from.
+    /// The seed of the order of turns and of all places.
     seed: u64,
-    /// How bytes went to the target.
+    /// How data was transferred.
     io: IoReport,
-    /// What became of what the target held.
+    /// What happened to the previous contents of the target.
     contents: String,
-    /// Where on the target, in bytes.
+    /// The areas of the target that were used.
     areas: Vec<AreaReport>,
-    /// What may make the figures mean something else than they seem to.
+    /// Conditions under which the figures may be misleading.
     warnings: Vec<String>,
 }
 
-/// Why a run of rounds ended.
+/// Why no further round was begun.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Ended")]
 enum EndedReport {
-    /// Every ratio was known as well as was wanted.
+    /// Every ratio was known with the precision asked for.
     Precise,
-    /// The time was up.
+    /// The time limit or the maximum number of rounds was reached.
     Limit,
-    /// By Ctrl-C.
+    /// The run was interrupted (Ctrl-C).
     Interrupted,
 }
 
-/// How bytes go to a target.
+/// How data is transferred.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Io")]
 enum IoReport {
-    /// Past the page cache.
+    /// Past the page cache (`O_DIRECT`).
     Direct,
-    /// Through it.
+    /// Through the page cache.
     Buffered,
 }
 
@@ -93,9 +94,9 @@ enum IoReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Area")]
 struct AreaReport {
-    /// Its first byte.
+    /// The offset of its first byte.
     start_bytes: u64,
-    /// Its bytes.
+    /// The size in bytes.
     size_bytes: u64,
 }
 
@@ -103,74 +104,74 @@ struct AreaReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Target")]
 struct TargetReport {
-    /// As it was named.
+    /// The target as named on the command line.
     name: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     title: String,
-    /// Whose time all figures are in.
+    /// The clock of all times.
     clock: ClockReport,
-    /// Size in bytes.
+    /// The size in bytes.
     capacity_bytes: u64,
-    /// Logical sector in bytes: the unit of `offset_sectors`.
+    /// The logical sector size in bytes, which is the unit of `offset_sectors`.
     logical_sector_bytes: u64,
 }
 
-/// Whose time.
+/// The clock of all times.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Clock")]
 enum ClockReport {
-    /// A model's: the figures are modelled.
+    /// That of a model: the figures are modelled.
     Virtual,
-    /// The wall's: the figures were measured.
+    /// Real time: the figures were measured.
     Wall,
 }
 
-/// A workload; sizes in bytes. What a workload does not have is absent.
+/// A workload. Parameters that it does not have are absent.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Workload")]
 struct WorkloadReport {
-    /// Its name.
+    /// The name of the workload.
     kind: &'static str,
-    /// Requests in each run, unless the time is up earlier.
+    /// The number of requests in each run, unless the time limit is reached first.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<u64>,
-    /// Longest time of each run.
+    /// The maximum duration of each run, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_limit_seconds: Option<f64>,
-    /// Bytes of each request.
+    /// The size of each request in bytes.
     size_bytes: u64,
-    /// The byte of offset 0.
+    /// The position of offset 0 on the target, in bytes.
     start_bytes: u64,
-    /// Bytes from the start of one request to the next.
+    /// The distance from the start of one request to the start of the next, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     stride_bytes: Option<u64>,
-    /// Blocks that were chosen from.
+    /// The number of blocks that were chosen from.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
-    /// Blocks that were asked for.
+    /// The number of blocks asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks_requested: Option<u64>,
-    /// What made each write durable.
+    /// How each write was made durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncReport>,
-    /// Writes from one fsync to the next; 0 for none.
+    /// The number of writes per fsync; 0 if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes_per_fsync: Option<u64>,
-    /// Requests outstanding at a time.
+    /// The number of outstanding requests at a time.
     queue_depth: u32,
 }
 
-/// What makes a write durable.
+/// How each write is made durable.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Sync")]
 enum SyncReport {
-    /// Nothing.
+    /// It is not.
     None,
-    /// A flush after each write.
+    /// By a flush after each write.
     Flush,
-    /// Force unit access.
+    /// By force unit access (FUA).
     Fua,
 }
 
@@ -178,46 +179,47 @@ enum SyncReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Arm")]
 struct ArmReport {
-    /// Its offset, in logical sectors.
+    /// The offset in logical sectors.
     offset_sectors: u64,
-    /// The same in bytes.
+    /// The offset in bytes.
     offset_bytes: u64,
-    /// The seed of its random numbers.
+    /// The seed of its random numbers; absent if the workload has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u32>,
-    /// Reads or writes done.
+    /// The number of reads or writes done.
     requests: u64,
-    /// Their bytes.
+    /// The number of bytes read or written.
     bytes: u64,
-    /// Flushes done.
+    /// The number of flushes done.
     flushes: u64,
-    /// From the first submission to the last completion, in nanoseconds.
+    /// The time from the first submission to the last completion, in nanoseconds.
     elapsed_ns: u64,
     /// Why it ended.
     stop: StopReport,
-    /// Requests a second.
+    /// Requests per second.
     iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     bytes_per_second: f64,
-    /// Each request, in nanoseconds; with a flush after each write, to that flush's end.
+    /// The latency of requests. With a flush after each write, it includes the flush.
     latency: LatencyReport,
-    /// Each flush by itself.
+    /// The latency of flushes alone; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush_latency: Option<LatencyReport>,
-    /// What arms are compared by: of several rounds the median, in nanoseconds.
+    /// The time per request in nanoseconds, by which arms are compared; with several rounds, the median.
     ns_per_request: f64,
-    /// The time per request over the best offset's.
+    /// The time per request relative to the best offset.
     ratio: f64,
-    /// Where `ratio` lies with 95 %, from here; absent where that is not known.
+    /// The lower end of the 95 % confidence interval of `ratio`; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_low: Option<f64>,
-    /// To here.
+    /// The upper end of the 95 % confidence interval of `ratio`; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_high: Option<f64>,
-    /// Half the width of the 95 % interval of `ratio`; absent where there were too few requests.
+    /// The greater distance from `ratio` to an end of its 95 % confidence interval; absent if the interval is
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_margin: Option<f64>,
-    /// What happened inside the drive; absent where it cannot tell.
+    /// Counters from inside the drive; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<CountersReport>,
 }
@@ -229,13 +231,13 @@ struct ArmReport {
 enum StopReport {
     /// All requests were done.
     Count,
-    /// The time was up.
+    /// The time limit was reached.
     Time,
-    /// The end of the drive was reached before.
+    /// The end of the drive was reached.
     End,
 }
 
-/// Times in nanoseconds; percentiles to a thousandth, the others exact.
+/// Latencies in nanoseconds. Percentiles are accurate to 0.1 %, the other values are exact.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Latency")]
 pub(crate) struct LatencyReport {
@@ -248,11 +250,12 @@ pub(crate) struct LatencyReport {
     max_ns: u64,
 }
 
-/// What happened inside a drive during a run.
+/// Counters from inside a drive during a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Counters")]
 pub(crate) struct CountersReport {
-    /// Physical sectors, or indirection units, that were read because only a part of them was written.
+    /// The number of physical sectors or indirection units that were read because only part of them was
+    /// written.
     rmw_reads: u64,
     /// Bytes read from the medium.
     media_read_bytes: u64,
@@ -260,23 +263,23 @@ pub(crate) struct CountersReport {
     media_write_bytes: u64,
     /// Reads answered from the cache.
     cache_hits: u64,
-    /// Writes that joined others in the cache.
+    /// Writes that were merged with others in the cache.
     merged_writes: u64,
-    /// Writes from the cache to the medium.
+    /// Destages: writes from the cache to the medium.
     destages: u64,
-    /// Moves of the arm to another track than the next.
+    /// Seeks to a track other than the next.
     seeks: u64,
-    /// Nanoseconds spent in them.
+    /// The time spent in seeks, in nanoseconds.
     seek_ns: u64,
-    /// Nanoseconds spent waiting for a sector to come round.
+    /// The time spent waiting for a sector to pass the head, in nanoseconds.
     rotation_wait_ns: u64,
-    /// The same in revolutions; 0 where nothing spins.
+    /// The same in revolutions; 0 if nothing rotates.
     revolutions_waited: f64,
-    /// Bytes written for the host's data in whole indirection units.
+    /// Bytes written for the host's data, in whole indirection units.
     unit_write_bytes: u64,
     /// Bytes moved by garbage collection.
     gc_write_bytes: u64,
-    /// Erased flash blocks.
+    /// The number of flash blocks erased.
     erases: u64,
 }
 
@@ -297,7 +300,7 @@ pub(crate) struct InTurns<'a> {
     pub(crate) measured: &'a Measured,
     pub(crate) order: &'a Order,
     pub(crate) io: Io,
-    /// What became of the target's contents.
+    /// What happened to the target's contents.
     pub(crate) kept: &'static str,
     pub(crate) warnings: &'a [String],
 }

@@ -1,4 +1,4 @@
-//! What `check --json` prints: the published form of an audit.
+//! What `check --json` prints: the audit of each target.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,31 +10,33 @@ use super::finding::{FindingReport, finding_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 
-/// The version of this form.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 2;
 
 /// What `straddle check --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle check")]
 pub(crate) struct Report {
-    /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+    /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+    /// removed, not when a field is added.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// Every target, in the order in which they were named.
+    /// The targets, in the order in which they were named.
     targets: Vec<TargetReport>,
-    /// How many came out how.
+    /// The number of targets by status.
     summary: Summary,
 }
 
-/// Counts over all targets.
+/// The number of targets by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Summary {
-    /// Targets.
+    /// All targets.
     pub(crate) targets: usize,
     /// Targets without a finding.
     pub(crate) ok: usize,
-    /// Targets on which nothing is written.
+    /// Targets that are blank: nothing is written where tables and contents live.
     pub(crate) blank: usize,
     /// Targets with advice only.
     pub(crate) advice: usize,
@@ -74,44 +76,46 @@ pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
     Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
 }
 
-/// What was found on one target.
+/// The audit of one target.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Target")]
 pub(crate) struct TargetReport {
-    /// The target as it was named.
+    /// The target as named on the command line.
     pub(crate) target: String,
-    /// What came of it.
+    /// The result of the audit.
     pub(crate) status: Status,
-    /// What kinds of findings make the status; none with "ok", "blank", "not_judged" and "failed".
+    /// The kinds of the findings that determine the status; absent if the status is "ok", "blank",
+    /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) kinds: Vec<KindReport>,
-    /// Why it is not judged; only with the status "not_judged".
+    /// Why the target was not judged; only with the status "not_judged".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Why it could not be audited; only with the status "failed".
+    /// Why the target could not be audited; only with the status "failed".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// The device or image; absent when it could not be opened.
+    /// The device or image; absent if it could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<DeviceReport>,
-    /// What is written on it.
+    /// The partition table, or what is there instead; absent if the target could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<TableReport>,
-    /// The file format around it, for images that have one.
+    /// The image format, for images that are not raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<ContainerReport>,
-    /// What stands on the whole disk, where there is no table.
+    /// The layer on the whole disk, if there is no partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
-    /// Its partitions, in order of number.
+    /// The partitions, in order of number.
     partitions: Vec<PartitionReport>,
-    /// What the rules found, as far as it was asked for; what several targets show is listed at one of them.
+    /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
+    /// is listed at one of them.
     findings: Vec<FindingReport>,
     /// What could not be read, and why.
     remarks: Vec<String>,
 }
 
-/// What came of a target.
+/// The result of the audit of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
@@ -119,15 +123,15 @@ pub(crate) enum Status {
     Ok,
     /// No finding, and nothing is written where tables and contents live.
     Blank,
-    /// Advice only.
+    /// Findings of severity "advice" only.
     Advice,
-    /// Warnings, and no errors.
+    /// At least one warning, and no errors.
     Warning,
-    /// Errors.
+    /// At least one error.
     Error,
-    /// Nothing on it is recognised, or it is of a kind that is not read.
+    /// Nothing on the target is recognised, or it is of a kind that cannot be read.
     NotJudged,
-    /// It could not be opened or read.
+    /// The target could not be opened or read.
     Failed,
 }
 
@@ -159,22 +163,22 @@ impl Status {
     }
 }
 
-/// A kind of findings.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]
 pub(crate) enum KindReport {
-    /// Data is off a boundary, or is written in pieces smaller than a unit.
+    /// Data is misaligned, or is written in pieces smaller than a physical sector or another unit.
     Alignment,
-    /// What the device says of itself cannot be true, or contradicts itself.
+    /// What the device reports about itself is impossible or contradictory.
     DeviceClaims,
-    /// The partition table is damaged, or made for another disk.
+    /// The partition table is damaged, or was made for another disk.
     TableDamage,
-    /// Two layers, or the kernel and the disk, say different things.
+    /// Two layers, or the kernel and the disk, contradict each other.
     LayersDisagree,
-    /// What is written there cannot be read.
+    /// The contents cannot be read.
     Unreadable,
-    /// What is written can be torn by a power failure, aligned or not.
+    /// A write can be torn by a power failure, even if it is aligned.
     AtomicWrites,
 }
 

@@ -12,49 +12,49 @@ use straddle_units::ByteCount;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Figure")]
 struct FigureReport<T> {
-    /// The value in force; sizes in bytes.
+    /// The value used; sizes and offsets are in bytes.
     value: T,
-    /// Who says it.
+    /// The source of that value.
     source: String,
-    /// What other sources say.
+    /// The values of other sources; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<ClaimReport<T>>,
-    /// Why the value in force was preferred, where sources disagree.
+    /// Why this value was preferred; absent if all sources agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'static str>,
 }
 
-/// What one more source says.
+/// The value of another source.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Claim")]
 struct ClaimReport<T> {
-    /// What it says.
+    /// The value.
     value: T,
-    /// Who says it.
+    /// The source.
     source: String,
 }
 
-/// A size.
+/// A size in bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, rename = "Byte")]
 struct Bytes(u64);
 
-/// A place, or -1.
+/// An offset in bytes, or -1.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, rename = "Offset")]
 struct Offset(i64);
 
-/// What a device can write atomically, in bytes.
+/// The atomic writes of a device, in bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Atomic")]
 struct AtomicReport {
-    /// Smallest atomic write.
+    /// The smallest atomic write.
     unit_min_bytes: u64,
-    /// Largest atomic write.
+    /// The largest atomic write.
     unit_max_bytes: u64,
-    /// Multiple that none may cross; 0 for none.
+    /// An atomic write must not cross a multiple of this; 0 if there is no such limit.
     boundary_bytes: u64,
 }
 
@@ -62,58 +62,60 @@ struct AtomicReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Device")]
 pub(super) struct DeviceReport {
-    /// "image" or "block device".
+    /// "image", "block device" or "modelled drive".
     kind: &'static str,
-    /// Size in bytes.
+    /// The size in bytes.
     size_bytes: u64,
-    /// Manufacturer.
+    /// The manufacturer; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     vendor: Option<String>,
-    /// Model.
+    /// The model; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// Whether it spins.
+    /// Whether the medium rotates; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotational: Option<bool>,
-    /// Rotation rate, in revolutions per minute, where the drive says it.
+    /// The rotation rate in revolutions per minute; absent if the drive does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotation_rpm: Option<u16>,
-    /// 512n, 512e, 4Kn or other.
+    /// The sector format: 512n, 512e, 4Kn or other.
     format: String,
-    /// Logical sector size.
+    /// The logical sector size.
     logical_sector_bytes: FigureReport<Bytes>,
-    /// Physical sector size.
+    /// The physical sector size.
     physical_sector_bytes: FigureReport<Bytes>,
-    /// Byte of the first physical sector boundary; -1 when the kernel calls the device misaligned.
+    /// The offset of the first physical sector boundary; -1 if the kernel reports that the device is
+    /// misaligned.
     alignment_offset_bytes: FigureReport<Offset>,
-    /// Minimum I/O size.
+    /// The minimum I/O size.
     #[serde(skip_serializing_if = "Option::is_none")]
     minimum_io_bytes: Option<FigureReport<Bytes>>,
-    /// Whether the kernel lets nobody write to it.
+    /// Whether the kernel refuses writes to it; absent if false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     read_only: bool,
-    /// How the file is compressed that the image was read through: "gzip", "xz", "zstd" or "bzip2".
+    /// The compression of the file that contains the image: "gzip", "xz", "zstd" or "bzip2"; absent if it is
+    /// not compressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     compression: Option<&'static str>,
-    /// Its zones, of a zoned device.
+    /// The zones; absent if the device is not zoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     zoned: Option<ZonedReport>,
-    /// Optimal I/O size.
+    /// The optimal I/O size.
     #[serde(skip_serializing_if = "Option::is_none")]
     optimal_io_bytes: Option<FigureReport<Bytes>>,
-    /// Indirection unit.
+    /// The indirection unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     indirection_unit_bytes: Option<FigureReport<Bytes>>,
-    /// RAID chunk.
+    /// The RAID chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     chunk_bytes: Option<FigureReport<Bytes>>,
-    /// Full stripe.
+    /// The full RAID stripe.
     #[serde(skip_serializing_if = "Option::is_none")]
     stripe_bytes: Option<FigureReport<Bytes>>,
-    /// Erase block.
+    /// The erase block.
     #[serde(skip_serializing_if = "Option::is_none")]
     erase_block_bytes: Option<FigureReport<Bytes>>,
-    /// Atomic writes.
+    /// The atomic writes that the device supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     atomic_writes: Option<FigureReport<AtomicReport>>,
 }
@@ -124,7 +126,7 @@ pub(super) struct DeviceReport {
 struct ZonedReport {
     /// "host-managed" or "host-aware".
     model: String,
-    /// The size of a zone.
+    /// The size of a zone in bytes.
     zone_bytes: u64,
 }
 

@@ -6,8 +6,8 @@ use straddle_drive::Profile;
 use straddle_drive::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
 use straddle_drive::profile::{Body, Claims};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// Bytes per megabyte, the unit of transfer rates.
@@ -17,44 +17,44 @@ const MEGABYTE: f64 = 1e6;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle drive")]
 pub(crate) struct DrivesReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// Every drive, or the one that was asked for.
+    /// All drives, or the one that was named.
     drives: Vec<DriveReport>,
 }
 
-/// A modelled drive; sizes in bytes.
+/// A modelled drive. Sizes and offsets are in bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Drive")]
 struct DriveReport {
-    /// The name it is called by.
+    /// The name of the drive.
     name: String,
-    /// Maker, model, size, year.
+    /// Manufacturer, model, size and year.
     title: String,
-    /// What one should know of it.
+    /// Background on the drive; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<String>,
     /// "disk" or "ssd".
     kind: &'static str,
-    /// What it tells the host.
+    /// What it reports to the host.
     claims: ClaimsReport,
-    /// What it is.
+    /// Its true sectors.
     truth: TruthReport,
-    /// Whether it hides how large its physical sectors are, or where they begin.
+    /// Whether it hides the size of its physical sectors, or where they start.
     misreports: bool,
     /// The options it has, as in drive:NAME,OPTION.
     variants: Vec<String>,
-    /// The mechanics; with `show`, and only of a disk.
+    /// The mechanics; only with `drive show`, and only for a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskReport>,
-    /// Every number with its source; with `show`.
+    /// Every number of the profile with its source; only with `drive show`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<FigureReport>,
 }
 
-/// What a drive says of itself.
+/// What a drive reports to the host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Claims")]
 struct ClaimsReport {
@@ -62,7 +62,7 @@ struct ClaimsReport {
     capacity_bytes: u64,
     logical_sector_bytes: u64,
     physical_sector_bytes: u64,
-    /// The byte of the first physical sector boundary.
+    /// The offset of the first physical sector boundary.
     alignment_offset_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     minimum_io_bytes: Option<u64>,
@@ -73,69 +73,75 @@ struct ClaimsReport {
     discard_granularity_bytes: Option<u64>,
 }
 
-/// What a drive is.
+/// The true sectors of a drive.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Truth")]
 struct TruthReport {
-    /// What can be written without reading it first: the physical sector, or the indirection unit.
+    /// The smallest unit that can be written without a read-modify-write: the physical sector, or the
+    /// indirection unit.
     unit_bytes: u64,
-    /// Bytes that the firmware adds to every address.
+    /// The offset that the firmware adds to every address.
     firmware_offset_bytes: u64,
-    /// The byte of the first boundary of a unit.
+    /// The offset of the first boundary of such a unit.
     alignment_offset_bytes: u64,
 }
 
-/// Platters, heads and arm.
+/// The mechanics of a disk.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Disk")]
 struct DiskReport {
+    /// The duration of a revolution in nanoseconds.
     revolution_ns: u64,
+    /// The number of surfaces.
     surfaces: u32,
-    /// Tracks on each surface.
+    /// The number of tracks on each surface.
     tracks: u32,
-    /// Tracks of a serpentine on one surface.
+    /// The number of tracks of a serpentine on one surface.
     serpentine_tracks: u32,
-    /// From the outermost.
+    /// The zones, the outermost first.
     zones: Vec<ZoneReport>,
+    /// The seek to an adjacent track, in nanoseconds.
     seek_track_to_track_ns: u64,
-    /// The mean over all pairs of tracks.
+    /// The mean over all pairs of tracks, in nanoseconds.
     seek_average_ns: u64,
+    /// The longest seek, in nanoseconds.
     seek_full_stroke_ns: u64,
-    /// How a part of a physical sector is written.
+    /// How part of a physical sector is written.
     rmw_policy: RmwReport,
-    /// Bytes of writes that it takes before they are on the medium; 0 for none.
+    /// The size of the write cache in bytes; 0 if it is off.
     write_cache_bytes: u64,
-    /// Whether that survives a power cut.
+    /// Whether the contents of the write cache survive a power cut.
     write_cache_survives: bool,
 }
 
-/// Tracks with the same number of sectors.
+/// A zone: adjacent tracks with the same number of sectors.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Zone")]
 pub(crate) struct ZoneReport {
-    /// Its outermost track.
+    /// The outermost track.
     pub(crate) first_track: u32,
-    /// Tracks on each surface.
+    /// The number of tracks on each surface.
     pub(crate) tracks: u32,
+    /// The number of physical sectors per track.
     pub(crate) sectors_per_track: u32,
-    /// Sustained transfer, in bytes a second.
+    /// The sustained transfer rate in bytes per second.
     pub(crate) bytes_per_second: f64,
 }
 
-/// How a part of a physical sector is written.
+/// How part of a physical sector is written.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "RmwPolicy")]
 enum RmwReport {
-    /// Before the write completes, a sector after the other.
+    /// Before the write completes, one sector after the other.
     ImmediateSerial,
-    /// Before the write completes, all its sectors in one pass.
+    /// Before the write completes, all of its sectors in one pass.
     ImmediateMerged,
-    /// When the cache is emptied, a sector after the other.
+    /// When the write cache is destaged, one sector after the other.
     DestageSerial,
-    /// When the cache is emptied, all sectors of a write in one pass.
+    /// When the write cache is destaged, all sectors of a write in one pass.
     DestageMerged,
-    /// When the cache is emptied, reads and writes each when their place comes by.
+    /// When the write cache is destaged, each read and write when its sector passes the head.
     Deferred,
 }
 
@@ -143,11 +149,11 @@ enum RmwReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ProfileFigure")]
 struct FigureReport {
-    /// Where it stands in the file.
+    /// Its path in the profile.
     path: String,
-    /// As written.
+    /// The value as written there.
     value: String,
-    /// Where it comes from; absent where the file does not say.
+    /// The source of the value; absent if the profile gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
 }

@@ -5,69 +5,70 @@ use serde::Serialize;
 use straddle_audit::{Cause, Command, Finding, Fix, Risk, Subject};
 use straddle_examine::Cost;
 
-/// One finding.
+/// A finding.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Finding")]
 pub(super) struct FindingReport {
-    /// Its code, as `straddle explain` knows it.
+    /// The code of its rule, as used by `straddle explain`.
     code: &'static str,
     /// "error", "warning" or "advice".
     severity: String,
-    /// The rule in a few words.
+    /// The title of its rule.
     title: &'static str,
-    /// The partition's number; absent for findings on the disk.
+    /// The number of the partition; absent for findings on the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<u32>,
-    /// The layer that it is about, by the way to it ("partition 1 > PV vg > LV root"); absent for findings on the disk,
-    /// its table and the placement of partitions.
+    /// The layer concerned, as the path to it ("partition 1 > PV vg > LV root"); absent for findings on the
+    /// disk, its partition table and the placement of partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<String>,
-    /// The byte on the disk at which it shows.
+    /// The offset on the disk at which the problem is, in bytes; absent if it is not at one place.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
-    /// The boundary missed.
+    /// The boundary that is missed; absent if the finding is not about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissReport>,
-    /// The finding in a sentence.
+    /// The finding as a sentence.
     message: String,
-    /// What it costs on the drive given with `--cost`.
+    /// The cost on the drive given with `--cost`; absent without it, and for findings that have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostReport>,
-    /// Its fix; absent where it follows from another finding.
+    /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<FixReport>,
-    /// The findings that it only follows from: their fix is its fix. Absent where it stands for itself.
+    /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from
+    /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follows: Vec<CauseReport>,
 }
 
-/// A finding that others follow from.
+/// A finding from which others follow.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Cause")]
 struct CauseReport {
-    /// Its code.
+    /// The code of its rule.
     code: &'static str,
-    /// The partition's number; absent for findings on the disk.
+    /// The number of the partition; absent for findings on the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<u32>,
-    /// Its target, where that is another one of the run.
+    /// The target on which it was found, if that is another target of this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
 
-/// What a missed boundary costs: how many times as long writes take as on the boundaries.
+/// The cost of a missed boundary: the time of writes as a multiple of their time when aligned.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Cost")]
 struct CostReport {
-    /// The modelled drive, or what was probed.
+    /// The modelled drive, or the one that was probed.
     drive: String,
     /// "derived from the model" or "measured".
     source: &'static str,
-    /// Bytes past the boundary before of the drive's own units.
+    /// The distance in bytes from the previous boundary of the drive's own unit.
     past_bytes: u64,
-    /// Random writes: of 4096 bytes on a model; where it was measured, of a unit, each made durable.
+    /// The ratio for random writes: of 4096 bytes if modelled; of one unit, each made durable, if measured.
     random_write_ratio: f64,
-    /// Writes of 4096 bytes one after the other, each with an fsync; not measured.
+    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent if the costs were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     sequential_write_ratio: Option<f64>,
 }
@@ -76,13 +77,13 @@ struct CostReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Miss")]
 struct MissReport {
-    /// What it is.
+    /// The name of the boundary.
     boundary: &'static str,
-    /// Bytes between two such boundaries.
+    /// The distance between two such boundaries, in bytes.
     size_bytes: u64,
-    /// Byte of the first one.
+    /// The offset of the first such boundary, in bytes.
     phase_bytes: u64,
-    /// Bytes past the boundary before.
+    /// The distance in bytes from the previous boundary.
     past_bytes: u64,
 }
 
@@ -90,15 +91,15 @@ struct MissReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fix")]
 struct FixReport {
-    /// What to do.
+    /// What to do, in words.
     summary: String,
-    /// The same as commands: steps, in order; empty where no command does it.
+    /// The commands that do it, in order; empty if no command can.
     commands: Vec<CommandReport>,
-    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be restored) or "destroys";
-    /// absent where there are none.
+    /// The risk of the commands to stored data: "safe", "backup" (data may be lost or has to be restored from
+    /// a backup) or "destroys"; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<&'static str>,
-    /// What to mind before.
+    /// What to check before.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
 }
@@ -107,9 +108,9 @@ struct FixReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Command")]
 struct CommandReport {
-    /// The tool.
+    /// The program that is run.
     tool: &'static str,
-    /// The line for a POSIX shell.
+    /// The command line for a POSIX shell.
     line: String,
 }
 

@@ -5,50 +5,52 @@ use serde::Serialize;
 use straddle_reproduce::experiment::Quantity;
 use straddle_reproduce::fit::{Figure, Fit, Fitted, MARGIN};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// What `straddle drive fit --json` prints. Errors are shares of the published figure.
+/// What `straddle drive fit --json` prints. Errors are fractions of the published figure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle drive fit")]
 pub(crate) struct FitReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The drive, as it was asked for.
+    /// The drive as named on the command line.
     drive: String,
-    /// The experiments whose published figures it was fitted to.
+    /// The experiments with the published figures that the drive was fitted to.
     experiments: Vec<String>,
-    /// The fitted numbers; none where the profile names none.
+    /// The fitted parameters; empty if the profile lists none.
     knobs: Vec<KnobReport>,
+    /// The published figures beside those of the model.
     figures: Vec<FitFigureReport>,
-    /// The worst error with the profile's values.
+    /// The largest error with the values of the profile.
     worst_before: f64,
-    /// The worst error with the values found.
+    /// The largest error with the fitted values.
     worst_after: f64,
-    /// The worst error with the values found and with each of them `margin` to either side, in steps of half a percent.
+    /// The largest error with the fitted values, and with each of them in turn `margin` lower and higher;
+    /// rounded up to half a percent.
     worst_nearby: f64,
-    /// How far to either side, as a share of the value.
+    /// How far each value was varied, as a fraction of it.
     margin: f64,
-    /// How many sets of values were tried.
+    /// The number of sets of values that were tried.
     evaluations: usize,
 }
 
-/// A fitted number.
+/// A fitted parameter.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Knob")]
 struct KnobReport {
-    /// Where it stands in the profile.
+    /// Its path in the profile.
     path: String,
     /// The smallest value allowed.
     low: f64,
     /// The largest value allowed.
     high: f64,
-    /// The profile's value.
+    /// The value in the profile.
     before: f64,
-    /// The value found.
+    /// The fitted value.
     after: f64,
 }
 
@@ -56,19 +58,25 @@ struct KnobReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Figure")]
 struct FitFigureReport {
+    /// The name of the experiment.
     experiment: String,
+    /// The name of the step.
     step: String,
+    /// The name of the arm.
     arm: String,
     /// "elapsed", "iops" or "sync-latency".
     measure: &'static str,
-    /// Whether it is the ratio to the aligned arm's cost.
+    /// Whether the figure is a ratio to the aligned arm's figure.
     ratio: bool,
+    /// The published figure: seconds, requests per second, milliseconds, or a ratio.
     published: f64,
-    /// The model's with the profile's values.
+    /// The model's figure with the values of the profile.
     before: f64,
-    /// The model's with the values found.
+    /// The model's figure with the fitted values.
     after: f64,
+    /// The error with the values of the profile.
     error_before: f64,
+    /// The error with the fitted values.
     error_after: f64,
 }
 

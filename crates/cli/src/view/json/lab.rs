@@ -6,72 +6,72 @@ use straddle_guest::{Ended, Job};
 
 use super::bench::{CountersReport, counters};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle lab --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle lab")]
 pub(crate) struct LabReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The command's exit status.
+    /// The exit status of the command.
     status: i32,
-    /// Whether the power was cut before it ended.
+    /// Whether the power was cut before the command ended.
     cut: bool,
-    /// What it printed: standard output, and behind it standard error; the beginning of much.
+    /// What the command printed: standard output, then standard error. Long output is truncated at the end.
     output: String,
-    /// What it measured, in order.
+    /// What the command measured, in order.
     measures: Vec<MeasureReport>,
-    /// The guest's time from power-on to power-off, in nanoseconds.
+    /// The time from power-on to power-off on the guest's clock, in nanoseconds.
     guest_ns: u64,
-    /// This machine's time for that, in nanoseconds.
+    /// The same on the clock of this machine, in nanoseconds.
     host_ns: u64,
-    /// Requests to all drives.
+    /// The number of requests to all drives.
     requests: u64,
-    /// A fingerprint of all requests with their times; equal runs have equal ones.
+    /// A hash of all requests with their times. Identical runs have the same one.
     fingerprint: String,
-    /// Whether an equal run on this machine is equal to the nanosecond.
+    /// Whether an identical run on this machine would take the same time to the nanosecond.
     repeatable: bool,
-    /// Why not, a sentence each; empty where it is.
+    /// Why it would not, one sentence each; empty if it would.
     not_repeatable: Vec<String>,
     /// The drives, in order.
     drives: Vec<DriveReport>,
-    /// What the guest's own work was charged with.
+    /// What the guest is charged for its own work.
     charges: ChargesReport,
-    /// What the guest's time was made of.
+    /// What the guest's time consists of.
     spent: SpentReport,
-    /// The seed of the guest's random numbers and of its drives' phase.
+    /// The seed of the guest's random numbers, and of the rotational phase of its drives.
     seed: u64,
 }
 
-/// A time that a script has taken.
+/// A value that a script has recorded.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Measure")]
 struct MeasureReport {
-    /// What for.
+    /// The name that the script gave it.
     name: String,
-    /// Seconds of the guest's time, or what else the script noted.
+    /// Seconds on the guest's clock, or another value that the script recorded.
     value: f64,
 }
 
-/// A drive and what happened to it.
+/// A drive and what happened in it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Drive")]
 struct DriveReport {
-    /// Its profile.
+    /// The name of its profile.
     name: String,
-    /// The byte at which its partition starts; absent of a drive without one.
+    /// The offset of its partition, in bytes; absent without a partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_bytes: Option<u64>,
-    /// What happened inside.
+    /// Counters from inside the drive.
     counters: CountersReport,
 }
 
-/// Rates of the guest's time.
+/// What the guest's clock is advanced by for its own work.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Charges")]
 struct ChargesReport {
@@ -79,31 +79,33 @@ struct ChargesReport {
     stop_ns: u64,
     /// A reading of the clock, in nanoseconds.
     clock_ns: u64,
-    /// A hand-over to a drive, in nanoseconds.
+    /// A notification of a drive, in nanoseconds.
     kick_ns: u64,
     /// Computing, in percent of the time that it took on this machine.
     compute_percent: u64,
 }
 
-/// What the guest's time was made of.
+/// What the guest's time consists of.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Spent")]
 struct SpentReport {
-    /// System calls and page faults.
+    /// The number of system calls and page faults.
     stops: u64,
-    /// Readings of the clock.
+    /// The number of clock readings.
     clock_reads: u64,
-    /// Hand-overs to drives.
+    /// The number of notifications of drives.
     kicks: u64,
-    /// Times that the guest was idle.
+    /// The number of times that the guest was idle.
     sleeps: u64,
-    /// Nanoseconds in those.
+    /// The time that it was idle, in nanoseconds.
     slept_ns: u64,
-    /// Ticks that a spinning kernel was given once drives were in use. Not zero: this run will not repeat exactly.
+    /// The number of timer ticks given to a busy-waiting kernel while drives were in use. If it is not 0, the
+    /// run is not exactly repeatable.
     late_ticks: u64,
-    /// Nanoseconds charged for computing. Not zero: this run will not repeat exactly.
+    /// The time charged for computing, in nanoseconds. If it is not 0, the run is not exactly repeatable.
     computed_ns: u64,
-    /// A digest of every event of the guest's kernel with its time; equal for runs that are equal in everything.
+    /// A hash of every event of the guest's kernel with its time. Runs with the same one are identical in
+    /// everything.
     digest: String,
 }
 

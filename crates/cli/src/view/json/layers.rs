@@ -1,4 +1,4 @@
-//! The published form of layers and containers. Sizes and offsets are bytes.
+//! Layers and image formats in `check --json`. Sizes and offsets are in bytes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,32 +7,33 @@ use straddle_layout::layer::{Facts, Layer, Segment};
 use straddle_layout::view::Piece;
 use straddle_units::ByteCount;
 
-/// The most runs of a layer's space that are reported.
+/// The maximum number of runs of a layer's space that are reported.
 const PIECES: usize = 64;
 
 /// A layer.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Layer")]
 pub(crate) struct LayerReport {
-    /// What it is: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested partition table.
+    /// The type of the layer: the TYPE that blkid reports, if it has one; "LV" for a logical volume; "table"
+    /// for a nested partition table.
     kind: &'static str,
-    /// What it is called.
+    /// The name of the layer; absent if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
-    /// Its first byte on the device below.
+    /// The offset of its first byte on the device below, in bytes.
     parent_offset_bytes: u64,
-    /// Its first byte on the disk; absent when that is elsewhere.
+    /// The offset of its first byte on the disk, in bytes; absent if that byte is not on this disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
-    /// Its size.
+    /// The size in bytes.
     size_bytes: u64,
-    /// Its own figures.
+    /// Properties that depend on the class of the layer.
     #[serde(flatten)]
     facts: FactsReport,
-    /// Where the space that it provides lies, run by run (the first 64).
+    /// Where the space that it provides lies: the first 64 contiguous runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     space: Vec<PieceReport>,
-    /// What stands on that space.
+    /// The layers on that space.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     layers: Vec<LayerReport>,
     /// What could not be followed, and why.
@@ -40,112 +41,113 @@ pub(crate) struct LayerReport {
     remarks: Vec<String>,
 }
 
-/// A run of bytes.
+/// A contiguous run of bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Piece")]
 struct PieceReport {
-    /// Its first byte in the layer's space.
+    /// The offset of its first byte in the layer's space.
     layer_offset_bytes: u64,
-    /// Its length.
+    /// The length in bytes.
     size_bytes: u64,
-    /// Its first byte on the device below.
+    /// The offset of its first byte on the device below.
     parent_offset_bytes: u64,
-    /// Its first byte on the disk.
+    /// The offset of its first byte on the disk.
     offset_bytes: u64,
 }
 
-/// A layer's figures, by what it is.
+/// The properties of a layer, by its class.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "class", rename_all = "snake_case")]
 #[schemars(rename = "Facts")]
 enum FactsReport {
-    /// A member of a Linux software RAID.
+    /// A member of a Linux software RAID array.
     Md {
-        /// Metadata version.
+        /// The metadata version: "0.90", "1.0", "1.1" or "1.2".
         metadata_version: &'static str,
-        /// RAID level; -1 is linear.
+        /// The RAID level; -1 is linear, -4 multipath, -5 faulty.
         level: i32,
-        /// Chunk; 0 where nothing is striped.
+        /// The chunk size in bytes; 0 if nothing is striped.
         chunk_bytes: u64,
-        /// Full stripe.
+        /// The data bytes of a full stripe; absent if nothing is striped, or if it cannot be determined.
         #[serde(skip_serializing_if = "Option::is_none")]
         stripe_bytes: Option<u64>,
-        /// Members.
+        /// The number of members, without spares.
         raid_disks: u32,
-        /// This member's place.
+        /// The index of this member; absent for a spare, and if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         role: Option<u32>,
-        /// Where the data starts on the member.
+        /// The offset of the data on the member, in bytes.
         data_offset_bytes: u64,
     },
     /// An LVM physical volume.
     Pv {
-        /// Volume group.
+        /// The name of the volume group.
         vg: String,
-        /// Where the first extent starts.
+        /// The offset of the first extent, in bytes.
         data_start_bytes: u64,
-        /// Size of an extent.
+        /// The size of an extent in bytes.
         extent_bytes: u64,
     },
     /// An LVM logical volume.
     Lv {
-        /// Its segments.
+        /// The segments of the volume.
         segments: Vec<SegmentReport>,
     },
     /// A LUKS container.
     Luks {
-        /// 1 or 2.
+        /// The LUKS version: 1 or 2.
         version: u16,
-        /// Where the payload starts.
+        /// The offset of the payload, in bytes; absent if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_offset_bytes: Option<u64>,
-        /// Encryption sector.
+        /// The encryption sector in bytes.
         sector_bytes: u64,
     },
     /// Another mapping.
     Mapped {
-        /// Where the payload starts.
+        /// The offset of the payload, in bytes; absent if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_offset_bytes: Option<u64>,
-        /// Its block.
+        /// The block size in bytes; absent if it has none.
         #[serde(skip_serializing_if = "Option::is_none")]
         block_bytes: Option<u64>,
     },
-    /// A file system, or swap.
+    /// A file system, or swap space.
     FileSystem {
-        /// Block.
+        /// The block size in bytes (the cluster of FAT, exFAT and NTFS); 0 if none is recorded.
         block_bytes: u64,
-        /// Smallest write, where another.
+        /// The smallest write in bytes, if it is not the block.
         #[serde(skip_serializing_if = "Option::is_none")]
         sector_bytes: Option<u64>,
-        /// Smallest write of the log.
+        /// The smallest write of the log in bytes (XFS).
         #[serde(skip_serializing_if = "Option::is_none")]
         log_sector_bytes: Option<u64>,
-        /// Cluster.
+        /// The cluster in bytes: a larger unit of allocation (ext4 bigalloc), or that of FAT, exFAT and NTFS.
         #[serde(skip_serializing_if = "Option::is_none")]
         cluster_bytes: Option<u64>,
-        /// Where blocks or clusters are counted from, in the file system.
+        /// The offset in the file system from which blocks or clusters are counted; absent if that is 0.
         #[serde(skip_serializing_if = "Option::is_none")]
         data_start_bytes: Option<u64>,
-        /// What it takes a chunk to be.
+        /// The RAID chunk that the file system was made for, in bytes (ext4 stride, XFS sunit).
         #[serde(skip_serializing_if = "Option::is_none")]
         stripe_unit_bytes: Option<u64>,
-        /// What it takes a stripe to be.
+        /// The full RAID stripe that the file system was made for, in bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         stripe_width_bytes: Option<u64>,
-        /// Exponent of the smallest write (ZFS).
+        /// The smallest write as a power of two (ZFS ashift).
         #[serde(skip_serializing_if = "Option::is_none")]
         ashift: Option<u32>,
-        /// Where it believes to start on the disk, in its sectors.
+        /// Its start on the disk as it records it, in sectors of its own size (the "hidden sectors" of NTFS
+        /// and FAT); 0 means unspecified.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_sectors: Option<u64>,
     },
     /// A nested partition table.
     Table {
-        /// The sector size that it counts in.
+        /// The size in bytes of the sectors in which the table counts.
         sector_bytes: u64,
     },
-    /// Known by its signature only.
+    /// A layer that is known only by its signature.
     Opaque,
 }
 
@@ -153,35 +155,35 @@ enum FactsReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Segment")]
 struct SegmentReport {
-    /// First byte in the volume.
+    /// The offset of its first byte in the volume.
     layer_offset_bytes: u64,
-    /// Length.
+    /// The length in bytes.
     size_bytes: u64,
-    /// LVM's segment type.
+    /// The segment type of LVM; "striped" with one stripe is linear.
     kind: String,
-    /// Stripes or images.
+    /// The number of stripes or images.
     stripes: u32,
-    /// Size of a stripe's part on one disk; 0 where nothing is striped.
+    /// The bytes of a stripe on one disk; 0 if nothing is striped.
     stripe_size_bytes: u64,
-    /// First byte on this physical volume, where it has one.
+    /// The offset of its data on this physical volume; absent if it has none here, or not in one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pv_offset_bytes: Option<u64>,
 }
 
-/// The file format around an image's disk.
+/// The image format of a file.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Container")]
 pub(crate) struct ContainerReport {
-    /// Format.
+    /// The name of the format.
     format: String,
-    /// The kind of it.
+    /// The variant or version of the format.
     variant: &'static str,
-    /// What is kept together in the file.
+    /// The size in bytes of the blocks that the file stores contiguously.
     block_bytes: u64,
-    /// The alignment that all blocks keep in the file, as far as looked at; absent when there is none yet.
+    /// The alignment in the file that all sampled blocks have, in bytes; absent if no block is stored yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     alignment_bytes: Option<u64>,
-    /// How many blocks were looked at.
+    /// The number of blocks that were sampled.
     blocks_sampled: u32,
 }
 

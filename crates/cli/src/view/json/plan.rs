@@ -8,80 +8,80 @@ use straddle_units::BlockSize;
 
 use crate::commands::plan::Planned;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 1;
 
-/// What `straddle plan --json` prints. What `apply` reads is what `--save` keeps.
+/// What `straddle plan --json` prints. `straddle apply` reads a plan saved with `--save`, not this.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle plan")]
 pub(crate) struct PlanReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The target as it was named.
+    /// The target as named on the command line.
     target: String,
-    /// Its size in bytes.
+    /// The size of the target in bytes.
     size_bytes: u64,
-    /// Whether the table is made anew; else the present one is changed.
+    /// Whether a new table is made. If not, the present one is changed.
     fresh: bool,
-    /// The sector size that the present table counts in, where it is converted.
+    /// The sector size in which the present table counts, in bytes; absent if it is not converted.
     #[serde(skip_serializing_if = "Option::is_none")]
     converted_from_sector_bytes: Option<u64>,
-    /// The table.
+    /// The planned table.
     table: TableReport,
-    /// The partitions as they are.
+    /// The present partitions.
     before: Vec<EntryReport>,
-    /// Partitions start at multiples of this …
+    /// Partitions start at multiples of this many bytes, counted from `phase_bytes`.
     grain_bytes: u64,
-    /// … counted from this byte.
+    /// The offset in bytes from which the multiples of `grain_bytes` are counted.
     phase_bytes: u64,
     /// The boundaries that were considered.
     boundaries: Vec<BoundaryReport>,
-    /// What is on the disk and is not reached from the table.
+    /// Contents found on the disk that the present table does not refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lost: Vec<LostReport>,
-    /// What is worth knowing.
+    /// Further notes on the plan.
     notes: Vec<String>,
-    /// The seed of new identities, in hexadecimal.
+    /// The seed of new GUIDs and disk identifiers, in hexadecimal.
     seed: String,
 }
 
-/// Something that the table does not lead to.
+/// Contents that the table does not refer to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Lost")]
 struct LostReport {
-    /// The partition's number; absent for what is on the disk as a whole.
+    /// The number of the partition; absent for contents of the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<u32>,
-    /// What it is: blkid's TYPE; absent where nothing is known.
+    /// The TYPE that blkid reports; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
-    /// The content's own name.
+    /// The label of the contents; absent if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     label: String,
-    /// First byte.
+    /// The offset of the first byte.
     start_bytes: u64,
-    /// Bytes.
+    /// The size in bytes.
     size_bytes: u64,
 }
 
-/// The table.
+/// A partition table.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Table")]
 struct TableReport {
     /// "gpt" or "mbr".
     format: &'static str,
-    /// The disk's identity.
+    /// The identifier of the disk: a GUID (GPT), or a number in hexadecimal (MBR).
     id: String,
-    /// The sector size that it counts in.
+    /// The size in bytes of the sectors in which the table counts.
     sector_bytes: u64,
-    /// First usable sector.
+    /// The first usable sector.
     first_usable_lba: u64,
-    /// Last usable sector.
+    /// The last usable sector.
     last_usable_lba: u64,
-    /// Its partitions, by number.
+    /// The partitions, in order of number.
     partitions: Vec<EntryReport>,
 }
 
@@ -89,56 +89,56 @@ struct TableReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Partition")]
 struct EntryReport {
-    /// Its number.
+    /// The partition number.
     number: u32,
-    /// First sector.
+    /// The first sector.
     start_lba: u64,
-    /// Number of sectors.
+    /// The number of sectors.
     sectors: u64,
-    /// First byte.
+    /// The offset of the first byte.
     start_bytes: u64,
-    /// Bytes.
+    /// The size in bytes.
     size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
-    /// GPT type GUID or MBR type.
+    /// The GPT type GUID or the MBR type.
     #[serde(rename = "type")]
     kind: String,
-    /// The type's name.
+    /// The name of the type; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     type_name: Option<&'static str>,
-    /// The partition's own GUID (GPT).
+    /// The GUID of the partition (GPT).
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
-    /// The partition's name (GPT).
+    /// The name of the partition (GPT); absent if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
-    /// The active flag (MBR).
+    /// Whether the active flag is set (MBR).
     bootable: bool,
     /// "kept", "new" or "grown".
     change: &'static str,
-    /// Why it is where it is.
+    /// Why it starts where it does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     why: Vec<String>,
-    /// Where other tools would start it.
+    /// Where other tools would let it start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerReport>,
 }
 
-/// What another tool would do.
+/// Where another tool would let a partition start.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Peer")]
 struct PeerReport {
-    /// Its name.
+    /// The name of the tool.
     tool: String,
     /// The version whose rule this is.
     version: String,
-    /// The rule.
+    /// The rule that the tool applies.
     rule: String,
-    /// The sector at which it would start; absent where there is none.
+    /// The sector at which the tool would start the partition; absent if that is past the end of the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_lba: Option<u64>,
-    /// The boundaries that this start misses.
+    /// The boundaries to which that start is misaligned.
     misses: Vec<String>,
 }
 
@@ -146,13 +146,13 @@ struct PeerReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Boundary")]
 struct BoundaryReport {
-    /// Its name.
+    /// The name of the boundary.
     name: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     size_bytes: u64,
-    /// Who says so.
+    /// The source of the size.
     source: String,
-    /// Why starts are not on it.
+    /// Why partitions are not aligned to it; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
 }

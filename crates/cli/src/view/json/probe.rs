@@ -6,100 +6,101 @@ use straddle_bench::Description;
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
 use straddle_units::Boundary;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle probe --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle probe")]
 pub(crate) struct ProbeReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The target as it was named.
+    /// The target as named on the command line.
     target: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     title: String,
-    /// Seed of every random choice.
+    /// The seed of all random choices.
     seed: u64,
-    /// Bytes of a logical sector.
+    /// The logical sector size in bytes.
     logical_sector_bytes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     written_bytes: u64,
-    /// Requests sent.
+    /// The number of requests sent.
     requests: u64,
-    /// The time that it took, the target's own, in nanoseconds.
+    /// The duration on the target's clock, in nanoseconds.
     elapsed_ns: u64,
-    /// What can be written without being read first.
+    /// The smallest unit that is written without a read-modify-write.
     unit: FindingReport<UnitReport>,
     /// The rotation.
     rotation: FindingReport<RotationReport>,
     /// The write cache.
     write_cache: FindingReport<CacheReport>,
-    /// What partly written units cost.
+    /// The cost of writing part of a unit.
     rmw: FindingReport<RmwReport>,
-    /// How long a part of a unit waits for its rest, in seconds.
+    /// How long a partly written unit waits for the rest before it is completed by reading, in seconds; 0 if
+    /// it does not wait.
     merge_window_seconds: FindingReport<Seconds>,
-    /// How many writes to different units the cache takes.
+    /// The number of unflushed writes to different units that the cache takes before writes become slow.
     cached_writes: FindingReport<Count>,
-    /// What the drive claims.
+    /// What the drive reports.
     claims: ClaimsReport,
-    /// Whether it claims something else than was found; absent where that cannot be told.
+    /// Whether the drive reports another unit than was found; absent if that cannot be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     misreports: Option<bool>,
     /// The phase scans.
     scans: Vec<ScanReport>,
 }
 
-/// Something found, or why not.
+/// A result, or why there is none.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Finding")]
 struct FindingReport<T> {
-    /// What was found; absent if it cannot be told.
+    /// The result; absent if it could not be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<T>,
-    /// How sure that is.
+    /// The confidence in the result.
     confidence: ConfidenceReport,
-    /// From what it follows, or why it cannot be told.
+    /// The evidence for the result, or why it could not be determined.
     why: String,
 }
 
-/// A time.
+/// A time in seconds.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct Seconds(f64);
 
-/// A number of things.
+/// A number.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct Count(u64);
 
-/// How sure a finding is.
+/// The confidence in a result.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Confidence")]
 enum ConfidenceReport {
-    /// It cannot be told.
+    /// There is no result.
     None,
     /// The evidence points to it.
     Low,
-    /// The evidence would be surprising if it were otherwise.
+    /// The evidence would be surprising if it were wrong.
     Medium,
     /// Independent tests agree.
     High,
 }
 
-/// Units and where they begin.
+/// A unit and its alignment.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Unit")]
 struct UnitReport {
-    /// Bytes.
+    /// The size in bytes.
     size_bytes: u64,
-    /// The first byte of the drive at which a unit begins.
+    /// The offset of the first unit boundary on the drive, in bytes.
     phase_bytes: u64,
 }
 
@@ -107,7 +108,7 @@ struct UnitReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Rotation")]
 struct RotationReport {
-    /// Nanoseconds of a revolution; absent if it does not turn.
+    /// The duration of a revolution in nanoseconds; absent if the medium does not rotate.
     #[serde(skip_serializing_if = "Option::is_none")]
     period_ns: Option<u64>,
 }
@@ -119,61 +120,61 @@ struct RotationReport {
 enum CacheReport {
     /// Writes wait for the medium.
     None,
-    /// Writes do not wait; a flush does.
+    /// Writes do not wait for the medium; flushes do.
     Volatile,
-    /// Neither waits: the cache is protected, or the drive lies.
+    /// Neither waits: the cache is protected against power loss, or the drive ignores flushes.
     Unflushed,
 }
 
-/// What partly written units cost.
+/// The cost of writing part of a unit.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ReadModifyWrite")]
 struct RmwReport {
-    /// When they are completed.
+    /// When the read-modify-write is done.
     when: WhenReport,
-    /// Seconds that a durable write takes longer with one of them.
+    /// How much longer a durable write takes if it has one partial unit, in seconds.
     one_unit_seconds: f64,
-    /// Seconds with two of them.
+    /// How much longer it takes with two partial units, in seconds.
     two_units_seconds: f64,
 }
 
-/// When partly written units are completed.
+/// When the read-modify-write is done.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "When")]
 enum WhenReport {
-    /// There are none.
+    /// Never: the unit is the logical sector, so no unit is written in part.
     Never,
-    /// Before the write is complete.
+    /// As part of the write.
     Immediate,
-    /// When the cache is emptied.
+    /// When the write cache is destaged.
     Deferred,
 }
 
-/// What the drive claims.
+/// What the drive reports. A value that it does not report is absent.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Claims")]
 struct ClaimsReport {
-    /// Bytes of a unit.
+    /// The unit in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     unit_bytes: Option<u64>,
-    /// The first byte at which one begins.
+    /// The offset of the first unit boundary, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase_bytes: Option<u64>,
-    /// Whether it turns.
+    /// Whether the medium rotates.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotational: Option<bool>,
 }
 
-/// Durable writes of one size at each phase.
+/// The times of durable writes of one size at each phase.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Scan")]
 struct ScanReport {
-    /// Bytes of each write.
+    /// The size of each write in bytes.
     size_bytes: u64,
-    /// Distance of the phases in bytes.
+    /// The distance between phases in bytes.
     step_bytes: u64,
-    /// Seconds of each write, by phase.
+    /// The duration of each write in seconds, by phase.
     write_seconds: Vec<Vec<f64>>,
 }
 

@@ -14,8 +14,8 @@ mod lab;
 
 use self::lab::LabStepReport;
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 2;
 
 /// A run of several experiments.
@@ -48,32 +48,33 @@ pub(crate) struct Way {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle reproduce")]
 pub(crate) struct ReproduceReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// In the order in which they were named.
+    /// The experiments, in the order in which they were named.
     experiments: Vec<ExperimentReport>,
-    /// What it took; absent from a list.
+    /// Totals of the run; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<SummaryReport>,
 }
 
-/// Over all experiments.
+/// Totals over all experiments.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Summary")]
 struct SummaryReport {
-    /// Published figures and ratios that were compared; 0 on another drive.
+    /// The number of published figures and ratios that were compared; 0 on a drive other than the published
+    /// one.
     judged: usize,
-    /// Those within their experiment's limit.
+    /// The number of those within the limit of their experiment.
     within: usize,
-    /// The command that runs the same again.
+    /// The command that repeats this run.
     command: String,
-    /// Requests that were run.
+    /// The number of requests.
     requests: u64,
-    /// What they took on the clocks of the modelled drives and the guests, one after the other.
+    /// The sum of the times on the clocks of the modelled drives and guests, in seconds.
     virtual_seconds: f64,
-    /// What they took here.
+    /// The duration in real time, in seconds.
     wall_seconds: f64,
 }
 
@@ -83,15 +84,15 @@ struct SummaryReport {
 struct ExperimentReport {
     name: String,
     title: String,
-    /// What one should know of it.
+    /// Background on the experiment.
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<String>,
     sources: Vec<SourceReport>,
-    /// How far a figure may be off, as a share of the published one.
+    /// The largest acceptable error of a figure, as a fraction of the published one.
     limit: f64,
-    /// What needs a drive only.
+    /// The steps that need only a modelled drive.
     steps: Vec<StepReport>,
-    /// What needs a kernel too; without cells where it was not run.
+    /// The steps that need a kernel; their `cells` are empty if they were not run.
     lab: Vec<LabStepReport>,
 }
 
@@ -107,27 +108,30 @@ struct SourceReport {
     address: Option<String>,
 }
 
-/// A workload at several offsets.
+/// A workload that is run at several offsets.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Step")]
 struct StepReport {
     name: String,
     title: String,
-    /// The modelled drive that it runs on, or ran on.
+    /// The modelled drive on which it runs or ran.
     drive: String,
-    /// The drive's numbers that were fitted to published figures, or chosen by hand to suit them; absent from a list.
+    /// The numbers of the drive that were fitted to published figures, or chosen by hand to match them;
+    /// absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     fitted: Option<Vec<FittedReport>>,
     arms: Vec<ArmReport>,
 }
 
-/// A number of the drive that was fitted, or chosen by hand.
+/// A number of the drive that was fitted or chosen by hand.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fitted")]
 struct FittedReport {
+    /// Its path in the profile.
     path: String,
+    /// The value as written there.
     value: String,
-    /// To what.
+    /// What it was fitted to.
     source: String,
 }
 
@@ -136,56 +140,58 @@ struct FittedReport {
 #[schemars(rename = "Arm")]
 struct ArmReport {
     name: String,
-    /// Whether the others are compared with this one.
+    /// Whether the other arms are compared with this one.
     aligned: bool,
-    /// Bytes past the workload's start.
+    /// The offsets in bytes, counted from the start of the workload.
     offsets_bytes: Vec<u64>,
     figures: Vec<FigureReport>,
-    /// Physical sectors that were read to write a part of one, per request; absent where that is not known.
+    /// The number of physical sectors per request that were read because only part of them was written;
+    /// absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     rmw_reads_per_request: Option<f64>,
 }
 
-/// Our figure and the published one.
+/// A modelled figure and the published one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Figure")]
 struct FigureReport {
-    /// What is measured.
+    /// The quantity.
     measure: MeasureReport,
+    /// The unit of `modelled` and `published`.
     unit: &'static str,
-    /// The model's figure, of several offsets the mean; absent from a list.
+    /// The model's figure, or the mean over several offsets; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     modelled: Option<f64>,
-    /// The published figure; absent where none is known.
+    /// The published figure; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<PublishedReport>,
-    /// How far the model's is off, as a share of the published one.
+    /// The error of the modelled figure, as a fraction of the published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
-    /// How many times the aligned arm's cost the model has.
+    /// The model's cost relative to the aligned arm.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
-    /// The same of the published figures.
+    /// The published cost relative to the aligned arm.
     #[serde(skip_serializing_if = "Option::is_none")]
     published_ratio: Option<f64>,
-    /// How far the model's ratio is off, as a share of the published one.
+    /// The error of the model's ratio, as a fraction of the published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_error: Option<f64>,
-    /// Whether all that is known is within the limit; absent where nothing is judged.
+    /// Whether all known errors are within the limit; absent if nothing is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
 }
 
-/// What is measured.
+/// A quantity that is measured.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Measure")]
 enum MeasureReport {
-    /// Seconds from the first request to the end of the last.
+    /// The time from the first request to the end of the last, in seconds.
     Elapsed,
-    /// Requests a second.
+    /// Requests per second.
     Iops,
-    /// Milliseconds of a flush, in the mean.
+    /// The mean latency of a flush, in milliseconds.
     SyncLatency,
 }
 
@@ -195,10 +201,13 @@ enum MeasureReport {
 struct PublishedReport {
     /// The figure, or the middle of the range.
     value: f64,
+    /// The lower end of the range, if a range was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     low: Option<f64>,
+    /// The upper end of the range, if a range was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     high: Option<f64>,
+    /// Background on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }

@@ -8,8 +8,8 @@ use straddle_serve::{Ending, Snapshot};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 times each power of ten, from 10 µs
@@ -37,38 +37,39 @@ const BOUNDS: [u64; 16] = [
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle serve")]
 pub(crate) struct ServeReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The drive, as it was named.
+    /// The drive as named on the command line.
     target: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     title: String,
-    /// Why it ended.
+    /// Why serving ended.
     ending: EndingReport,
-    /// How long it was served, in nanoseconds of the wall's time.
+    /// How long the drive was served, in nanoseconds of real time.
     elapsed_ns: u64,
-    /// Reads that were answered.
+    /// The number of completed reads.
     reads: u64,
-    /// Bytes of them.
+    /// The number of bytes read.
     read_bytes: u64,
-    /// Writes that were answered, those of zeroes among them.
+    /// The number of completed writes, including writes of zeroes.
     writes: u64,
-    /// Bytes of them.
+    /// The number of bytes written.
     write_bytes: u64,
-    /// Flushes that were answered.
+    /// The number of completed flushes.
     flushes: u64,
-    /// Discards that were answered.
+    /// The number of completed discards.
     discards: u64,
-    /// Requests that failed.
+    /// The number of failed requests.
     failed_requests: u64,
-    /// Clients that broke the protocol and were cut off.
+    /// The number of clients that were disconnected because they violated the protocol.
     broken_clients: u64,
-    /// How much later than the model said replies were sent, in nanoseconds of the wall's time; absent of none, and without delay.
+    /// How much later than the model's time replies were sent, in nanoseconds of real time; absent if there
+    /// were none, and if replies are not delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     lateness: Option<LatenessReport>,
-    /// What happened inside the drive.
+    /// Counters from inside the drive.
     counters: CountersReport,
 }
 
@@ -77,9 +78,9 @@ pub(crate) struct ServeReport {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Ending")]
 enum EndingReport {
-    /// SIGINT or SIGTERM.
+    /// By SIGINT or SIGTERM.
     Signal,
-    /// The control command.
+    /// By the control command `quit`.
     Quit,
     /// The power was cut.
     PowerCut,
@@ -89,27 +90,27 @@ enum EndingReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Lateness")]
 struct LatenessReport {
-    /// How many.
+    /// The number of replies.
     replies: u64,
-    /// The figures.
+    /// Their lateness.
     #[serde(flatten)]
     times: LatencyReport,
-    /// The classes that are not empty, in their order.
+    /// The classes of the histogram that are not empty, in ascending order.
     histogram: Vec<ClassReport>,
 }
 
-/// Replies that were late by so much.
+/// A class of the histogram: replies up to a lateness, and above that of the class before.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Class")]
 struct ClassReport {
-    /// At most so much, in nanoseconds; absent of the last class, which has no bound.
+    /// The upper bound in nanoseconds; absent for the last class, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_most_ns: Option<u64>,
-    /// How many.
+    /// The number of replies.
     replies: u64,
 }
 
-/// What is reported.
+/// The end of serving a drive, to be reported.
 pub(crate) struct Serve<'a> {
     pub(crate) target: &'a str,
     pub(crate) profile: &'a Profile,

@@ -7,23 +7,23 @@ use straddle_trace::{Format, Pace, Replayed};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
-/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
-/// added.
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle sim --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle sim")]
 pub(crate) struct SimReport {
-    /// The version of this form.
+    /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
     /// The trace.
     trace: TraceReport,
-    /// The drive that it was replayed on; all times are the model's.
+    /// The drive on which it was replayed. All times are the model's.
     drive: DriveReport,
-    /// A run on a fresh drive for each shift, in their order.
+    /// One run for each shift, in the order of the shifts, each on a fresh drive.
     runs: Vec<RunReport>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct SimReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Trace")]
 struct TraceReport {
-    /// As it was named.
+    /// The trace as named on the command line.
     name: String,
-    /// Its format; absent of an empty trace.
+    /// The format; absent if the trace is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<FormatReport>,
 }
@@ -53,15 +53,15 @@ enum FormatReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Drive")]
 struct DriveReport {
-    /// As it was named.
+    /// The drive as named on the command line.
     name: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     title: String,
-    /// Size in bytes.
+    /// The size in bytes.
     capacity_bytes: u64,
-    /// Logical sector in bytes.
+    /// The logical sector size in bytes.
     logical_sector_bytes: u64,
-    /// True physical sector (or indirection unit) in bytes, whatever the drive claims.
+    /// The true physical sector (or indirection unit) in bytes, whatever the drive reports.
     physical_sector_bytes: u64,
 }
 
@@ -69,45 +69,47 @@ struct DriveReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Run")]
 struct RunReport {
-    /// Bytes that were added to every offset.
+    /// The number of bytes added to every offset.
     shift_bytes: u64,
     /// When requests were sent.
     pace: PaceReport,
-    /// Most requests at the drive at a time.
+    /// The maximum number of requests at the drive at a time.
     queue_depth: u32,
-    /// Requests of all kinds.
+    /// The number of requests of all kinds.
     requests: u64,
-    /// Bytes read and written.
+    /// The number of bytes read and written.
     bytes: u64,
-    /// Discards among the requests.
+    /// The number of discards among the requests.
     discards: u64,
-    /// Requests that went to the drive's beginning instead of past its end.
+    /// The number of requests that were moved to the beginning of the drive because they extended past its
+    /// end.
     wrapped_requests: u64,
-    /// Reads and writes that do not begin and end on boundaries of the true physical sectors.
+    /// The number of reads and writes that do not begin and end at boundaries of the true physical sectors.
     misaligned_requests: u64,
-    /// The same as a share of all reads and writes; absent of none.
+    /// The same as a fraction of all reads and writes; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     misaligned_share: Option<f64>,
-    /// From the trace's beginning to the last completion, in nanoseconds.
+    /// The time from the first arrival to the last completion, in nanoseconds.
     elapsed_ns: u64,
-    /// The time that all requests took together, in nanoseconds.
+    /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
     busy_ns: u64,
-    /// `busy_ns` over that of the first run; where one of the two runs diverges, a matter of the trace's length.
+    /// `busy_ns` relative to the first run. If one of the two diverges, it depends on the length of the
+    /// trace.
     ratio: f64,
-    /// Whether the drive does not keep up with the trace's times, so that requests wait for ever longer.
+    /// Whether the drive cannot keep up with the times of the trace, so that requests wait longer and longer.
     diverges: bool,
-    /// From the last arrival to the last completion, in nanoseconds; in the open loop.
+    /// The time from the last arrival to the last completion, in nanoseconds; in the open loop.
     behind_ns: u64,
-    /// Reads, from arrival to completion.
+    /// Reads, timed from arrival to completion; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads: Option<KindReport>,
-    /// Writes, from arrival to completion.
+    /// Writes, timed from arrival to completion; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<KindReport>,
-    /// Flushes, from arrival to completion.
+    /// Flushes, timed from arrival to completion; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     flushes: Option<KindReport>,
-    /// What happened inside the drive.
+    /// Counters from inside the drive.
     counters: CountersReport,
 }
 
@@ -116,19 +118,19 @@ struct RunReport {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Pace")]
 enum PaceReport {
-    /// At the trace's times.
+    /// At the times of the trace.
     Open,
-    /// After the completion of the one before.
+    /// After the previous request has completed.
     Closed,
 }
 
-/// Requests of a kind.
+/// Requests of one kind.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Requests")]
 struct KindReport {
-    /// How many.
+    /// The number of requests.
     requests: u64,
-    /// Their times, in nanoseconds.
+    /// Their latency in nanoseconds.
     latency: LatencyReport,
 }
 
@@ -139,7 +141,7 @@ pub(crate) struct Run {
     pub(crate) replayed: Replayed,
 }
 
-/// What is reported.
+/// The runs of a replay, to be reported.
 pub(crate) struct Sim<'a> {
     pub(crate) trace: &'a str,
     pub(crate) drive: &'a str,

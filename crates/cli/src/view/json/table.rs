@@ -7,78 +7,80 @@ use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind,
 
 use super::layers::{LayerReport, layer_report};
 
-/// A partition table, or what stands in its place.
+/// A partition table, or what is there instead.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Table")]
 pub(super) struct TableReport {
-    /// "gpt", "hybrid", "mbr", "kernel" (as the kernel lists it), "content" (no table, but a known file system or
-    /// other content), "other" (a table that is not read), or "none".
+    /// "gpt", "hybrid", "mbr", "kernel" (the partitions as the kernel lists them), "content" (no table, but a
+    /// known file system or other content), "other" (a table of a kind that is not read), or "none".
     kind: &'static str,
-    /// The known content, for the kind "content": blkid's TYPE; for the kind "other" its PTTYPE.
+    /// For the kind "content": the TYPE that blkid reports. For the kind "other": the PTTYPE. Absent
+    /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
-    /// The sector size that it counts in.
+    /// The size in bytes of the sectors in which the table counts.
     sector_bytes: u64,
 }
 
-/// One partition.
+/// A partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Partition")]
 pub(super) struct PartitionReport {
-    /// Its number.
+    /// The partition number.
     number: u32,
-    /// First sector.
+    /// The first sector.
     start_lba: u64,
-    /// Number of sectors.
+    /// The number of sectors.
     sectors: u64,
-    /// First byte.
+    /// The offset of the first byte.
     start_bytes: u64,
-    /// Bytes.
+    /// The size in bytes.
     size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
-    /// GPT type GUID or MBR type, as sfdisk writes it.
+    /// The GPT type GUID, or the MBR type in hexadecimal, as sfdisk writes it; absent if unknown.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
-    /// The type's name.
+    /// The name of the type; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     type_name: Option<&'static str>,
-    /// The partition's own GUID (GPT).
+    /// The GUID of the partition; absent without a GPT.
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
-    /// The partition's own name (GPT).
+    /// The name of the partition; absent without a GPT, and if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
-    /// What its first bytes are known to be: blkid's TYPE.
+    /// The content recognised by its first bytes: the TYPE that blkid reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
-    /// What stands on it.
+    /// The layer on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
-    /// What all findings make of it, whichever are listed here (`--only`, `--ignore`, told at another target).
+    /// The verdict that follows from all findings, even if they are not listed here (excluded by `--only` or
+    /// `--ignore`, or listed at another target).
     verdict: VerdictReport,
 }
 
-/// A verdict on a partition.
+/// The verdict on a partition.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Verdict")]
 enum VerdictReport {
     /// An extended partition, which cannot be misaligned.
     Container,
-    /// On every known boundary.
+    /// Aligned to every known boundary.
     Aligned,
-    /// Advice only: on the physical sector, or where being off it costs nothing.
+    /// Advice only: aligned to the physical sector, or misaligned where nothing is written.
     Advice,
-    /// Off a boundary that costs on some workloads.
+    /// Misaligned to a boundary that costs time on some workloads.
     Off,
-    /// Straddles.
+    /// Misaligned to a boundary that always costs time, such as that of the physical sector: writes straddle.
     Misaligned,
-    /// Its boot sector says another place than its entry.
+    /// Its boot sector records another start than its entry.
     BootSector,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
-    /// What is in it cannot be read.
+    /// Its contents cannot be read.
     Unreadable,
 }
 

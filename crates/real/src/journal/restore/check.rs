@@ -1,7 +1,7 @@
-//! Whether the files of a journal are whole, and of the target.
+//! Checks that the files of a journal are intact and belong to its target.
 //!
-//! The law of this module: nothing of a journal is used before this has passed all of it; what is damaged gets another name and
-//! stays.
+//! The law of this module: nothing of a journal is used before it has passed all checks here. A damaged file
+//! is renamed and kept.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,17 +17,17 @@ use crate::journal::disk::Disk;
 use crate::journal::{DAMAGED, HEADER, Header, JournalError, Saved, born, hex, is_of_age, title};
 use crate::open::{Access, Io, Opened};
 
-/// What the files of a journal are checked with, one after the other.
+/// State of the checks of a journal's files, one after the other.
 #[derive(Default)]
 pub(super) struct Check {
-    /// The target, which is that of all.
+    /// The target, which all files have in common.
     pub(super) opened: Option<Opened>,
-    /// The areas so far.
+    /// The areas of the files so far: start and length.
     areas: BTreeSet<(u64, u64)>,
 }
 
 impl Check {
-    /// A file of a journal, if it is whole, and of the target. What is in it is read last: anybody can write that it is long.
+    /// Checks a file of a journal. Its contents are read last, since a header may claim any length.
     pub(super) fn file(&mut self, path: PathBuf) -> Result<Checked, JournalError> {
         let failed = |source| JournalError::Io { path: path.clone(), what: "read", source };
         let file = title::open(&path).map_err(failed)?;
@@ -66,7 +66,7 @@ impl Check {
     }
 }
 
-/// Gives a damaged journal another name, so that it does not get in the way and is still there.
+/// Renames a damaged file, so that it is kept and does not hinder later runs.
 fn set_aside(path: &Path, what: String) -> JournalError {
     let mut renamed = path.with_extension(DAMAGED);
     for count in 1.. {
@@ -81,12 +81,12 @@ fn set_aside(path: &Path, what: String) -> JournalError {
     }
 }
 
-/// An area in words.
+/// Describes an area by its byte range.
 fn told(area: &Saved) -> String {
     format!("bytes {} to {}", area.start, area.start + area.length - 1)
 }
 
-/// What is wrong with what the journal holds, all of it, before any is used.
+/// What is wrong with the contents of a file. All of them are checked before any are used.
 fn damage(file: &File, header: &Header) -> io::Result<Option<String>> {
     let mut at = HEADER as u64;
     for area in &header.areas {
@@ -98,7 +98,7 @@ fn damage(file: &File, header: &Header) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// What is known of the target of a damaged journal, by the sums of what was last written.
+/// What is known about the target of a damaged file, from the SHA-256 of the areas.
 fn state_of_target(header: &Header) -> String {
     let name = header.target.display();
     let opened = match Opened::open(&header.target, Access::Read, Io::Buffered) {
@@ -119,7 +119,7 @@ fn state_of_target(header: &Header) -> String {
     }
 }
 
-/// Why what is open is not what was measured.
+/// How the open target differs from the one that was measured.
 fn difference(opened: &Opened, header: &Header) -> Option<String> {
     let born = opened.file.metadata().ok().as_ref().and_then(born);
     let is_other_disk = header.disk.differs(&Disk::of(opened));

@@ -1,4 +1,4 @@
-//! A journal's file beside the target: what differs, and putting it back.
+//! Compares a journal file with its target, and writes its contents back.
 
 use std::fs::File;
 use std::io;
@@ -17,16 +17,17 @@ use crate::target::{add, differing};
 /// Bytes that are read or written at a time.
 pub(super) const CHUNK: u64 = 1 << 20;
 
-/// Where the target is not as it was.
+/// Where the target differs from the journal, or may.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Its drive does not give the bytes.
+    /// The drive cannot read these.
     pub(super) unreadable: Vec<Span>,
-    /// The same, in an area where others have written: whether that is theirs is not known.
+    /// Unreadable as well, but in an area where other programs have written, so the journal may not hold the
+    /// latest contents.
     pub(super) beside: Vec<Span>,
-    /// They read otherwise.
+    /// These have other contents.
     pub(super) foreign: Vec<Span>,
-    /// They are equal, and the journal is dirty: perhaps in a cache only.
+    /// These are equal, but the file is dirty: the contents may be in a cache only.
     pub(super) unproven: Vec<Span>,
 }
 
@@ -42,16 +43,16 @@ impl Found {
     }
 }
 
-/// A file of a journal that is whole, and of the target.
+/// A file of a journal that has passed its checks.
 pub(super) struct Checked {
     pub(super) path: PathBuf,
-    /// By which it is known again.
+    /// Identifies the file when it is opened again.
     pub(super) id: FileId,
     pub(super) header: Header,
 }
 
 impl Checked {
-    /// Opens the file again: of a journal in very many files not all can be open.
+    /// Opens the file again: a journal may have more files than a process can have open.
     fn open(&self) -> io::Result<File> {
         let file = title::open(&self.path)?;
         if FileId::of_open(&file)? != self.id {
@@ -62,6 +63,7 @@ impl Checked {
 
     pub(super) fn mark_dirty(&self) -> Result<(), JournalError> {
         let failed = |source| JournalError::Io { path: self.path.clone(), what: "mark", source };
+        // The mark is the length of the file, so it must be the file that was checked.
         self.open().and_then(|_| mark_dirty(&self.path)).map_err(failed)
     }
 
@@ -99,7 +101,7 @@ impl Checked {
         Ok(found)
     }
 
-    /// Writes what was there to all that was found, and adds the number of bytes to `bytes`.
+    /// Writes the journal's contents to the spans in `found`, and adds the number of bytes to `bytes`.
     pub(super) fn back(
         &self,
         ways: &Ways<'_>,
@@ -115,7 +117,7 @@ impl Checked {
         let readable = found.foreign.iter().chain(&found.unproven).map(|span| (span, None));
         for (span, sectors) in unreadable.chain(readable) {
             let (start, length) = (span.start().get(), span.len().get());
-            // A span may reach from one area into the next, whose bytes follow in the journal as well only if it follows here.
+            // A span may continue into an adjacent area of the target, which may be elsewhere in the journal.
             pieces(length, |from, then| {
                 let at = start + from;
                 let length = then.len() as u64;
@@ -134,7 +136,7 @@ impl Checked {
         Ok(())
     }
 
-    /// What the journal holds of the target from byte `start` on.
+    /// Reads the journal's contents for the target from byte `start` on.
     fn saved(&self, file: &File, start: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -160,7 +162,7 @@ impl Checked {
     }
 }
 
-/// Adds where the target at byte `start` cannot be read, or holds anything else than `then`.
+/// Adds where the target, from byte `start` on, cannot be read or differs from `then`.
 fn compare_piece(
     ways: &Ways<'_>,
     start: u64,
@@ -186,7 +188,7 @@ fn compare_piece(
     })
 }
 
-/// Calls `of` for each part of `length` bytes, with where it begins and a buffer of its size.
+/// Calls `of` for each chunk of `length` bytes, with its offset and a buffer of its size.
 pub(super) fn pieces<E>(length: u64, mut of: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
     let mut buffer = vec![0; usize::try_from(length.min(CHUNK)).unwrap_or(0)];
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! What came of a journal, and what it lacks.
+//! The outcome of restoring from a journal, and which of its files are missing.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -8,67 +8,69 @@ use straddle_units::Span;
 
 use crate::journal::JournalError;
 
-/// What came of a journal.
+/// The outcome of restoring from a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// The target holds what it held, and the journal is gone.
+    /// The target holds its previous contents, and the journal has been removed.
     Whole {
         /// The target.
         target: PathBuf,
-        /// Bytes that had to be put back.
+        /// Bytes that had to be written back.
         bytes: u64,
     },
-    /// Somebody has written to the target since. That was left alone; the journal is kept.
+    /// Another program has written to the target since the run. Its data was left alone, and the journal is
+    /// kept.
     Changed {
         /// The target.
         target: PathBuf,
-        /// Where, rising within each of the journal's files.
+        /// Where, in ascending order within each of the journal's files.
         spans: Vec<Span>,
-        /// Beside these, what cannot be read: left alone as well.
+        /// Unreadable spans in the same areas, which were left alone as well.
         unreadable: Vec<Span>,
-        /// Bytes that could not be read, and were put back.
+        /// Bytes written back: those that could not be read, and those of a dirty file.
         bytes: u64,
-        /// When the run could begin to write, in words.
+        /// The earliest time of the run's first write, as text.
         began: String,
     },
-    /// What the journal still has is as in `Whole`; it is kept, but for what is damaged.
+    /// Files of the journal are missing or damaged, or there was an error. What could be restored has been.
     Part {
-        /// The target, where any file says it.
+        /// The target, if any file names it.
         target: Option<PathBuf>,
-        /// Bytes that had to be put back.
+        /// Bytes that had to be written back.
         bytes: u64,
-        /// Whether the journal is kept: files of it may turn up.
+        /// Whether the journal is kept, since missing files may turn up. If not, only its damaged files stay.
         is_kept: bool,
     },
-    /// The journal was never complete, so nothing had been written: it is gone.
+    /// The journal was never complete, so nothing had been written to the target. It has been removed.
     Incomplete,
-    /// The run had ended, and its target held what it held: what was left of the journal is gone.
+    /// The run had ended, and its target held its previous contents. The rest of the journal has been
+    /// removed.
     Ended,
-    /// The measurement that the journal belongs to is still running, or another process restores it.
+    /// The run to which the journal belongs is still running, or another process restores it.
     Running,
-    /// It was there, and is no longer: its run has ended, or another process has restored it.
+    /// The journal no longer exists: its run has ended, or another process has restored it.
     Gone,
 }
 
-/// What a journal had, and has no longer.
+/// The files of a journal that are missing or damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
-    /// Files: the first and, where it is another, the last of each gap.
+    /// The first and, if there is more than one, the last file of each gap.
     pub missing: Vec<(PathBuf, Option<PathBuf>)>,
-    /// Files that were found damaged, now and before.
+    /// Files that were found damaged, now or earlier.
     pub damaged: Vec<PathBuf>,
-    /// Whether it is known that no file followed.
+    /// Whether it is known that no more files followed.
     pub has_end: bool,
 }
 
 impl Lacks {
-    /// Whether every file is there.
+    /// Whether no file is missing or damaged.
     pub fn is_nothing(&self) -> bool {
         self.missing.is_empty() && self.damaged.is_empty() && self.has_end
     }
 }
 
-/// No more files than this are named.
+/// The greatest number of files that are listed.
 const MOST_NAMED: usize = 4;
 
 impl Display for Lacks {
@@ -95,14 +97,14 @@ impl Display for Lacks {
     }
 }
 
-/// What came of a journal, and why not more.
+/// The outcome of restoring from a journal, with its reasons.
 #[derive(Debug)]
 pub struct Settled {
-    /// What came of it.
+    /// The outcome.
     pub restored: Restored,
-    /// What it had, and has no longer.
+    /// The files that are missing or damaged.
     pub lacks: Lacks,
-    /// What went wrong; then the journal is kept.
+    /// The errors. If there are any other than damaged files, the journal is kept.
     pub errors: Vec<JournalError>,
 }
 

@@ -1,7 +1,8 @@
-//! Compares what a journal holds with its target, and puts it back.
+//! Compares the contents of a journal with its target, and writes them back.
 //!
-//! The law of this module: it writes only while no other process has opened the target, which is checked before each write, and says that the target
-//! holds what it held only where that was read after the last one.
+//! The law of this module: it writes only while no other process has opened the target, which is checked
+//! before each write. It reports that the target holds its previous contents only if they were read after the
+//! last write.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::moment::told_moment;
 use crate::open::{Access, OpenError, Opened};
 use crate::others::{Others, Seen};
 
-/// Puts back what the files of a journal hold: when all of them have been checked, and all has been compared.
+/// Writes back the contents of a journal's files, after all files have been checked and compared.
 pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
     let mut lacks = journal.lacks();
     let (mut errors, mut files) = (Vec::new(), Vec::new());
@@ -61,20 +62,20 @@ pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
     Settled { restored, lacks, errors }
 }
 
-/// What was done by a journal.
+/// What was done with the files of a journal.
 struct Put {
     target: PathBuf,
-    /// Where another program has written since, which was left alone.
+    /// Where another program has written since the run. Left alone.
     foreign: Vec<Span>,
-    /// What cannot be read beside that, which was left alone as well.
+    /// Unreadable spans beside those, left alone as well.
     unreadable: Vec<Span>,
-    /// How many were put back.
+    /// The number of bytes written back.
     bytes: u64,
     began: String,
 }
 
-/// Compares what the files of a journal hold with the target; when that is done, puts it back, and compares again. `None` where there
-/// are no files, or anything went wrong before the first write.
+/// Compares the journal's files with the target. Then writes back what is to be written, and compares again.
+/// `None` if there are no files, or if there was an error before the first write.
 fn put_back_files(
     opened: &Opened,
     files: &[Checked],
@@ -92,7 +93,7 @@ fn put_back_files(
     let compare =
         |force| files.iter().map(|file| file.compare(&ways, force, is_dirty)).collect::<Result<Vec<_>, _>>();
     let compared = compare(force).and_then(|compared| {
-        // What they write from here on is theirs, and what has been compared is no longer what is there.
+        // Data that another process writes from here on is its own, and the comparison no longer holds.
         guard.nobody_came("compared", 0)?;
         Ok(compared)
     });
@@ -120,8 +121,8 @@ fn put_back_files(
     Some(put)
 }
 
-/// Writes what was `found` to be lacking. From the first write on the journal is dirty: what is seen after an error, by this process
-/// or the next one, may be in a cache only.
+/// Writes what `found` lacks. From the first write on, the files are dirty: after an error, what
+/// this process or the next one reads may be in a cache only.
 fn write(
     ways: &Ways<'_>,
     files: &[Checked],
@@ -135,13 +136,13 @@ fn write(
     files.iter().zip(found).try_for_each(|(file, found)| file.back(ways, found, guard, bytes))
 }
 
-/// Marks each file, though one that is marked makes the journal dirty: any of them may get lost.
+/// Marks every file, although one makes the journal dirty: any of them may get lost.
 fn mark_dirty(files: &[Checked]) -> Result<(), JournalError> {
     let marked: Vec<_> = files.iter().map(Checked::mark_dirty).collect();
     marked.into_iter().collect()
 }
 
-/// Takes what is read when all has been put back for what came of it: others may have come in between.
+/// Takes the second comparison as the result: other programs may have written since the first one.
 fn confirm(
     put: &mut Put,
     written: &[Span],
@@ -153,7 +154,7 @@ fn confirm(
         foreign.extend(found.foreign);
         unreadable.extend(found.beside.into_iter().chain(found.unreadable));
     }
-    // What was put back there cannot be read again: the drive has not taken it.
+    // These bytes were written back and still cannot be read: the drive has not stored them.
     let in_vain = |span: &Span| written.iter().any(|written| written.overlaps(*span));
     let failed = unreadable.iter().copied().find(in_vain);
     unreadable.retain(|span| !in_vain(span));
@@ -164,11 +165,11 @@ fn confirm(
     }
 }
 
-/// Keeps others from losing what they write to the target meanwhile.
+/// Protects what other processes write to the target meanwhile.
 pub(super) struct Guard<'a> {
     opened: &'a Opened,
     lookout: Lookout,
-    /// When no other program had come yet.
+    /// The last time when no other program was detected.
     clear: Instant,
     /// A file of the journal, for messages.
     journal: &'a Path,
@@ -185,14 +186,15 @@ impl<'a> Guard<'a> {
         Ok(Self { opened, lookout, clear: Instant::now(), journal })
     }
 
-    /// An error where another program has opened the target while it was `done`; bytes on their way then are at most `under_way`.
+    /// Fails if another program has opened the target while it was `done`. At most `under_way` bytes were on
+    /// their way then.
     pub(super) fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
         if self.lookout.look(&self.opened.file) == Seen::Nobody {
             self.clear = Instant::now();
             return Ok(());
         }
         let is_kept = matches!(self.lookout, Lookout::Kept);
-        // For longer than that the kernel makes no program wait.
+        // The kernel makes no program wait for longer than that.
         let has_waited = is_kept && self.clear.elapsed() < claim::waits_for();
         let lost = if has_waited || under_way == 0 {
             String::new()

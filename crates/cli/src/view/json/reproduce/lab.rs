@@ -8,7 +8,7 @@ use straddle_reproduce::lab::{Cell, Comparison, Figure, StepOutcome};
 use super::{MeasureReport, measure_report};
 use crate::view::json::bench::{CountersReport, counters};
 
-/// A script that was run for each variant on each arm.
+/// A script that is run for each variant on each arm.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LabStep")]
 pub(super) struct LabStepReport {
@@ -16,84 +16,89 @@ pub(super) struct LabStepReport {
     title: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<String>,
-    /// The modelled drive that it runs on, or ran on.
+    /// The modelled drive on which it runs or ran.
     drive: String,
-    /// What the script reads; absent where it reads nothing, and from a list.
+    /// What the script reads; absent if it reads nothing, and from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
-    /// Some parts are run at this fraction of their length: 10 is a tenth. Their times are told for the whole.
+    /// The divisor by which the longest parts are shortened: 10 means a tenth of their length. Their times
+    /// are reported for the full length.
     scale: u32,
-    /// The guest's memory.
+    /// The guest's memory in bytes.
     memory_bytes: u64,
-    /// Such as file systems; empty where there is only one.
+    /// The variants, such as file systems; empty if there is only one.
     variants: Vec<String>,
     measures: Vec<LabMeasureReport>,
     arms: Vec<LabArmReport>,
-    /// A guest each; empty where it was not run.
+    /// One guest for each variant, arm and repetition; empty if it was not run.
     cells: Vec<CellReport>,
-    /// By measure, variant and arm; empty where it was not run.
+    /// The figures by measure, variant and arm; empty if it was not run.
     figures: Vec<LabFigureReport>,
-    /// What was published, and ours.
+    /// The published figures and those of this run.
     published: Vec<ComparisonReport>,
 }
 
-/// What is measured.
+/// A measure of a script.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LabMeasure")]
 struct LabMeasureReport {
     name: String,
     title: String,
+    /// The direction of most of the data.
     direction: DirectionReport,
+    /// The quantity.
     measure: MeasureReport,
     unit: &'static str,
     /// Whether it is shortened by `scale`.
     scaled: bool,
 }
 
-/// Which way most of the data goes.
+/// The direction of most of the data.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Direction")]
 enum DirectionReport {
     /// To the drive.
     Write,
-    /// From it.
+    /// From the drive.
     Read,
 }
 
-/// Where the partition starts.
+/// A position of the partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LabArm")]
 struct LabArmReport {
     name: String,
-    /// Whether the others are compared with this one.
+    /// Whether the other arms are compared with this one.
     aligned: bool,
-    /// In sectors of 512 bytes.
+    /// The start of the partition in sectors of 512 bytes.
     start_lba: u64,
 }
 
-/// A guest.
+/// The run of a guest.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Cell")]
 struct CellReport {
-    /// Absent where there is only one.
+    /// The variant; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
+    /// The name of the arm.
     arm: String,
     seed: u64,
-    /// What was wrong with it.
+    /// Why the run failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// From boot to halt, on the guest's clock.
+    /// The time from boot to halt on the guest's clock, in seconds.
     virtual_seconds: f64,
-    /// From boot to halt, here.
+    /// The time from boot to halt in real time, in seconds.
     wall_seconds: f64,
+    /// The number of requests to its drives.
     requests: u64,
-    /// What the guest's processor time was charged at.
+    /// The rates at which the guest was charged for processor time.
     charges: String,
     /// What the script measured.
     measured: Vec<MeasuredReport>,
-    /// What happened inside its drives.
+    /// Counters from inside its drives.
     counters: Vec<CountersReport>,
 }
 
@@ -102,77 +107,87 @@ struct CellReport {
 #[schemars(rename = "Measured")]
 struct MeasuredReport {
     name: String,
-    /// As measured: of a shortened part, for what was run.
+    /// The time as measured, in seconds. For a shortened part, that of the part that was run.
     seconds: f64,
 }
 
-/// The mean of a variant's runs on an arm.
+/// The mean over the runs of a variant on an arm.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LabFigure")]
 struct LabFigureReport {
+    /// The name of the measure.
     measure: String,
+    /// The variant; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
+    /// The name of the arm.
     arm: String,
-    /// In the measure's unit.
+    /// The mean in the unit of the measure.
     value: f64,
-    /// The mean; of a shortened part, for the whole.
+    /// The mean in seconds. For a shortened part, that of the full length.
     seconds: f64,
+    /// The shortest time, in seconds.
     least_seconds: f64,
+    /// The longest time, in seconds.
     greatest_seconds: f64,
-    /// Times the aligned arm's seconds.
+    /// The time relative to the aligned arm; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
 }
 
-/// A published figure and ours.
+/// A published figure and that of this run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Comparison")]
 struct ComparisonReport {
+    /// The name of the measure.
     measure: String,
-    /// Of which arm; of a ratio, absent.
+    /// The arm; absent for a ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     arm: Option<String>,
-    /// Of which variant; of all, where absent.
+    /// The variant; absent if the figure is for all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
-    /// What of all.
+    /// The statistic of the variants' ratios that was published.
     of: StatisticReport,
-    /// This variant does not count.
+    /// A variant that the statistic leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     without: Option<String>,
-    /// Of a ratio "times".
+    /// The unit of the figures; "times" for a ratio.
     unit: &'static str,
-    /// Absent where a guest failed, and where it was not run.
+    /// The figure of this run; absent if a guest failed, and if it was not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     ours: Option<f64>,
+    /// The published figure, or the middle of the range.
     published: f64,
+    /// The lower end of the range, if a range was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     low: Option<f64>,
+    /// The upper end of the range, if a range was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     high: Option<f64>,
+    /// Background on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// How far ours is off, as a share of the published one.
+    /// The error of `ours`, as a fraction of the published figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
-    /// Absent where nothing is judged.
+    /// Whether the error is within the limit; absent if nothing is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
 }
 
-/// What of several ratios.
+/// A statistic of several ratios.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Statistic")]
 enum StatisticReport {
-    /// Their mean, or the only one.
+    /// The mean, or the only ratio.
     Mean,
-    /// The least.
+    /// The smallest.
     Least,
-    /// The greatest.
+    /// The largest.
     Greatest,
-    /// All of them: ours is the farthest from the middle of the range.
+    /// All of them; `ours` is the one farthest from the middle of the range.
     Each,
 }
 
