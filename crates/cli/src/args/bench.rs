@@ -153,7 +153,7 @@ pub(crate) struct RealArguments {
     pub(crate) export: Option<PathBuf>,
 
     /// Directory of the journals, which hold the original contents of the areas until the run is over
-    /// [default: ~/.local/state/straddle]. It must not be on the measured device.
+    /// [default: ~/.local/state/straddle]. Use one that is not on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
