@@ -33,11 +33,11 @@ use crate::exit;
 #[command(name = "straddle", version, after_help = exit::HELP, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// When to colour the output; `auto` follows the terminal and NO_COLOR.
+    /// When to colour the output; `auto` depends on the terminal and NO_COLOR.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
 }
@@ -58,48 +58,48 @@ pub(crate) enum Colour {
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
     Check(Box<CheckArguments>),
-    /// Draw what is on disks and images: a bar to scale, and every layer with its offsets.
+    /// Draw the layout of disks and images: a bar to scale, and every layer with its offsets.
     Map(Box<CheckArguments>),
-    /// Tell what a finding means, or count the read-modify-writes of an I/O.
+    /// Explain a finding, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
-    /// Plan a partition table on the right boundaries. Nothing is written.
+    /// Plan an aligned partition table. Nothing is written.
     Plan(Box<PlanArguments>),
-    /// Write a plan, so that a power cut leaves the old table or the new one.
+    /// Write a planned table to the disk; a power cut leaves either the old or the new table.
     Apply(ApplyArguments),
-    /// Take back what 'straddle apply' wrote.
+    /// Revert what 'straddle apply' wrote.
     Undo(UndoArguments),
-    /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
+    /// Compute the share of a track that holds data, for 512-byte and 4096-byte sectors.
     Efficiency(EfficiencyArguments),
-    /// Run a workload at aligned and misaligned offsets, and tell what the difference costs.
+    /// Run a workload at aligned and misaligned offsets, and report the cost of misalignment.
     Bench(Box<BenchArguments>),
-    /// Find out by timing what a drive really is: its sectors, where they begin, its rotation and its caches.
+    /// Determine a drive's true sector size, alignment, rotation and caches by timing.
     Probe(ProbeArguments),
-    /// List the modelled drives, or show what one claims and what it is.
+    /// List the modelled drives, or show what one reports and what it really is.
     Drive(DriveArguments),
-    /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
+    /// Replay a block trace on a modelled drive, and report the cost of shifting every offset.
     Sim(SimArguments),
-    /// Serve a modelled drive in real time, by NBD or to virtual machines.
+    /// Serve a modelled drive in real time, over NBD or to virtual machines.
     Serve(Box<ServeArguments>),
     /// Run a command in a Linux guest, in virtual time, on modelled drives.
     Lab(Box<LabArguments>),
-    /// Run published experiments again on modelled drives, beside the published figures.
+    /// Repeat published experiments on modelled drives, and compare with the published figures.
     Reproduce(ReproduceArguments),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     Completions {
-        /// The shell.
+        /// Shell to generate the script for.
         shell: Shell,
     },
-    /// Print a man page, or write all of them to a folder.
+    /// Print a man page, or write all of them to a directory.
     Man {
-        /// The command whose page to print; the main page without it.
+        /// Command whose page to print [default: the main page].
         command: Option<String>,
-        /// Write every page to this folder instead.
+        /// Write all pages to this directory instead.
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Print the JSON Schema of what a command prints with `--json`.
+    /// Print the JSON Schema of a command's `--json` output.
     Schema {
-        /// The command.
+        /// Command whose schema to print.
         #[arg(value_enum, default_value_t = SchemaOf::Check)]
         command: SchemaOf,
     },
@@ -133,23 +133,23 @@ pub(crate) enum SchemaOf {
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  straddle check                          every disk of this machine
+  straddle check                          every disk in this machine
   straddle check /dev/sdb vm.img          a disk and an image
   straddle check --assume 512n old.img    an image for a drive with 512-byte sectors
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
-  straddle check --cost drive:wd10ears old.img    and how many times as long writes take
+  straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'";
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
-    /// Block devices, image files or modelled drives (drive:NAME); every local disk when none is given.
+    /// Block devices, image files or modelled drives (drive:NAME) [default: every local disk].
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) targets: Vec<PathBuf>,
 
-    /// With no target: also loop, ram and zram devices, and drives for removable media.
+    /// Without a target, also include loop, ram and zram devices, and removable-media drives.
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -157,80 +157,87 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print a line for each finding, and nothing else.
+    /// Print one line for each finding, and nothing else.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
-    /// Also draw the layers with their offsets, and tell where every figure comes from.
+    /// Also draw the layers with their offsets, and show the source of every figure.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// The topology a target is meant for: 512n, 512e, 4kn, or key=size with the keys logical, physical, offset,
-    /// io-min, io-opt, iu, chunk, stripe, erase, atomic and atomic-boundary; or a modelled drive, drive:NAME. Overrules what a
-    /// device says.
+    /// Topology the target is meant for: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive
+    /// (drive:NAME). Overrides what a device reports.
+    ///
+    /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
+    /// atomic-boundary.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// A file that 'straddle probe' has written: what was measured overrules what a device says.
+    /// File written by 'straddle probe'; its measurements override what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 
-    /// Also tell what each missed boundary costs on this drive: a modelled one (drive:NAME), or a file that 'straddle probe' has
-    /// written.
+    /// Also report what each missed boundary costs on this drive: a modelled drive (drive:NAME), or a file
+    /// written by 'straddle probe'.
     #[arg(long, value_name = "DRIVE", value_parser = crate::cost::parse)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read tables in this logical sector size only (images: found from the table otherwise).
+    /// Read tables in this logical sector size only [default: detected from the table (images)].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// The page size of a database to be stored on it: reports whether pages straddle or can be torn.
+    /// Report whether database pages of this size straddle boundaries or can be torn.
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
-    /// Read a captured tree (DIR/sys, DIR/dev) instead of this machine.
+    /// Read a captured tree (DIR/sys, DIR/dev) instead of the running system.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// The format of the images: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels; found from their bytes without this.
+    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the contents].
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Open this backing, parent or extent file too, where an image names it. Without this no image has another file
-    /// opened. Repeat it for more files.
+    /// Also open this backing, parent or extent file if an image names it. Can be repeated.
+    ///
+    /// By default, no other file that an image names is opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Wait this long for a block device; one that does not answer fails, and does not hold up the others.
+    /// Time limit for a block device to respond. One that does not respond fails, without delaying the others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Report these findings only. Status and exit status are those of what is reported; the verdicts on partitions stay, and so
-    /// does what cannot be read (S081).
+    /// Report only these findings, separated by commas.
+    ///
+    /// The status and exit status reflect the reported findings only. The verdicts on partitions and
+    /// unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) only: Vec<Code>,
 
-    /// Leave these findings out, of the status as well; the verdicts on partitions stay, and so does what cannot be read (S081).
+    /// Omit these findings, separated by commas, from the report and the status.
+    ///
+    /// The verdicts on partitions and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) ignore: Vec<Code>,
 
-    /// Pass where nothing is recognised and the target is not blank, instead of exiting with 3.
+    /// Accept a non-blank target on which nothing is recognised, instead of exiting with status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with 1 from this severity on.
+    /// Exit with status 1 if there is a finding of at least this severity.
     #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
 }
 
-/// The least severity that counts as a finding for the exit status.
+/// The lowest severity that counts as a finding for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Everything.
+    /// All findings.
     Advice,
-    /// What costs on some workloads, and what costs for certain.
+    /// Findings that cost on some workloads, and those that cost for certain.
     Warning,
-    /// What costs for certain.
+    /// Findings that cost for certain.
     Error,
 }
 
@@ -247,7 +254,7 @@ impl FailOn {
 /// Examples for `explain --help`.
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  straddle explain                        the list of findings
+  straddle explain                        list all findings
   straddle explain S001                   what, why, what it costs, the fix, and the sources
   straddle explain rmw --offset 2KiB --io 4KiB --count 2";
 
@@ -255,7 +262,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// The codes of findings; the list of all when none is given.
+    /// Codes of findings [default: list all findings].
     #[arg(value_name = "CODE", value_parser = rule_code)]
     pub(crate) codes: Vec<Code>,
 
@@ -263,38 +270,38 @@ pub(crate) struct ExplainArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// What to explain instead of a finding.
+    /// Topic to explain instead of a finding.
     #[command(subcommand)]
     pub(crate) topic: Option<Topic>,
 }
 
-/// What can be explained besides findings.
+/// Topics that can be explained besides findings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topic {
-    /// Count the physical sectors touched and the read-modify-writes that an I/O needs.
+    /// Count the physical sectors that an I/O touches and the read-modify-writes that it needs.
     Rmw(RmwArguments),
 }
 
 /// Arguments of `explain rmw`.
 #[derive(Debug, Args)]
 pub(crate) struct RmwArguments {
-    /// Where the first write starts on the device.
+    /// Start of the first write on the device.
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
     pub(crate) offset: ByteCount,
 
-    /// The size of each write.
+    /// Size of each write.
     #[arg(long, value_parser = positive_size, default_value = "4KiB", value_name = "BYTES")]
     pub(crate) io: ByteCount,
 
-    /// How many writes, one after the other.
+    /// Number of consecutive writes.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
 
-    /// The physical sector (or indirection unit).
+    /// Size of the physical sector (or indirection unit).
     #[arg(long, value_parser = positive_size, default_value = "4096", value_name = "BYTES")]
     pub(crate) physical: ByteCount,
 
-    /// Where the first physical sector starts (the drive's alignment offset).
+    /// Start of the first physical sector (the drive's alignment offset).
     #[arg(long, value_parser = parse_size, default_value = "0", value_name = "BYTES")]
     pub(crate) phase: ByteCount,
 
@@ -306,15 +313,15 @@ pub(crate) struct RmwArguments {
 /// Arguments of `efficiency`.
 #[derive(Debug, Args)]
 pub(crate) struct EfficiencyArguments {
-    /// Bytes of data in a sector; both usual formats when neither this nor the others are given.
+    /// Bytes of data per sector [default: both usual formats, if no other size is given].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) data: Option<u32>,
 
-    /// Bytes of gap, synchronisation and address mark.
+    /// Bytes of gap, synchronisation and address mark per sector.
     #[arg(long)]
     pub(crate) overhead: Option<u32>,
 
-    /// Bytes of error-correcting code.
+    /// Bytes of error-correcting code per sector.
     #[arg(long)]
     pub(crate) ecc: Option<u32>,
 

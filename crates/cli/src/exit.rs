@@ -33,9 +33,9 @@ pub(crate) enum Exit {
 /// The codes as shown by `--help` and the man page.
 pub(crate) const HELP: &str = "\
 Exit status:
-  0  done, and nothing found above advice
-  1  there are findings
-  2  the command line cannot be understood
+  0  success, no findings above advice
+  1  findings were reported
+  2  invalid command line
   3  a target could not be opened, read or judged, or a published figure was not reproduced
   4  refused for safety (commands that write, and serve)
 130  interrupted (Ctrl-C)

@@ -101,11 +101,11 @@ patterns! {
         /// The number of writes per fsync; zero for no fsync.
         fsync_each: u64 = 1,
     } as SEQUENTIAL_WRITE, "sequential-write":
-        "4 KiB writes one after the other, each with an fsync: fio's rw=write fsync=1";
+        "Sequential 4 KiB writes, each followed by an fsync: fio's rw=write fsync=1";
 
     /// Consecutive writes, and one fsync at the end, whose time counts. The size is that of the requests to
     /// the drive: where a page cache merges dd's blocks first, the size after merging.
-    Dd {} as DD, "dd": "Large writes one after the other, and one fsync at the end";
+    Dd {} as DD, "dd": "Large sequential writes, with one fsync at the end";
 
     /// Reads of random blocks, chosen as in [`Pattern::RandomWrite`].
     RandomRead {

@@ -11,7 +11,7 @@ use straddle_units::{ByteCount, parse_size};
 use super::positive_size;
 use crate::target::{TargetSpec, targets};
 
-/// More arms than this are a mistake.
+/// The largest number of offsets: more are a mistake.
 const MOST_OFFSETS: usize = 4096;
 
 /// Examples for `bench --help`.
@@ -19,26 +19,27 @@ const EXAMPLES: &str = "\
 Examples:
   straddle bench random-write drive:wd10ears                  offsets 0 to 7, 1000 writes each
   straddle bench random-write drive:wd10ears --sync flush     as with O_SYNC on kernels after 2.6.31
-  straddle bench strided-write drive:wd10ears,jumper=on       which offset is the aligned one now?
+  straddle bench strided-write drive:wd10ears,jumper=on       find the offset that is now aligned
   straddle bench sequential-write drive:dell-6tb-7200-512e --start 131072KiB --offsets 0,4
   straddle bench random-read drive:./my-drive.toml --queue-depth 32 --count 100000
   straddle bench random-write drive:wd10ears --json --svg ratio.svg
-  straddle bench random-write ./scratch --area 64M --runtime 10     a new file here, removed afterwards
-  straddle bench random-write /dev/sdb --sync flush           a real disk: in its free space, contents kept
-  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: its contents are restored
-  straddle bench random-write disk.img --used                 a file that is there: its contents are restored
-  straddle bench --restore                                    after a crash: restores what a run had saved";
+  straddle bench random-write ./scratch --area 64M --runtime 10     a new file, removed afterwards
+  straddle bench random-write /dev/sdb --sync flush           a real disk: free space only, contents kept
+  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: contents preserved
+  straddle bench random-write disk.img --used                 an existing file: contents preserved
+  straddle bench --restore                                    after a crash: restore what a run had saved";
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArguments {
-    /// What to run.
+    /// Workload to run.
     #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) workload: Option<Pattern>,
 
-    /// What to run it on: a modelled drive, drive:NAME or drive:NAME,OPTION or drive:FILE.toml ('straddle drive list'
-    /// names them); a file, which is made and removed again if there is none; or a block device.
+    /// Target of the workload: a modelled drive (drive:NAME, drive:NAME,OPTION or drive:FILE.toml; see
+    /// 'straddle drive list'), a file, or a block device. A file that does not exist is created, and removed
+    /// afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) target: Option<TargetSpec>,
@@ -46,59 +47,61 @@ pub(crate) struct BenchArguments {
     #[command(flatten)]
     pub(crate) real: RealArguments,
 
-    /// How many logical sectors (512 bytes on most drives) past --start to put every request: 0..7 (both included), 0,1,7,
-    /// or both kinds mixed. On a modelled drive each has a fresh drive; on a real one they take turns.
+    /// Offsets to measure, in logical sectors (512 bytes on most drives) past --start: a range such as 0..7
+    /// (inclusive), a list such as 0,1,7, or a combination.
+    ///
+    /// On a modelled drive, each offset runs on a fresh drive; on a real one, the offsets take turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Requests in each run, or in each turn on a real target [default: 1000 for random-write and random-read, 32768 for strided-write, 1024 for dd; the
-    /// sequential ones run by time].
+    /// Number of requests per run, or per turn on a real target [default: 1000 for random-write and
+    /// random-read, 32768 for strided-write, 1024 for dd; the sequential workloads run by time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Longest time of each run, in the target's own time [default: 60 for sequential-write and sequential-read without
-    /// --count].
+    /// Maximum duration of each run, in the target's own time [default: 60 for sequential-write and
+    /// sequential-read without --count].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
-    /// Bytes of each request [default: 1 MiB for dd, 4 KiB for the others].
+    /// Size of each request [default: 1 MiB for dd, 4 KiB for the others].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
-    /// Where on the drive offset 0 is: the first byte of a partition, say.
+    /// Position of offset 0 on the drive, such as the first byte of a partition.
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
-    /// strided-write: bytes from the start of one write to the start of the next [default: 16 KiB].
+    /// strided-write: distance from the start of one write to the start of the next [default: 16 KiB].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
-    /// random-write, random-read: blocks to choose from [default: 200000000, or as many as fit].
+    /// random-write, random-read: number of blocks to choose from [default: 200000000, or as many as fit].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the published program].
-    /// Seed of the order of turns and of all places on a real target [default: 1].
+    /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the
+    /// published program]. On a real target: seed of the order of turns and of all positions [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
-    /// random-write, strided-write: what makes each write durable [default: none].
+    /// random-write, strided-write: how each write is made durable [default: none].
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) sync: Option<Durable>,
 
-    /// sequential-write: an fsync after every NUMBER writes, 0 for never [default: 1].
+    /// sequential-write: issue an fsync after every NUMBER writes, or never if 0 [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
-    /// Requests outstanding at a time.
+    /// Queue depth: number of outstanding requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: u32,
 
-    /// What the host takes from the end of a request to the next submission.
+    /// Host overhead between the end of a request and the next submission.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
-    /// Also draw the arms as bars, into this file.
+    /// Also draw a bar chart of the arms to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -107,20 +110,21 @@ pub(crate) struct BenchArguments {
     pub(crate) json: bool,
 }
 
-/// What is for real targets only.
+/// Options for real targets only.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Real disks and files")]
 pub(crate) struct RealArguments {
-    /// Longest time of the whole run, in seconds [default: 60].
+    /// Maximum duration of the whole run, in seconds [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) runtime: Option<f64>,
 
-    /// Stop when every ratio is known so well, with 95 % [default: 5].
+    /// Stop when the 95 % confidence interval of every ratio is within this many percent [default: 5].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) precision: Option<f64>,
 
-    /// Bytes of the areas that are used, and of a file that is made [default: 256 MiB]. What is written is kept in memory
-    /// and in the journal meanwhile.
+    /// Total size of the areas to use, and size of a file that is created [default: 256 MiB].
+    ///
+    /// Data to be written is kept in memory and in the journal during the run.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
@@ -128,53 +132,56 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
-    /// Past the page cache, or through it [default: direct].
+    /// Whether to bypass the page cache [default: direct].
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) io: Option<Way>,
 
-    /// Use areas that hold data: they are saved first, only ever written with what they hold, and compared at the end.
-    /// Nobody else may use the device or file. Without this, what was there before is written in the free space between
-    /// its partitions only.
+    /// Use areas that hold data. They are saved first, only ever written with their own contents, and
+    /// compared at the end. The device or file must not be in use.
+    ///
+    /// Without this option, an existing device or file is written only in the free space between its
+    /// partitions.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite anything on the device, which is to be named again here. Nothing is restored.
+    /// Overwrite anything on the device, whose name must be repeated here. Nothing is restored.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Write every sample to this file, a line of JSON for each turn, after every round.
+    /// Write every sample to this file after every round, one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
-    /// The folder of the journals, which hold what was in the areas until the run is over; not on the device that is
-    /// measured [default: ~/.local/state/straddle].
+    /// Directory of the journals, which hold the original contents of the areas until the run is over
+    /// [default: ~/.local/state/straddle]. Use one that is not on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Restore what interrupted runs of bench and probe had saved, and nothing else. Bytes that have changed since are shown and left
-    /// alone (status 4), and the journal is kept.
+    /// Restore what interrupted runs of bench and probe had saved, and do nothing else.
+    ///
+    /// Bytes that have changed since are shown and left alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
-    /// With --restore: restore what was there before the run, also where the bytes have changed since.
+    /// With --restore: restore the original contents, even where the bytes have changed since.
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 
-    /// Write fio's job file for this run instead of running it. fio keeps nothing of what it overwrites.
+    /// Write a fio job file for this run instead of running it. fio does not preserve what it overwrites.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) emit_fio: Option<PathBuf>,
 
-    /// Show what fio measured with such a job file: its output with --output-format=json or json+.
+    /// Show the results of fio with such a job file, from its output with --output-format=json or json+.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
     pub(crate) import_fio: Option<PathBuf>,
 }
 
-/// How bytes go to a real target.
+/// How requests reach a real target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
-    /// Past the page cache (O_DIRECT): the drive sees the requests as they are.
+    /// Bypass the page cache (O_DIRECT): the drive sees the requests as they are.
     Direct,
-    /// Through the page cache.
+    /// Use the page cache.
     Buffered,
 }
 
@@ -185,14 +192,14 @@ fn patterns() -> impl TypedValueParser<Value = Pattern> {
         .try_map(|name| Pattern::named(&name).ok_or("no such workload"))
 }
 
-/// What makes a write durable.
+/// How a write is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durable {
-    /// Nothing; it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31).
+    /// No measure: it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31).
     None,
-    /// A flush of the drive's cache after each write (O_SYNC since).
+    /// Flush the drive's cache after each write (O_SYNC since then).
     Flush,
-    /// Force unit access: each write goes to the medium by itself.
+    /// Force unit access: each write goes directly to the medium.
     Fua,
 }
 

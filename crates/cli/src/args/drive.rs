@@ -9,8 +9,8 @@ use crate::target::{Drive, drives};
 /// Examples for `drive --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle drive list                     the modelled drives
-  straddle drive show wd10ears            what it claims, what it is, and the source of every number
+  straddle drive list                     list the modelled drives
+  straddle drive show wd10ears            reported and real properties, and the source of every number
   straddle drive show wd10ears,jumper=on  with an option
   straddle drive show ./my-drive.toml     a profile of your own
   straddle drive show wd10ears --svg wd10ears.svg
@@ -21,12 +21,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct DriveArguments {
-    /// What to do.
+    /// The action to perform.
     #[command(subcommand)]
     pub(crate) action: Action,
 }
 
-/// What can be done with modelled drives.
+/// Actions on modelled drives.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// List the drives that can be modelled.
@@ -35,20 +35,20 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a drive claims and what it is, with the source of every number.
+    /// Show what a drive reports and what it really is, with the source of every number.
     Show(ShowArguments),
-    /// Find the numbers of a drive that were fitted, again, from the published figures.
+    /// Recompute a drive's fitted numbers from the published figures.
     Fit(FitArguments),
 }
 
 /// Arguments of `drive show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// A modelled drive, with options behind commas, or the path of a profile.
+    /// Modelled drive, with comma-separated options, or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Also draw zones and seek curve into this file.
+    /// Also draw the zones and the seek curve to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -60,11 +60,11 @@ pub(crate) struct ShowArguments {
 /// Arguments of `drive fit`.
 #[derive(Debug, Args)]
 pub(crate) struct FitArguments {
-    /// A modelled drive, or the path of a profile.
+    /// Modelled drive, or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Write a profile with the values found, based on this one, to this file.
+    /// Write a profile based on this one, with the fitted values, to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) write: Option<PathBuf>,
 

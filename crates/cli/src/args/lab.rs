@@ -12,116 +12,121 @@ use crate::target::{Drive, drives};
 /// Examples for `lab --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle lab --drive wd10ears -- lsblk -t                   a shell command in a Linux that has this drive
+  straddle lab --drive wd10ears -- lsblk -t                   a shell command in a Linux guest with this drive
   straddle lab --drive wd10ears --start 34s --size 1GiB -- \\
       'make_file_system ext4; mount_it ext4; measure copy cp -r /etc $MNT'
   straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4 a script with its arguments
   straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s --trace out.csv -- ./two-drives.sh
   straddle lab --drive qlc-16k --store disk.img --cut-after 500 --seed 7 -- ./writes.sh
 
-In the guest, scripts find:
-  $DISK $PART    the drive and its partition (with --start); of further drives $DISK2 $PART2 ...
-  $MNT           an empty folder to mount at
-  $INPUT $OUTPUT the folders named with --input and --output
+Available to scripts in the guest:
+  $DISK $PART    the drive and its partition (with --start); $DISK2 $PART2 ... for further drives
+  $MNT           an empty directory to mount at
+  $INPUT $OUTPUT the directories given with --input and --output
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
-The root is this machine's own tree; what is written to it stays in the guest's memory. See docs/lab.md.
+The root is this machine's own tree; writes to it stay in the guest's memory. See docs/lab.md.
 
-Exit status: the command's; 2 and 3 as everywhere if the guest could not do it; 125 if the guest could not be
-prepared for the command (stderr says why); 130 if it was interrupted.";
+Exit status: that of the command; 2 and 3 as for other commands if the guest could not run it; 125 if the guest
+could not be prepared for the command (stderr says why); 130 if interrupted.";
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabArguments {
-    /// A modelled drive of the guest, with options behind commas, or the path of a profile ('straddle drive list' names
-    /// them). Repeat it for more drives.
+    /// Modelled drive of the guest, with comma-separated options, or the path of a profile (see 'straddle
+    /// drive list'). Can be repeated.
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Vec<Drive>,
 
-    /// Where the drive's one partition starts: bytes (20KiB), or logical sectors with an s (40s). Without it there is no
-    /// partition table. Once for all drives, or once for each.
+    /// Start of the drive's only partition, in bytes (20KiB) or, with an s, in logical sectors (40s)
+    /// [default: no partition table]. Give it once for all drives, or once for each.
     #[arg(long, value_name = "START", value_parser = start)]
     pub(crate) start: Vec<Start>,
 
-    /// How large the partitions are; as large as the drives allow otherwise.
+    /// Size of the partitions [default: as large as the drives allow].
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub(crate) size: Option<ByteCount>,
 
-    /// Keep the drive's contents in this file, which may be from an earlier run. Once for each drive.
+    /// Keep the drive's contents in this file, which may be from an earlier run. Give it once for each drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) store: Vec<PathBuf>,
 
-    /// The guest's memory.
+    /// Memory size of the guest.
     #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
     pub(crate) mem: ByteCount,
 
-    /// A folder that the guest can read, $INPUT.
+    /// Directory that the guest can read, $INPUT.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) input: Option<PathBuf>,
 
-    /// A folder that the guest can write, $OUTPUT; nothing else on this machine can be written, whatever its root tries. It
-    /// makes no device nodes and no set-user-ID files there.
+    /// Directory that the guest can write, $OUTPUT.
+    ///
+    /// Nothing else on this machine can be written, not even by the guest's root. The guest cannot create
+    /// device nodes or set-user-ID files there.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// Run the guest where neither namespaces nor Landlock can confine it: its root may then change whatever you may change
-    /// on this machine.
+    /// Run the guest even if neither namespaces nor Landlock can confine it. Its root can then change
+    /// whatever you can change on this machine.
     #[arg(long)]
     pub(crate) unconfined: bool,
 
-    /// Write every request to this file, as `straddle sim` reads it.
+    /// Write every request to this file, in the format that `straddle sim` reads.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Write every event of the guest's kernel to this file, a line each: where two runs that should be equal are not, the
-    /// first line that differs says what came between them (see docs/lab.md).
+    /// Write every event of the guest's kernel to this file, one per line.
+    ///
+    /// If two runs that should be equal are not, the first line that differs shows where they diverged (see
+    /// docs/lab.md).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) events: Option<PathBuf>,
 
-    /// Seeds the guest's random numbers, and where the platters stand when it starts.
+    /// Seed of the guest's random numbers, and of the position of the platters when it starts.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Multiply the charge for the guest's processor time by FACTOR (see docs/lab.md).
+    /// Multiply the time charged for the guest's processor use by FACTOR (see docs/lab.md).
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) cpu: f64,
 
-    /// Cut the power of all drives a little after this many requests; --store then holds what was on the medium.
+    /// Cut the power of all drives shortly after this many requests; --store then holds what was on the
+    /// medium.
     #[arg(long, value_name = "REQUESTS")]
     pub(crate) cut_after: Option<u64>,
 
-    /// What a power cut does to the physical sector that a disk is writing, and so to the logical sectors beside those that
-    /// are being written.
+    /// Effect of a power cut on the physical sector that a disk is writing, including its logical sectors
+    /// that are not being written.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub(crate) tear: TearName,
 
-    /// Stop a guest that takes longer than this of your time (10m, 2h).
+    /// Stop a guest that takes longer than this in real time (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub(crate) timeout: Duration,
 
-    /// Stop a guest that takes longer than this of its own time.
+    /// Stop a guest that takes longer than this in its own time.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
     pub(crate) guest_timeout: Duration,
 
-    /// Print JSON (see `straddle schema lab`), with what the command has printed in it.
+    /// Print JSON (see `straddle schema lab`), including the output of the command.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Remove the folders that killed runs of yours have left, and run nothing. The next run does so as well.
+    /// Remove the directories left by your killed runs, and run nothing. The next run does so as well.
     #[arg(long, exclusive = true)]
     pub(crate) clean: bool,
 
-    /// A script with its arguments, a command, or a line of bash.
+    /// Program to run in the guest: a script with its arguments, a command, or a line of bash.
     #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<String>,
 }
 
-/// What becomes of a sector that was being written.
+/// The effect of a power cut on a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TearName {
-    /// It may read as noise afterwards, all of it.
+    /// The whole sector may read as noise afterwards.
     Garbage,
-    /// It is as before or as after.
+    /// The sector reads as before or as after the write.
     Nothing,
 }
 

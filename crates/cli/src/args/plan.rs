@@ -14,58 +14,62 @@ use super::{block_size, positive_size};
 const PLAN_EXAMPLES: &str = "\
 Examples:
   straddle plan disk.img --table gpt --part 512MiB,type=esp --part rest --save plan.json
-  straddle apply plan.json --write disk.img       write it; straddle undo plan.json.undo --write disk.img takes it back
+  straddle apply plan.json --write disk.img       write it; straddle undo plan.json.undo --write disk.img reverts it
   straddle plan /dev/sdb --table mbr --part 20GiB,boot --part 50%,role=logical --part rest,role=logical
   straddle plan /dev/sdb --add 10GiB,type=swap --delete 3 --grow 2
   straddle plan /dev/sdb --file layout.toml --explain
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest --explain
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
-  straddle plan disk.img --relocate-backup        the disk has grown: the backup GPT to its end
-  straddle plan /dev/sdb --convert-table 512      the disk was in an enclosure with sectors of 4096 bytes
+  straddle plan disk.img --relocate-backup        the disk has grown: move the backup GPT to its end
+  straddle plan /dev/sdb --convert-table 512      the disk was in an enclosure with 4096-byte sectors
   straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
 
-A partition is SIZE[,key=value...]: the size as 512MiB, 2048s (sectors), 25% (of the usable space) or rest; the keys are type
+A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the usable space) or rest. The keys are type
 (linux, esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks, msdata, msr, prep, zfs, a GUID, or
-an MBR type in hexadecimal), name, fs, start, role (primary, logical), uuid, number, attrs; and the word boot.";
+an MBR type in hexadecimal), name, fs, start, role (primary, logical), uuid, number, attrs, and boot, which takes no value.";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct PlanArguments {
-    /// A block device or a raw image. Nothing is written to it.
+    /// Block device or raw image. Nothing is written to it.
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) target: PathBuf,
 
-    /// Make a new table of this format; the present partitions are not kept.
+    /// Create a new table of this format; existing partitions are not kept.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) table: Option<TableFormat>,
 
-    /// A partition of the new table, in order. Repeat it for more.
+    /// Add a partition to the new table, in the order given. Can be repeated.
     #[arg(long, value_name = "PART", value_parser = Part::from_str, requires = "table")]
     pub(crate) part: Vec<Part>,
 
-    /// A partition to add to the table that is there, in the first free space that is large enough.
+    /// Add a partition to the existing table, in the first free space that is large enough. Can be repeated.
     #[arg(long, value_name = "PART", value_parser = Part::from_str, conflicts_with = "table")]
     pub(crate) add: Vec<Part>,
 
-    /// A partition to remove from the table that is there.
+    /// Remove a partition from the existing table. Can be repeated.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(crate) delete: Vec<u32>,
 
-    /// A partition to grow, to a size or as far as there is room: its entry only, not what is in it.
+    /// Grow a partition to a size, or as far as there is room. Only its entry changes, not its contents. Can
+    /// be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
-    /// Rewrite both copies of a GPT from the good one.
+    /// Rewrite both copies of a GPT from the intact one.
     #[arg(long)]
     pub(crate) repair: bool,
 
-    /// The same, with the backup at the end of the disk and all space up to there usable: for a disk that has grown.
+    /// Like --repair, with the backup at the end of the disk and all space up to it usable, for a disk that
+    /// has grown.
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Say a table that was written for the other logical sector size (a disk that was in a USB enclosure, or comes out of
-    /// one) again in sectors of this size: every partition keeps its bytes.
+    /// Convert a table that was written for the other logical sector size to sectors of this size. Every
+    /// partition keeps its bytes.
+    ///
+    /// For a disk that was in a USB enclosure, or comes out of one.
     #[arg(
         long,
         value_enum,
@@ -76,53 +80,56 @@ pub(crate) struct PlanArguments {
     )]
     pub(crate) convert_table: Option<SectorSize>,
 
-    /// Read what is asked for from this TOML file (see docs/plan.md); options add to it.
+    /// Read the request from this TOML file (see docs/plan.md); options add to it.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Read what is asked for from this sfdisk script (as sfdisk dumps them).
+    /// Read the request from this sfdisk script (as dumped by sfdisk).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) from_sfdisk: Option<PathBuf>,
 
-    /// Where the first partition of --part or --add starts: a byte (1MiB), or a sector (34s).
+    /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
     #[arg(long, value_name = "PLACE", value_parser = Place::from_str)]
     pub(crate) start: Option<Place>,
 
-    /// Take starts that are on no boundary; for experiments.
+    /// Accept misaligned starts; for experiments.
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this instead of 1 MiB (and of the erase block). What costs when missed stays.
+    /// Start partitions at multiples of this instead of 1 MiB (and of the erase block). Boundaries that cost
+    /// when missed still apply.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that holds something besides a
-    /// GPT or an MBR: a file system, a table of another kind, the metadata of a firmware RAID.
+    /// Also erase the previous contents where new partitions begin (their first 68 KiB), and allow a disk
+    /// that holds something besides a GPT or an MBR: a file system, another kind of table, firmware RAID
+    /// metadata.
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// Seed of new identities, in hexadecimal; random without it. The plan records it.
+    /// Seed of new identities, in hexadecimal [default: random]. The plan records it.
     #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
     pub(crate) seed: Option<Seed>,
 
-    /// The topology a target is meant for, as for `check`.
+    /// Topology the target is meant for, as for `check`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// The logical sector size of an image (found from its table otherwise, 512 where there is none). With --convert-table,
-    /// the size that the present table counts in, where nothing on the disk shows it.
+    /// Logical sector size of an image [default: detected from its table, 512 without a table].
+    ///
+    /// With --convert-table, the sector size of the present table, if nothing on the disk shows it.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// The format of an image, where its bytes show another: raw takes them as they are.
+    /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Tell why each partition starts where it does, and where other tools would start it.
+    /// Explain why each partition starts where it does, and where other tools would start it.
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// Keep the plan in this file, for 'straddle apply'.
+    /// Save the plan to this file, for 'straddle apply'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
@@ -135,7 +142,7 @@ pub(crate) struct PlanArguments {
     pub(crate) to_sfdisk: bool,
 }
 
-/// The sector sizes that tables are converted to.
+/// The sector sizes that tables can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SectorSize {
     /// 512 bytes.
@@ -160,7 +167,7 @@ impl From<SectorSize> for BlockSize {
 pub(crate) enum TableFormat {
     /// GUID partition table.
     Gpt,
-    /// Master boot record, "dos": for disks up to 2 TiB and old firmware.
+    /// Master boot record, "dos"; for disks up to 2 TiB and old firmware.
     Mbr,
 }
 
@@ -178,32 +185,32 @@ const APPLY_EXAMPLES: &str = "\
 Examples:
   straddle apply plan.json --write disk.img               the backup is plan.json.undo
   straddle apply plan.json --write /dev/sdb --backup /root/sdb.undo
-  straddle apply plan.json --write /dev/sdb --dry-run     what would be written, byte by byte
+  straddle apply plan.json --write /dev/sdb --dry-run     show what would be written, byte by byte
 
-Nothing is written unless the target is the disk that the plan was made for, unchanged since, and nobody uses it. Every byte
-that is overwritten is in the backup first. A power cut at any point leaves the old table or the new one.";
+Nothing is written unless the target is the disk that the plan was made for, unchanged since and not in use. Every byte
+that is overwritten is saved in the backup first. A power cut at any point leaves either the old or the new table.";
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ApplyArguments {
-    /// A plan that 'straddle plan' kept (with --save).
+    /// Plan saved by 'straddle plan' (with --save).
     #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
     pub(crate) plan: PathBuf,
 
-    /// The block device or raw image to write to.
+    /// Block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
 
-    /// The format of an image, where its bytes show another: raw takes them as they are.
+    /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Where to keep what is overwritten: a new file on another disk. PLAN.undo without this.
+    /// Save what is overwritten to this new file on another disk [default: PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
 
-    /// Check everything, and tell what would be written, but write nothing.
+    /// Check everything and show what would be written, but write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -213,26 +220,27 @@ const UNDO_EXAMPLES: &str = "\
 Examples:
   straddle undo plan.json.undo --write disk.img
 
-It also restores what an interrupted 'straddle apply' had written. Where the disk holds neither what was there before nor what
-was written, or somebody has written to the first MiB or the last 64 KiB of a partition that the plan made, nothing is touched.";
+It also reverts what an interrupted 'straddle apply' had written. Nothing is changed if the disk contains neither the
+original nor the written data, or if the first MiB or the last 64 KiB of a partition that the plan created has been
+written to.";
 
 /// Arguments of `undo`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{UNDO_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct UndoArguments {
-    /// The backup that 'straddle apply' made.
+    /// Backup created by 'straddle apply'.
     #[arg(value_name = "BACKUP", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: PathBuf,
 
-    /// The block device or raw image to write to.
+    /// Block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
 
-    /// The format of an image, where its bytes show another: raw takes them as they are.
+    /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Revert the table although a partition that the plan made has been written to: its contents are lost.
+    /// Revert the table even if a partition that the plan created has been written to; its contents are lost.
     #[arg(long)]
     pub(crate) force: bool,
 }

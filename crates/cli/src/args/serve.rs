@@ -15,59 +15,60 @@ Examples:
                                           a modelled disk in real time, contents in memory
   straddle serve drive:wd10ears,jumper=on --nbd localhost:10809 --store disk.img
   straddle serve drive:wd10ears --vhost-user /tmp/vhost --speed 10
-                                          for QEMU (docs/serve.md), ten times as fast
+                                          for QEMU (see docs/serve.md), at ten times the speed
   straddle serve drive:wd10ears --nbd unix:/tmp/disk --store disk.img --cut-after 1000 --seed 7
-                                          the power fails after 1000 requests; disk.img then holds what was durable
+                                          power cut after 1000 requests; disk.img then holds what was durable
   straddle serve drive:qlc-16k --nbd unix:/tmp/disk --control unix:/tmp/control --json
-  echo stats | nc -U /tmp/control         as do 'cut SEED' and 'quit'
+  echo stats | nc -U /tmp/control         other commands: 'cut SEED' and 'quit'
 
-Exit status: 0 ended by SIGINT, SIGTERM or quit; 3 the power was cut, or something failed; 4 an address is in use, is
-a file of another kind, or not of this machine.";
+Exit status: 0 ended by SIGINT, SIGTERM or quit; 3 the power was cut, or an error occurred; 4 an address is in use, is
+a file of another type, or does not belong to this machine.";
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("address").required(true).multiple(true).args(["nbd", "vhost_user"]))]
 pub(crate) struct ServeArguments {
-    /// The modelled drive, with options behind commas ('straddle drive list' names them).
+    /// Modelled drive, with comma-separated options (see 'straddle drive list').
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub(crate) target: TargetSpec,
 
-    /// Serve NBD at this address, unix:PATH or HOST:PORT. Repeat it for more.
+    /// Serve NBD at this address, unix:PATH or HOST:PORT. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: Vec<Endpoint>,
 
-    /// Serve virtual machines at this socket, by vhost-user-blk. Repeat it for more.
+    /// Serve virtual machines at this socket, by vhost-user-blk. Can be repeated.
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) vhost_user: Vec<PathBuf>,
 
-    /// Keep the contents in this file: made sparse if there is none, used as it is if it has the drive's size. Without it
-    /// they are in memory.
+    /// Keep the contents in this file [default: in memory]. It is created sparse if it does not exist, and
+    /// used as it is if it has the drive's size.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) store: Option<PathBuf>,
 
-    /// Run the drive's clock FACTOR times as fast as the wall clock.
+    /// Run the drive's clock FACTOR times as fast as real time.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
     pub(crate) speed: f64,
 
-    /// Send every completion at once, whatever the drive would need.
+    /// Send every completion immediately, regardless of the drive's timing.
     #[arg(long, conflicts_with = "speed")]
     pub(crate) no_delay: bool,
 
-    /// Let the power fail at this request, or some milliseconds later in the drive's time. The contents are then those that were
-    /// durable.
+    /// Cut the power at this request, or some milliseconds later in the drive's time. The contents are then
+    /// those that were durable.
     #[arg(long, value_name = "REQUESTS")]
     pub(crate) cut_after: Option<u64>,
 
-    /// Decides when exactly the power fails, and what becomes of what is being written then.
+    /// Seed that determines the exact time of the power cut, and what happens to data being written at that
+    /// time.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// What may become of a physical sector that a disk is writing when the power fails.
+    /// Possible effect of a power cut on the physical sector that a disk is writing.
     #[arg(long, value_enum, default_value_t = TearArgument::Garbage, value_name = "HOW")]
     pub(crate) tear: TearArgument,
 
-    /// Take commands (stats, cut SEED, quit) at this socket, unix:PATH; answers are lines of JSON.
+    /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH; answers are lines of JSON.
     #[arg(long, value_name = "ADDRESS", value_parser = unix_path)]
     pub(crate) control: Option<PathBuf>,
 
@@ -75,22 +76,24 @@ pub(crate) struct ServeArguments {
     #[arg(long)]
     pub(crate) allow_remote: bool,
 
-    /// Serve at most NUMBER clients at a time: NBD clients, virtual machines and control connections together. One that has sent no
-    /// request yet gives way to the next; with none of these the next is turned away.
+    /// Maximum number of concurrent clients: NBD clients, virtual machines and control connections together.
+    ///
+    /// At the limit, a new client replaces one that has sent no request yet. If there is none, the new client
+    /// is rejected.
     #[arg(long, value_name = "NUMBER", default_value_t = MOST_CLIENTS, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) max_clients: u16,
 
-    /// Print the summary at the end as JSON (see `straddle schema serve`).
+    /// Print the final summary as JSON (see `straddle schema serve`).
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What becomes of a torn sector.
+/// The effect of a power cut on a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TearArgument {
-    /// By seed it is old, new, or noise, its neighbours in the same physical sector with it.
+    /// By seed, it reads as old, new or noise, together with its neighbours in the same physical sector.
     Garbage,
-    /// It is old or new.
+    /// It reads as old or new.
     Nothing,
 }
 

@@ -12,7 +12,7 @@ use crate::target::{Drive, drives};
 /// Examples for `sim --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle sim web.csv --drive wd10ears             replay a trace, at the times it was recorded at
+  straddle sim web.csv --drive wd10ears             replay a trace at its recorded times
   straddle sim web.csv --drive wd10ears --shift 512 as if the partition began one sector late
   straddle sim web.csv --drive wd10ears --compare   both, side by side
   straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
@@ -20,7 +20,7 @@ Examples:
   straddle sim cheetah9LP.trace --format disksim --drive ./my-drive.toml
 
 A CSV trace needs a header with the columns time (or time_ms, time_us, time_ns), op (R, W, F, D), offset and
-length (bytes); others are passed over:
+length (bytes); other columns are ignored:
   time_us,op,offset,length
   0,W,1048576,4096
   150.5,R,0,65536";
@@ -29,41 +29,45 @@ length (bytes); others are passed over:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArguments {
-    /// The block trace: CSV, or one of DiskSim's validation traces.
+    /// Block trace to replay: CSV, or one of DiskSim's validation traces.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
-    /// The modelled drive to replay it on, with options behind commas, or the path of a profile ('straddle drive list'
-    /// names them).
+    /// Modelled drive to replay it on, with comma-separated options, or the path of a profile (see 'straddle
+    /// drive list').
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Bytes to add to every offset: a partition that begins there. Of several, each is a run on a fresh drive.
+    /// Bytes to add to every offset, as for a partition that begins there. Of several values, separated by
+    /// commas, each is run on a fresh drive.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also run unshifted, first, and tell the ratio; without --shift, against a shift of one logical sector.
+    /// Also run unshifted, first, and report the ratio. Without --shift, compare with a shift of one logical
+    /// sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
-    /// Send each request at its time, whatever the drive is at [default for CSV].
+    /// Send each request at its recorded time, whatever the state of the drive [default for CSV].
     #[arg(long, conflicts_with = "closed_loop")]
     pub(crate) open_loop: bool,
 
-    /// Send each request when the one before is complete: at once, or so long after it as the trace says [default for
-    /// DiskSim's traces].
+    /// Send each request when the previous one completes, immediately or after the delay given by the trace
+    /// [default for DiskSim's traces].
     #[arg(long)]
     pub(crate) closed_loop: bool,
 
-    /// Most requests at the drive at a time [default: 32 in the open loop, 1 in the closed one].
+    /// Queue depth: maximum number of outstanding requests [default: 32 in the open loop, 1 in the closed
+    /// loop].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Bring requests past the drive's end back to its beginning, with the same alignment; otherwise they are an error.
+    /// Wrap requests past the drive's end to its beginning, with the same alignment. Otherwise they are an
+    /// error.
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// The trace's format; detected from its first line otherwise.
+    /// Trace format [default: detected from the first line].
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub(crate) format: Option<Format>,
 

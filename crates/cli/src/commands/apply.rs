@@ -83,7 +83,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         plural(written.places(), "place")
     )?;
     let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
-    writeln!(out, "  to take it back: straddle undo {backup} --write {operand}")?;
+    writeln!(out, "  to revert: straddle undo {backup} --write {operand}")?;
     out.flush()?;
     told?;
     Ok(Exit::Success)
@@ -107,11 +107,11 @@ fn earlier(disk: &dyn Disk, serial: Option<&str>, backup: &Path, operand: &Path)
              first: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier apply, all of which is on this disk: take it back with {undo}, or keep it and name \
+            "{name} is the backup of an earlier apply, which was fully applied to this disk: revert it with {undo}, or keep it and name \
              another file with --backup"
         ),
         Err(error) => format!(
-            "{name} is there, and is not the backup of what is on this disk ({error:#}): name another file with --backup, or move it away"
+            "{name} exists, but is not a backup for this disk's contents ({error:#}): name another file with --backup, or move it away"
         ),
     })
 }
@@ -129,8 +129,8 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let mut target = open(&arguments.write, arguments.format)?;
     let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
     let backed_up = backup.undo(&mut target.disk, target.serial.as_deref(), later).map_err(|error| {
-        let hint = matches!(error, ApplyError::WrittenSince { .. })
-            .then_some("--force takes the table back all the same");
+        let hint =
+            matches!(error, ApplyError::WrittenSince { .. }).then_some("--force reverts the table anyway");
         let error = anyhow::Error::from(error).context(target.name.clone());
         match hint {
             Some(hint) => RefusedError(format!("{error:#}; {hint}")).into(),
@@ -140,11 +140,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let written = backed_up.write().with_context(|| target.name.clone())?;
     let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let mut out = output::stdout();
-    writeln!(
-        out,
-        "{}: what was there before is there again, and was read back",
-        output::printable(&target.name)
-    )?;
+    writeln!(out, "{}: original contents restored and verified", output::printable(&target.name))?;
     out.flush()?;
     told?;
     Ok(Exit::Success)
@@ -154,11 +150,9 @@ fn load(path: &Path) -> Result<Plan> {
     let told = || format!("{}: cannot read the plan", path.display());
     let metadata = fs::metadata(path).with_context(told)?;
     if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
-        return Err(UsageError(format!(
-            "{}: no plan: not a regular file, or larger than any plan",
-            path.display()
-        ))
-        .into());
+        return Err(
+            UsageError(format!("{}: not a plan: not a regular file, or too large", path.display())).into()
+        );
     }
     let text = fs::read_to_string(path).with_context(told)?;
     Plan::from_json(&text).with_context(|| path.display().to_string())

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     }
     // clap requires both, unless one of the two options above is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
-        return Err(UsageError("what to run, and on what, must be given".into()).into());
+        return Err(UsageError("WORKLOAD and TARGET are required".into()).into());
     };
     let workload = workload(arguments, pattern, target)?;
     refuse_foreign(arguments, target)?;

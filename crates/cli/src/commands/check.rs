@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let is_own_machine = arguments.targets.is_empty() && arguments.sysroot.is_none();
     if is_own_machine && readable == 0 && summary.targets > 0 && !straddle_examine::is_root() {
         output::complain(
-            "this user may read none of the disks: what is judged is what the kernel lists; run as root",
+            "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
     if arguments.json {

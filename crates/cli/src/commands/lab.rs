@@ -110,7 +110,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     let (script, words) = script(&arguments.command)?;
     check_memory(arguments.mem)?;
     if arguments.events.is_some() && arguments.events == arguments.trace {
-        return Err(UsageError("--events and --trace: each wants a file of its own".into()).into());
+        return Err(UsageError("--events and --trace: they must be different files".into()).into());
     }
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     for path in arguments.trace.iter().chain(&arguments.events) {
@@ -159,7 +159,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {
-        return usage(format!("--start: {starts} of them for {count} drives: give one, or one for each"));
+        return usage(format!("--start: {starts} given for {count} drives: give one, or one per drive"));
     }
     let stores = arguments.store.len();
     if stores > 0 && stores != count {

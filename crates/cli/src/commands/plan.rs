@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default().len();
     if request.table.is_some() && stack.kind == TableKind::None && listed > 0 && !request.wipe {
         let text = format!(
-            "{name}: the kernel lists {} by a table that is not read: --wipe allows to overwrite it",
+            "{name}: the kernel lists {} by an unsupported table type; use --wipe to allow overwriting it",
             output::plural(listed, "partition")
         );
         return Err(RefusedError(text).into());
@@ -91,8 +91,7 @@ fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> 
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
     let is_plan = || input::text(path, LARGEST_PLAN).is_ok_and(|text| Plan::from_json(&text).is_ok());
     if present && !is_plan() {
-        let text =
-            format!("{}: is there, and is not a plan: name a file that does not exist", path.display());
+        let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
         return Err(RefusedError(text).into());
     }
     keep::write(path, (plan.to_json()? + "\n").as_bytes(), &inputs)
@@ -134,8 +133,8 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
 
 fn random_seed() -> Result<Seed> {
     let mut bytes = [0; 16];
-    let mut file = fs::File::open("/dev/urandom").context("no random numbers to be had")?;
-    std::io::Read::read_exact(&mut file, &mut bytes).context("no random numbers to be had")?;
+    let mut file = fs::File::open("/dev/urandom").context("cannot read random numbers")?;
+    std::io::Read::read_exact(&mut file, &mut bytes).context("cannot read random numbers")?;
     Ok(Seed(u128::from_be_bytes(bytes)))
 }
 
@@ -143,9 +142,10 @@ fn random_seed() -> Result<Seed> {
 fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
     check_kind(target, name)?;
     if target.kind != DeviceKind::Image && options.logical.is_some() {
-        return Err(
-            UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
-        );
+        return Err(UsageError(format!(
+            "{name} reports its own sector size: --logical applies to images only"
+        ))
+        .into());
     }
     straddle_examine::read_table(target, options)?.ok_or_else(|| unreadable(name))
 }
@@ -163,7 +163,7 @@ fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, na
     let logical = target.topology.logical.value();
     if logical != new {
         let text = format!(
-            "{name} has {logical}-byte sectors: with its table in {new}-byte ones its partitions would not be found"
+            "{name} has {logical}-byte sectors: a table in {new}-byte sectors would not be recognised"
         );
         return Err(RefusedError(text).into());
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     };
     let mut bar = Bar::new();
     let probed = probe(subject.surface(), &budget, claims, &mut bar);
-    bar.tell("comparing with the previous contents");
+    bar.tell("verifying contents");
     let description = subject.end(arguments.journals.as_deref())?;
     let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     let interrupted = stop.load(Ordering::Relaxed);
     let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Success };
     if interrupted {
-        output::complain("interrupted: this is what is known so far, and nothing is saved");
+        output::complain("interrupted: partial results, nothing saved");
     } else if let Some(path) = &arguments.save {
         match Measured::of(&arguments.target.to_string(), &report) {
             Some(measured) => {

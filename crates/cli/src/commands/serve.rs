@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     announce(arguments, profile, &server);
     let most = arguments.max_clients;
     server.on_full(move || {
-        output::complain(&format!("{most} clients are here: another one was turned away (--max-clients)"));
+        output::complain(&format!("{most} clients are connected: another one was rejected (--max-clients)"));
     });
     let ending = serve(&mut server)?;
     let snapshot = server.snapshot();

@@ -67,13 +67,13 @@ pub(super) fn run(
         Err(error) => Err(error),
     };
     let failed = watch.failed.take();
-    bar.tell("comparing with the previous contents");
+    bar.tell("verifying contents");
     let real = subject.end(arguments.real.journals.as_deref())?;
     let measured = measured?;
     drop(bar);
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
-            output::complain("interrupted before the first round was complete: nothing is known");
+            output::complain("interrupted before the first round was complete: no results");
             return Ok(INTERRUPTED);
         }
         measured => measured?,
@@ -143,14 +143,14 @@ impl Subject {
 pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
     let (finished, verdict) = session.end().map_err(|error| match error {
         SessionError::Uncompared { journal, source } => anyhow!(
-            "{:#}; so whether the target is unchanged is not known: the journal {} is kept; when the target can be read again, \
+            "{:#}; so the target could not be verified: the journal {} is kept; when the target can be read again, \
              run {}",
             anyhow::Error::from(source),
             journal.display(),
             restore_command(named)
         ),
         SessionError::Unwritten { .. } => {
-            anyhow!("{:#}; when that is mended, run {}", anyhow::Error::from(error), restore_command(named))
+            anyhow!("{:#}; once this is fixed, run {}", anyhow::Error::from(error), restore_command(named))
         }
         error => error.into(),
     })?;
@@ -171,8 +171,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
         None => Err(UsageError(
-            "this user has no home folder, and XDG_STATE_HOME is not set: name a folder with --journals"
-                .into(),
+            "no home folder, and XDG_STATE_HOME is not set: specify a folder with --journals".into(),
         )
         .into()),
     }
@@ -188,16 +187,16 @@ pub(super) fn restore_command(named: Option<&Path>) -> String {
 pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
     let found = unrestored(path, journals).with_context(|| {
         format!(
-            "{}: cannot look for journals of runs that did not end",
+            "{}: cannot search for journals of interrupted runs",
             printable(&journals.display().to_string())
         )
     })?;
     let Some(Unrestored { path: first, is_running }) = found else { return Ok(()) };
     let (path, first, command) = (path.display(), first.display(), restore_command(named));
     let message = if is_running {
-        format!("{path}: in use: a measurement of it, or a --restore, is going on, whose journal is {first}")
+        format!("{path}: in use by a running measurement or --restore (journal {first})")
     } else {
-        format!("{path}: an earlier run did not end and left the journal {first}; run {command} first")
+        format!("{path}: an earlier run was interrupted and left the journal {first}; run {command} first")
     };
     Err(RefusedError(message).into())
 }
@@ -254,9 +253,9 @@ fn prepare(
         let found = areas(opened, wanted).map_err(refused)?;
         let (before, title) = (Before::look(opened), title(path, opened));
         let told = match scope {
-            Scope::FreeSpace => "only free space was used, and its contents were restored",
-            Scope::Preserve => "its contents were restored",
-            Scope::Overwrite => "its contents are gone",
+            Scope::FreeSpace => "free space only, contents restored",
+            Scope::Preserve => "contents restored",
+            Scope::Overwrite => "contents overwritten",
         };
         let subject = match claimed {
             Writable::GivenUp(given_up) => {
@@ -285,14 +284,14 @@ fn prepare(
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
         seed,
     };
-    let kept = if ours { "a file of its own, removed afterwards" } else { kept };
+    let kept = if ours { "temporary file, removed afterwards" } else { kept };
     Ok(Prepared { subject, order, before, kept })
 }
 
 /// Returns the error, with the option that helps.
 pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
-    let hint = "; --used measures where data are, and puts them back";
+    let hint = "; --used also measures areas that hold data, and restores them";
     match error {
         Look { .. } | TooSmall { .. } => error.into(),
         NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
@@ -308,7 +307,7 @@ fn scope(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Scope> {
             .is_some_and(|(one, other)| one == other);
         if !same {
             let message = format!(
-                "--destroy-data {again}: name the device that is measured, {}, again",
+                "--destroy-data {again}: must repeat the name of the measured device, {}",
                 path.display()
             );
             return Err(UsageError(message).into());
@@ -347,7 +346,7 @@ impl Made {
             let message = format!("{name}: no such file; did you mean drive:{name}?");
             return Err(UsageError(message).into());
         }
-        let told = || format!("{}: cannot make a file to measure on", path.display());
+        let told = || format!("{}: cannot create the test file", path.display());
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
         let made = Self { path: path.to_owned(), id: FileId::of_open(&file).ok() };
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());

@@ -33,7 +33,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
         for error in settled.errors {
             let again = match error {
                 JournalError::Damaged { .. } => String::new(),
-                _ => format!("; when that is mended, run {command} again"),
+                _ => format!("; once this is fixed, run {command} again"),
             };
             output::complain(&printable(&format!("{:#}{again}", anyhow::Error::from(error))));
         }
@@ -92,7 +92,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
                 String::new()
             };
             let is_whole = settled.errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
-            let rest = if is_whole { "it is unchanged; " } else { "not all of it was compared; " };
+            let rest = if is_whole { "it was verified; " } else { "the comparison is incomplete; " };
             let text = format!(
                 "{target}: whether it is restored is not known: of its journal, {lacks}. In the areas of the rest of the journal, \
                  {rest}{bytes} bytes were restored.\n{kept}",

@@ -45,7 +45,7 @@ pub(super) fn examine_all(
     let files: Vec<Option<Result<Examined>>> =
         if in_parallel { batch.par_iter().map(single).collect() } else { batch.iter().map(single).collect() };
     let mut devices = pending.into_iter().map(|pending| {
-        let late = || Err(anyhow::anyhow!("gave no answer in {} seconds (--time-limit)", limit.as_secs()));
+        let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
         pending.wait().unwrap_or_else(late)
     });
     let examined = files.into_iter().filter_map(|file| file.or_else(|| devices.next()));

@@ -174,7 +174,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
 fn how(turns: &InTurns<'_>) -> String {
     let (measured, order) = (turns.measured, turns.order);
     let ended = match measured.ended {
-        Ended::Precise => format!("until every ratio was known within {} %", order.precision * 100.0),
+        Ended::Precise => format!("until every ratio was within {} %", order.precision * 100.0),
         Ended::Limit => "until the time was up".to_owned(),
         Ended::Interrupted => "until it was interrupted".to_owned(),
     };
@@ -317,7 +317,7 @@ fn known(sweep: &Sweep) -> String {
         sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
     match widest.max_by(f64::total_cmp) {
         Some(high) if in_turns(sweep) && high > 1.0 => {
-            format!(" One of more than {:.1} % would have shown.", (high - 1.0) * 100.0)
+            format!(" One of more than {:.1} % would have been detected.", (high - 1.0) * 100.0)
         }
         None if in_turns(sweep) => format!(
             " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",

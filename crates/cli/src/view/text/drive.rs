@@ -186,7 +186,7 @@ const fn policy(policy: RmwPolicy) -> &'static str {
 const fn protection(protection: Protection) -> &'static str {
     match protection {
         Protection::None => "a power cut loses the write cache",
-        Protection::NonVolatile => "the write cache survives a power cut; a flush has nothing to do",
+        Protection::NonVolatile => "the write cache survives a power cut; flushes are no-ops",
         Protection::MediaCache { .. } => "a flush writes what is pending to a reserved area in one pass",
     }
 }

@@ -14,7 +14,8 @@ pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n", paint(styles.heading, &title));
     let to = printable(&fit.experiments.join(", "));
     if fit.knobs.is_empty() {
-        let line = format!("The profile names no number to fit; its errors against what {to} published:");
+        let line =
+            format!("The profile has no parameters to fit. Errors against the figures published by {to}:");
         let _ = writeln!(text, "{}\n", wrap(&line, width, "  "));
     } else {
         let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), width, "  "), knobs(fit, styles));

@@ -112,7 +112,7 @@ fn cache(cache: WriteCache) -> String {
     match cache {
         WriteCache::None => "none: writes wait for the medium",
         WriteCache::Volatile => "volatile; flush works",
-        WriteCache::Unflushed => "flush waits for nothing: protected, or a lie",
+        WriteCache::Unflushed => "flush has no effect: protected cache, or flush ignored",
     }
     .to_owned()
 }
