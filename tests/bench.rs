@@ -158,7 +158,7 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     refused(&["random-write", "x.img", "--start", "1MiB"], "--start is for modelled drives, not for x.img");
     refused(
         &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
-        "name the device that is measured",
+        "must repeat the name of the measured device",
     );
     refused(&["random-write", drive, "--emit-fio", "x.fio"], "serve the drive");
     refused(&["random-write"], "<TARGET>");

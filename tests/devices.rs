@@ -339,7 +339,7 @@ fn devices_that_fail_are_told_apart() {
     assert_eq!(status, "3", "{reports:?}");
     let failed: Vec<&Value> = reports.iter().filter(|report| word(report, "status") == "failed").collect();
     assert!(
-        matches!(failed[..], [late] if late.to_string().contains("no answer in 30 seconds")),
+        matches!(failed[..], [late] if late.to_string().contains("timed out after 30 seconds")),
         "{reports:?}"
     );
     assert!(reports.len() >= 4, "{reports:?}");

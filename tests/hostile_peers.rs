@@ -401,7 +401,7 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     Neighbour::new(&setting).is_served();
     drop(clients);
     let ended = server.stop();
-    assert_eq!(ended.err.matches("turned away (--max-clients)").count(), 1, "{}", ended.err);
+    assert_eq!(ended.err.matches("rejected (--max-clients)").count(), 1, "{}", ended.err);
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let (words, command) = if is_as_before {
                 ("of which nothing is on this disk", "mv -n second.undo second.undo.earlier".to_owned())
             } else {
-                ("did not come to its end", format!("{STRADDLE} undo second.undo --write disk"))
+                ("an interrupted apply", format!("{STRADDLE} undo second.undo --write disk"))
             };
             seen[usize::from(is_as_before)] += 1;
             assert!(said.contains(words), "{table}, write {write}: {said}");

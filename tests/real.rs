@@ -143,7 +143,11 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
         assert!(told.contains(said), "{arguments:?}: {told}");
     };
-    refused(&["random-write", path, "--destroy-data", "/dev/null"], 2, "name the device that is measured");
+    refused(
+        &["random-write", path, "--destroy-data", "/dev/null"],
+        2,
+        "must repeat the name of the measured device",
+    );
     refused(&["random-write", dir.path().to_str().unwrap()], 3, "neither a regular file nor a block device");
     refused(&["random-write", "/dev/straddle-no-such-disk"], 3, "cannot open");
     refused(&["random-write", "/proc/version"], 3, "/proc/version");

@@ -95,7 +95,7 @@ mod tests {
             Box::new(SessionError::Blind { path: path(), what: path(), source: cause() }),
             Box::new(SessionError::Target(read())),
             Box::new(SessionError::Uncompared { journal: path(), source: read() }),
-            Box::new(SessionError::Unwritten { journal: path(), is_marked: true, source: cause() }),
+            Box::new(SessionError::Unwritten { journal: path(), source: cause() }),
             Box::new(SessionError::Journal(written())),
             Box::new(written()),
             Box::new(JournalError::Open { path: path(), source: open() }),

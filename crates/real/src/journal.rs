@@ -16,9 +16,7 @@
 //! even if it is the last one. When the target has been seen to hold its previous contents, that `.new` file
 //! is renamed to `.over` before any file is removed.
 //!
-//! A file that is one byte longer is dirty: a write or flush of its contents to the target has begun or
-//! failed, and the target has not been seen to hold them since. A cache below the target may have them, and
-//! the medium not. A file that does not begin with such a line does not belong to a journal, whatever its
+//! A file that does not begin with such a line does not belong to a journal, whatever its
 //! name: it is neither used nor removed.
 
 mod disk;
@@ -49,8 +47,6 @@ pub use restore::{Lacks, Restored, Settled, restore};
 /// The prefix of the names of all journal files.
 const PREFIX: &str = "straddle-";
 const HEADER: usize = 16384;
-/// The offset of the byte in a header that marks a journal as dirty.
-const MARK: usize = HEADER - 1;
 /// The maximum length of a journal file, in bytes. A run keeps the same contents in memory too.
 const LONGEST: u64 = 1 << 36;
 const SUFFIX: &str = "journal";
@@ -140,8 +136,6 @@ pub enum JournalError {
 struct Header {
     #[serde(skip)]
     title: Title,
-    #[serde(skip)]
-    is_dirty: bool,
     target: PathBuf,
     size: u64,
     identity: FileId,
@@ -182,7 +176,7 @@ impl Header {
         text.push(b'\n');
         text.extend(sum.as_bytes());
         text.push(b'\n');
-        if text.len() > MARK || self.length().is_none() {
+        if text.len() > HEADER || self.length().is_none() {
             return None;
         }
         text.resize(HEADER, b' ');
@@ -191,8 +185,7 @@ impl Header {
 
     /// Parses the first bytes of a file. `None` if they are not a valid header.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mark = bytes.get(MARK)?;
-        let mut lines = bytes[..MARK].split(|byte| *byte == b'\n');
+        let mut lines = bytes.get(..HEADER)?.split(|byte| *byte == b'\n');
         let (line, text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
         let found = Sha256::new().chain_update(line).chain_update(b"\n").chain_update(text).finalize();
         if sum != hex(&found).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
@@ -200,7 +193,6 @@ impl Header {
         }
         let mut header: Self = serde_json::from_slice(text).ok()?;
         header.title = Title::decode(line)?;
-        header.is_dirty = *mark != b' ';
         let mut seen = BTreeSet::new();
         let is_of_target = |area: &Saved| {
             let end = area.start.checked_add(area.length);
@@ -259,15 +251,6 @@ impl Drop for Locked {
     fn drop(&mut self) {
         straddle_device::claim::unlock(&self.0);
     }
-}
-
-/// Marks a journal file as dirty, durably.
-fn mark_dirty(path: &Path) -> io::Result<()> {
-    let file = title::open_to_write(path)?;
-    Header::read(&file)?.ok_or_else(|| io::Error::other("its beginning is damaged"))?;
-    // One byte that is there already: it needs no room.
-    file.write_all_at(b"!", MARK as u64)?;
-    file.sync_all()
 }
 
 /// The path of the file with this number in the journal `stem`.
@@ -365,7 +348,6 @@ impl Journal {
         });
         let header = Header {
             title: title.clone(),
-            is_dirty: false,
             target: opened.path.canonicalize().map_err(failed)?,
             size: opened.size,
             identity: opened.id,
@@ -380,15 +362,6 @@ impl Journal {
     /// The path of the first file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.parts.first().map(PathBuf::as_path)
-    }
-
-    /// Marks the journal as dirty: the last writes may not have reached the medium.
-    pub(crate) fn mark_dirty(&self) -> Result<(), JournalError> {
-        let failed = |path: &PathBuf, source| JournalError::Io { path: path.clone(), what: "mark", source };
-        // One that says so is enough, and the first is there the longest.
-        let marked: Vec<_> =
-            self.parts.iter().map(|path| mark_dirty(path).map_err(|source| failed(path, source))).collect();
-        marked.into_iter().collect()
     }
 
     /// Removes the journal, as the target holds its previous contents.

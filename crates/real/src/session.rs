@@ -117,12 +117,10 @@ pub enum SessionError {
         source: RealError,
     },
     /// A write or flush failed, so the contents of the target after a power cut are unknown.
-    #[error("a write or flush failed, so the contents from before the run are kept in {journal}{}", if *is_marked { "" } else { ", which cannot be marked as dirty" }, journal = journal.display())]
+    #[error("a write or flush failed, so the contents from before the run are kept in {journal}", journal = journal.display())]
     Unwritten {
         /// The journal.
         journal: PathBuf,
-        /// Whether the journal could be marked as dirty.
-        is_marked: bool,
         /// Why.
         source: io::Error,
     },
@@ -153,8 +151,6 @@ pub struct Session {
     /// The queue depth, and the bytes of the largest write so far.
     depth: u32,
     largest: u64,
-    /// Whether the journal says that a write or flush has failed.
-    is_dirty: bool,
 }
 
 impl Session {
@@ -182,17 +178,7 @@ impl Session {
             let _ = journal.remove();
             return Err(error.into());
         }
-        Ok(Self {
-            real,
-            journal,
-            lookout,
-            began,
-            clear: began,
-            disturbed: None,
-            depth,
-            largest: 0,
-            is_dirty: false,
-        })
+        Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
     }
 
     /// Whether no other process has opened the target so far.
@@ -211,18 +197,9 @@ impl Session {
         false
     }
 
-    /// Marks the journal as dirty as soon as a write or flush has failed, since this process may be killed.
-    fn mark_failed(&mut self) {
-        if self.real.is_unwritten() && !self.is_dirty {
-            self.is_dirty = self.journal.mark_dirty().is_ok();
-        }
-    }
-
     /// Compares the contents with those that were kept, and unlocks the target, so that waiting processes
     /// proceed. Returns the measured target, and what other processes did.
     pub fn end(mut self) -> Result<(Finished, Verdict), SessionError> {
-        self.real.drain();
-        self.mark_failed();
         let changed = self.real.changed().map_err(|source| match self.journal.path() {
             Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
             None => source.into(),
@@ -237,13 +214,10 @@ impl Session {
         claim::unlock(&self.real.opened().file);
         let journal = if changed.is_empty() {
             // The last writes may still be in a cache of the kernel or the drive.
-            if let Err(error) = self.real.opened().file.sync_all() {
-                self.real.note_unwritten(error);
-                self.mark_failed();
-            }
-            if let (Some(source), Some(journal)) = (self.real.take_unwritten(), self.journal.path()) {
-                let is_marked = self.is_dirty;
-                return Err(SessionError::Unwritten { journal: journal.to_owned(), is_marked, source });
+            let flushed = self.real.opened().file.sync_all();
+            let unwritten = self.real.take_unwritten().or(flushed.err());
+            if let (Some(source), Some(journal)) = (unwritten, self.journal.path()) {
+                return Err(SessionError::Unwritten { journal: journal.to_owned(), source });
             }
             self.journal.remove()?;
             None
@@ -346,11 +320,11 @@ impl Target for Session {
         if request.operation.is_write() {
             self.largest = self.largest.max(request.length.get());
         }
-        self.real.submit(request).inspect_err(|_| self.mark_failed())
+        self.real.submit(request)
     }
 
     fn wait(&mut self) -> Result<Completion, TargetError> {
-        self.real.wait().inspect_err(|_| self.mark_failed())
+        self.real.wait()
     }
 
     fn pause(&mut self, length: Nanos) {

@@ -222,22 +222,13 @@ impl Real {
         Ok(changed)
     }
 
-    /// Whether a write or flush that was sent has failed: the medium may lack what a cache holds.
-    pub(crate) const fn is_unwritten(&self) -> bool {
-        self.unwritten.is_some()
-    }
-
-    pub(crate) fn note_unwritten(&mut self, error: io::Error) {
-        self.unwritten.get_or_insert(error);
-    }
-
-    /// The first of these errors, once.
+    /// Takes the first error of a write or flush that was sent: the medium may lack what a cache holds.
     pub(crate) fn take_unwritten(&mut self) -> Option<io::Error> {
         self.unwritten.take()
     }
 
     /// Waits until nothing is on its way.
-    pub(crate) fn drain(&mut self) {
+    fn drain(&mut self) {
         let Self { engine: Engine::Ring(ring), requests, unwritten, .. } = self else { return };
         let ended = ring.drain(|id, done| {
             if let Some(request) = taken(requests, id) {

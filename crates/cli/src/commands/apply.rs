@@ -98,12 +98,12 @@ fn earlier(disk: &dyn Disk, serial: Option<&str>, backup: &Path, operand: &Path)
     let progress = progress.and_then(|backup| Ok(backup.progress(disk, serial)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier apply, of which nothing is on this disk: that failed before its first write, was taken back, \
-             or was on another disk that is like this one and may need it. Name another file with --backup, or move it away: mv -n {quoted} {}",
+            "{name} is the backup of an earlier apply, of which nothing is on this disk: it failed before its first write, was reverted, \
+             or was for another disk that is similar to this one and may need it. Name another file with --backup, or move it away: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
-            "{name} is the backup of an earlier apply that did not come to its end: {written} of {of} bytes are written; take them back \
+            "{name} is the backup of an interrupted apply: {written} of {of} bytes were written; revert them \
              first: {undo}"
         ),
         Ok(Progress::Whole) => format!(

@@ -1,10 +1,10 @@
 //! Restores the previous contents of a target whose run did not end.
 //!
 //! The law of this module: a target is written only after everything that the journal holds has been compared
-//! with it, and only in three cases. Its drive cannot read the bytes; the owner says that what is there now
-//! may be overwritten; or the bytes are equal, but the journal is dirty, so they may be in a cache only. A
-//! run writes only the previous contents, so different bytes come from another program. A sector that was
-//! torn by a power cut while the same bytes were written to it is either intact or unreadable.
+//! with it. Where the bytes differ, it is written only if the owner says so: a run writes only the previous
+//! contents, so different bytes come from another program. (A sector that was torn by a power cut while the
+//! same bytes were written to it is either intact or unreadable.) What is unreadable or equal is written and
+//! flushed: a write of the run may have failed, and a cache below the target hides that.
 
 mod check;
 mod compare;

@@ -99,17 +99,8 @@ impl Title {
 /// Opens a file for reading that has the name of a journal file. Symbolic links are refused, and a FIFO does
 /// not block.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    open_as(path, OpenOptions::new().read(true))
-}
-
-/// Opens such a file for reading and writing.
-pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
-    open_as(path, OpenOptions::new().read(true).write(true))
-}
-
-fn open_as(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
-    let file = options.custom_flags(flags).open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }

@@ -52,7 +52,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     match &settled.restored {
         Restored::Whole { target, bytes } => {
             let target = printable(&target.display().to_string());
-            (format!("{target}: restored; {bytes} bytes had to be written.\n"), Exit::Success)
+            (format!("{target}: restored; {bytes} bytes differed or could not be read.\n"), Exit::Success)
         }
         Restored::Changed { target, spans, unreadable, bytes, began } => {
             let target = printable(&target.display().to_string());

@@ -10,7 +10,7 @@ use straddle_units::Span;
 
 use super::put::Guard;
 use crate::journal::sectors::{Ways, is_unreadable};
-use crate::journal::{HEADER, Header, JournalError, mark_dirty, title};
+use crate::journal::{HEADER, Header, JournalError, title};
 use crate::memory::Memory;
 use crate::target::{add, differing};
 
@@ -27,19 +27,14 @@ pub(super) struct Found {
     pub(super) beside: Vec<Span>,
     /// These have other contents.
     pub(super) foreign: Vec<Span>,
-    /// These are equal, but the file is dirty: the contents may be in a cache only.
-    pub(super) unproven: Vec<Span>,
+    /// These are equal, perhaps only in a cache below the target: the run may have died of a write that failed.
+    pub(super) equal: Vec<Span>,
 }
 
 impl Found {
-    /// What is to be written, in this order.
-    pub(super) fn lacking(&self) -> impl Iterator<Item = &Span> {
-        self.unreadable.iter().chain(&self.foreign).chain(&self.unproven)
-    }
-
-    /// Whether nothing is to be written.
-    pub(super) fn is_whole(&self) -> bool {
-        self.lacking().next().is_none()
+    /// The spans to write, in this order.
+    pub(super) fn to_write(&self) -> impl Iterator<Item = &Span> {
+        self.unreadable.iter().chain(&self.foreign).chain(&self.equal)
     }
 }
 
@@ -61,19 +56,8 @@ impl Checked {
         Ok(file)
     }
 
-    pub(super) fn mark_dirty(&self) -> Result<(), JournalError> {
-        let failed = |source| JournalError::Io { path: self.path.clone(), what: "mark", source };
-        // The mark is the length of the file, so it must be the file that was checked.
-        self.open().and_then(|_| mark_dirty(&self.path)).map_err(failed)
-    }
-
     /// Compares every area, and writes nothing.
-    pub(super) fn compare(
-        &self,
-        ways: &Ways<'_>,
-        force: bool,
-        is_dirty: bool,
-    ) -> Result<Found, JournalError> {
+    pub(super) fn compare(&self, ways: &Ways<'_>, force: bool) -> Result<Found, JournalError> {
         let file = self.open().map_err(|source| self.failed(0, 0, source))?;
         let mut found = Found::default();
         let mut at = HEADER as u64;
@@ -86,9 +70,9 @@ impl Checked {
                     .map_err(|source| self.failed(start, then.len() as u64, source))
             })?;
             let is_beside = !foreign.is_empty() && !force;
-            if is_dirty && !is_beside {
+            if !is_beside {
                 let taken = unreadable.iter().chain(&foreign).copied();
-                found.unproven.extend(area.span().map(|area| area.gaps(taken)).unwrap_or_default());
+                found.equal.extend(area.span().map(|area| area.gaps(taken)).unwrap_or_default());
             }
             let into = if is_beside { &mut found.beside } else { &mut found.unreadable };
             for (spans, into) in [(unreadable, into), (foreign, &mut found.foreign)] {
@@ -101,7 +85,8 @@ impl Checked {
         Ok(found)
     }
 
-    /// Writes the journal's contents to the spans in `found`, and adds the number of bytes to `bytes`.
+    /// Writes the journal's contents to the spans in `found`, and adds the number of bytes that differed to
+    /// `bytes`.
     pub(super) fn back(
         &self,
         ways: &Ways<'_>,
@@ -109,12 +94,12 @@ impl Checked {
         guard: &mut Guard<'_>,
         bytes: &mut u64,
     ) -> Result<(), JournalError> {
-        let Some(first) = found.lacking().next() else { return Ok(()) };
+        let Some(first) = found.to_write().next() else { return Ok(()) };
         let file =
             self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
         let sectors = found.unreadable.first().map(|span| ways.sectors(span.start().get()));
         let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
-        let readable = found.foreign.iter().chain(&found.unproven).map(|span| (span, None));
+        let readable = found.foreign.iter().chain(&found.equal).map(|span| (span, None));
         for (span, sectors) in unreadable.chain(readable) {
             let (start, length) = (span.start().get(), span.len().get());
             // A span may continue into an adjacent area of the target, which may be elsewhere in the journal.
@@ -128,11 +113,10 @@ impl Checked {
                     Some(sectors) => sectors.write(then, at),
                     None => ways.opened.write_inside(then, at),
                 };
-                written.map_err(failed)?;
-                *bytes += length;
-                Ok(())
+                written.map_err(failed)
             })?;
         }
+        *bytes += found.unreadable.iter().chain(&found.foreign).map(|span| span.len().get()).sum::<u64>();
         Ok(())
     }
 

@@ -15,7 +15,7 @@ pub enum Restored {
     Whole {
         /// The target.
         target: PathBuf,
-        /// Bytes that had to be written back.
+        /// Bytes that differed or could not be read.
         bytes: u64,
     },
     /// Another program has written to the target since the run. Its data was left alone, and the journal is
@@ -27,7 +27,7 @@ pub enum Restored {
         spans: Vec<Span>,
         /// Unreadable spans in the same areas, which were left alone as well.
         unreadable: Vec<Span>,
-        /// Bytes written back: those that could not be read, and those of a dirty file.
+        /// Bytes elsewhere that could not be read, and were written back.
         bytes: u64,
         /// The earliest time of the run's first write, as text.
         began: String,
@@ -36,7 +36,7 @@ pub enum Restored {
     Part {
         /// The target, if any file names it.
         target: Option<PathBuf>,
-        /// Bytes that had to be written back.
+        /// Bytes that differed or could not be read.
         bytes: u64,
         /// Whether the journal is kept, since missing files may turn up. If not, only its damaged files stay.
         is_kept: bool,

@@ -89,9 +89,7 @@ fn put_back_files(
         Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: told_moment(began) };
     let ways = Ways::to(opened);
     let mut guard = Guard::over(opened, &first.path).map_err(|error| errors.push(error)).ok()?;
-    let is_dirty = files.iter().any(|file| file.header.is_dirty);
-    let compare =
-        |force| files.iter().map(|file| file.compare(&ways, force, is_dirty)).collect::<Result<Vec<_>, _>>();
+    let compare = |force| files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>();
     let compared = compare(force).and_then(|compared| {
         // Data that another process writes from here on is its own, and the comparison no longer holds.
         guard.nobody_came("compared", 0)?;
@@ -104,42 +102,17 @@ fn put_back_files(
         }
         put.unreadable.append(&mut found.beside);
     }
-    let written = write(&ways, files, &compared, &mut guard, &mut put.bytes);
-    // What the run wrote last may be in a cache as yet.
-    let flushed = written.and_then(|()| opened.file.sync_all().map_err(|source| guard.unflushed(source)));
-    if matches!(flushed, Err(JournalError::Flush { .. })) {
-        mark_dirty(files).unwrap_or_else(|error| errors.push(error));
-    }
-    let confirmed = flushed.and_then(|()| {
-        if compared.iter().all(Found::is_whole) {
-            return Ok(());
-        }
-        let written: Vec<Span> = compared.iter().flat_map(Found::lacking).copied().collect();
-        confirm(&mut put, &written, compare(force)?, &mut guard)
-    });
-    confirmed.unwrap_or_else(|error| errors.push(error));
+    let written = files
+        .iter()
+        .zip(&compared)
+        .try_for_each(|(file, found)| file.back(&ways, found, &mut guard, &mut put.bytes))
+        .and_then(|()| opened.file.sync_all().map_err(|source| guard.unflushed(source)))
+        .and_then(|()| {
+            let written: Vec<Span> = compared.iter().flat_map(Found::to_write).copied().collect();
+            confirm(&mut put, &written, compare(force)?, &mut guard)
+        });
+    written.unwrap_or_else(|error| errors.push(error));
     Some(put)
-}
-
-/// Writes what `found` lacks. From the first write on, the files are dirty: after an error, what
-/// this process or the next one reads may be in a cache only.
-fn write(
-    ways: &Ways<'_>,
-    files: &[Checked],
-    found: &[Found],
-    guard: &mut Guard<'_>,
-    bytes: &mut u64,
-) -> Result<(), JournalError> {
-    if !found.iter().all(Found::is_whole) {
-        mark_dirty(files)?;
-    }
-    files.iter().zip(found).try_for_each(|(file, found)| file.back(ways, found, guard, bytes))
-}
-
-/// Marks every file, although one makes the journal dirty: any of them may get lost.
-fn mark_dirty(files: &[Checked]) -> Result<(), JournalError> {
-    let marked: Vec<_> = files.iter().map(Checked::mark_dirty).collect();
-    marked.into_iter().collect()
 }
 
 /// Takes the second comparison as the result: other programs may have written since the first one.
