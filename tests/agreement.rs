@@ -191,7 +191,7 @@ fn real_time_beside_virtual_time() {
     for run in disk_runs.iter().chain(&timer_runs) {
         let [p50, p90, max] = ["p50_ns", "p90_ns", "max_ns"].map(|which| run.lateness(which) / 1000);
         println!(
-            "  median {p50} us, p90 {p90} us, max {max} us; somebody waited {:.0} % of the time",
+            "  median {p50} us, p90 {p90} us, max {max} us; queue not empty {:.0} % of the time",
             run.pressure * 100.0
         );
     }

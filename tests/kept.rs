@@ -165,7 +165,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
         // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(again.status.code(), Some(4), "{}", told(&again));
-        assert!(told(&again).contains("all of which is on this disk"), "{}", told(&again));
+        assert!(told(&again).contains("fully applied to this disk"), "{}", told(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         let after = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert!(told(&after).contains("mv -n second.undo"), "{}", told(&after));

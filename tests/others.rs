@@ -333,7 +333,7 @@ fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
 #[test]
 fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        tools::not_run("only root can be somebody else");
+        tools::not_run("only root can become another user");
         return;
     }
     let dir = Dir::new("during");

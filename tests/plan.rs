@@ -81,9 +81,9 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     let before = bytes();
     let cases: [(i32, &[&str], &str); 13] = [
         (2, &["plan", "disk.img"], "nothing is asked for"),
-        (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is no GPT type"),
+        (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is not a GPT type"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
-        (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is no size"),
+        (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is not a size"),
         (3, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
         (3, &["plan", "none.img", "--table", "gpt", "--part", "1M"], "none.img"),
         (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
@@ -91,7 +91,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "ext4 as a whole"),
         (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "another format than raw"),
         (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
-        (2, &["apply", "disk.img", "--write", "disk.img"], "no plan"),
+        (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
         (3, &["undo", "p.json", "--write", "disk.img"], "no backup that can be trusted"),
     ];
     for (code, arguments, expected) in cases {
@@ -539,7 +539,8 @@ fn what_was_written_since_is_not_undone() {
         let told = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(4), "{after}: {told}");
         assert!(
-            told.contains("partition 1 ") && told.contains("--force") || told.contains("changed it since"),
+            told.contains("partition 1 ") && told.contains("--force")
+                || told.contains("it has changed since"),
             "{after}: {told}"
         );
         assert!(std::fs::read(&target).unwrap() == present, "{after}: written to");

@@ -85,7 +85,7 @@ fn names_of_files_are_printed_and_not_obeyed() {
     let line = line_after(&planned, "nothing is written yet: ");
     look(&["apply", &plan, "--write", NASTY, "--dry-run"]);
     let applied = by_shell(&dir, &line);
-    let undo = line_after(&applied, "to take it back: ");
+    let undo = line_after(&applied, "to revert: ");
     for more in [&[][..], &["--json"], &["--quiet"], &["--verbose"], &["--color", "always"]] {
         look(&[&["check", NASTY][..], more].concat());
         look(&[&["map", NASTY][..], more].concat());
@@ -192,7 +192,7 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
             let plan = dir.path().join(OsStr::from_bytes(&plan));
             output(Command::new(STRADDLE).arg("apply").arg(plan).arg("--write").arg(&image), "")
         };
-        by_shell(&dir, &line_after(&applied, "to take it back: "));
+        by_shell(&dir, &line_after(&applied, "to revert: "));
         assert!(
             fs::read(&image).unwrap().iter().all(|byte| *byte == 0) && !dir.join("X").exists(),
             "{name:?}"

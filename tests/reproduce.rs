@@ -147,5 +147,5 @@ fn a_fit_reproduces_the_shipped_numbers_and_writes_them_with_their_source() {
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert!(shown.out.contains("fitted to miller-2010 by straddle drive fit"), "{}", shown.out);
     let text = straddle(&["drive", "fit", "dell-6tb-7200-512e"]);
-    assert!(text.out.contains("names no number to fit") && text.out.contains("118 IOPS"), "{}", text.out);
+    assert!(text.out.contains("has no parameters to fit") && text.out.contains("118 IOPS"), "{}", text.out);
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use server::{Setting, json, request, summary, transmit};
+use server::{Server, Setting, json, request, summary, transmit};
 use tools::{STRADDLE, output, present, run, shell, told};
 
 /// A small SSD and a small disk: no test here needs a large one.
@@ -214,6 +214,18 @@ fn a_signal_ends_it_and_leaves_no_socket() {
         assert_eq!((ended.status.code(), &json(&ended)["ending"]), (Some(0), &"signal".into()));
         assert!(!setting.dir.join("nbd").exists() && !setting.dir.join("control").exists());
     }
+}
+
+#[test]
+fn a_server_under_nohup_stays_when_its_terminal_is_closed() {
+    let setting = Setting::new("serve-nohup");
+    let address = format!("unix:{}", setting.path("nbd"));
+    let mut command = Command::new("nohup");
+    command.args([STRADDLE, "serve", &setting.drive, "--nbd", &address, "--json", "--no-delay"]);
+    let server = Server::started(&mut command);
+    server.signal("-HUP");
+    transmit(UnixStream::connect(setting.path("nbd")).unwrap());
+    assert_eq!(json(&server.stop())["ending"], "signal");
 }
 
 #[test]

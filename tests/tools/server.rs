@@ -25,14 +25,12 @@ pub(crate) struct Ended {
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(STRADDLE)
-            .arg("serve")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::started(Command::new(STRADDLE).arg("serve").args(arguments))
+    }
+
+    pub(crate) fn started(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         let err = child.stderr.as_mut().unwrap();
         // One byte at a time, so that nothing of its later output is lost in a buffer.

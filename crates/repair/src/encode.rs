@@ -65,7 +65,7 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
     // From here on nothing needs the previous contents.
     for wipe in plan.wipe() {
         let len = usize::try_from(wipe.len().get()).unwrap_or(0);
-        steps.write(wipe.start().get(), &vec![0; len], "what was there before")?;
+        steps.write(wipe.start().get(), &vec![0; len], "erased contents")?;
     }
     steps.flush();
     Ok(steps.steps)

@@ -73,7 +73,7 @@ pub enum PlanError {
     },
     /// A partition type that is not known.
     #[error(
-        "'{text}' is no {format} type{}: use a name (linux, esp, swap, …), {}",
+        "'{text}' is not a {format} type{}: use a name (linux, esp, swap, …), {}",
         meant(.text),
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]

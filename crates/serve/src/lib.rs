@@ -10,6 +10,7 @@ mod engine;
 mod error_kind;
 pub mod nbd;
 mod server;
+pub mod signals;
 mod summary;
 
 pub use clock::Pace;

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
 use export::export;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use straddle_drive::Profile;
 use straddle_media::virtio::{self, Transport};
 use straddle_media::{Served, Tear};
@@ -129,6 +128,15 @@ impl Server {
         if options.control.is_some() {
             served.keep_for_cut();
         }
+        limits::raise_open_files();
+        let poller = Poller::new(TIMER)?;
+        let (signals, sender) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        let mut signal_ids = Vec::new();
+        for signal in crate::signals::ending() {
+            signal_ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        // After the handlers, which remove the sockets.
         let mut listeners = Vec::new();
         for endpoint in &options.nbd {
             listeners.push((Purpose::Nbd, endpoint.listen(options.allow_remote)?));
@@ -136,14 +144,6 @@ impl Server {
         let sockets = options.vhost_user.iter().map(|path| (Purpose::Vhost, path));
         for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
             listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
-        }
-        limits::raise_open_files();
-        let poller = Poller::new(TIMER)?;
-        let (signals, sender) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        let mut signal_ids = Vec::new();
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
-            signal_ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
         }
         poller.add(&signals, SIGNAL, true, false)?;
         for (token, (_, listener)) in (LISTENERS..).zip(&listeners) {

@@ -89,21 +89,11 @@ fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
 /// Sets `stop` on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends this process at once. If SIGHUP is
 /// ignored (nohup), it stays ignored.
 pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+    for signal in straddle_serve::signals::ending() {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
     }
     Ok(())
-}
-
-/// Whether this process was started with SIGHUP ignored, if `signal` is SIGHUP; false for others. The mask is
-/// SigIgn in /proc/self/status, whose bits begin with signal 1.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    signal == signal_hook::consts::SIGHUP && ignored & 1 == 1
 }
 
 fn job(arguments: &LabArguments) -> Result<Job> {
