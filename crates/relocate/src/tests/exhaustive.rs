@@ -1,0 +1,184 @@
+//! Every crash of every small job, and every crash of every recovery from it.
+//!
+//! What a recovery does depends on what is on the disks only. So the states that any number of crashes may lead to are a
+//! graph, which is searched breadth first; a state that was seen is not searched again.
+
+use std::collections::{HashSet, VecDeque};
+
+use straddle_io::SplitMix64;
+
+use super::machine::{Epoch, Image, Outcome, key};
+use super::shapes::{Decision, Final, Shape, World, shapes};
+use crate::recovery::{Recovered, open};
+
+/// More outcomes than this of one epoch are sampled.
+const MOST: u64 = 1 << 12;
+/// Samples of an epoch that has more.
+const SAMPLES: u64 = 1 << 10;
+
+/// What a search came to.
+#[derive(Debug, Default)]
+pub(super) struct Searched {
+    /// States searched after this number of crashes.
+    pub(super) depths: Vec<usize>,
+    /// States that were found and not searched.
+    pub(super) left: usize,
+    /// Epochs whose crashes were sampled.
+    pub(super) sampled: usize,
+}
+
+/// The images that a crash may leave: each write lost, kept or torn.
+pub(super) fn crashes(epoch: &Epoch, garbage: u32, add: &mut impl FnMut(Image)) -> bool {
+    const ALL: [Outcome; 3] = [Outcome::Lost, Outcome::Kept, Outcome::Torn];
+    let units = epoch.units.len();
+    let digit = |number: u64, base: u64, index: usize| {
+        usize::try_from(number / base.pow(u32::try_from(index).unwrap()) % base).unwrap()
+    };
+    let count = |base: u64| base.checked_pow(u32::try_from(units).unwrap()).filter(|count| *count <= MOST);
+    if let Some(count) = count(3) {
+        for number in 0..count {
+            add(epoch.crash(garbage, |index| ALL[digit(number, 3, index)]));
+        }
+        return true;
+    }
+    // One torn at most, with every subset of the others.
+    if let Some(count) = count(2) {
+        for number in 0..count {
+            add(epoch.crash(garbage, |index| ALL[digit(number, 2, index)]));
+        }
+    }
+    let mut random = SplitMix64::new(epoch.key());
+    for torn in 0..units {
+        for first in 0..=units {
+            let kept = |index| if index < first { Outcome::Kept } else { Outcome::Lost };
+            add(epoch.crash(garbage, kept));
+            add(epoch.crash(garbage, |index| if index == torn { Outcome::Torn } else { kept(index) }));
+        }
+    }
+    for _ in 0..SAMPLES {
+        add(epoch.crash(garbage, |_| ALL[random.index(3)]));
+    }
+    count(2).is_some()
+}
+
+/// Searches the states of a job, `most` of them.
+pub(super) fn search(shape: &Shape, most: usize) -> Result<Searched, String> {
+    let world = World::new(shape);
+    let mut searched = Searched::default();
+    let (mut seen, mut epochs_seen) = (HashSet::new(), HashSet::new());
+    let mut queue: VecDeque<(Image, usize)> = VecDeque::new();
+    let mut visit = |machine: &super::machine::Machine, depth, queue: &mut VecDeque<_>, sampled: &mut usize| {
+        for epoch in &machine.epochs {
+            if epochs_seen.insert(epoch.key()) {
+                let is_all = crashes(epoch, world.garbage, &mut |image| {
+                    if seen.insert(key(&image)) {
+                        queue.push_back((image, depth));
+                    }
+                });
+                *sampled += usize::from(!is_all);
+            }
+        }
+    };
+    let machine = world.boot(&world.original);
+    let end = world.start(&machine).map_err(|error| format!("{error:?}"))?;
+    machine.borrow_mut().note();
+    world.is_right(&machine.borrow().current, end)?;
+    erased(&world, &machine.borrow().current.clone(), end)?;
+    visit(&machine.borrow(), 1, &mut queue, &mut searched.sampled);
+    let mut count = 0;
+    // Where not all can be searched: half in order, half from anywhere.
+    let mut random = SplitMix64::new(1);
+    loop {
+        let is_next = count + queue.len() <= most || random.once_in(2);
+        let at = if is_next { 0 } else { random.index(queue.len()) };
+        let Some((image, depth)) = queue.swap_remove_front(at) else { break };
+        if count == most {
+            searched.left = queue.len() + 1;
+            break;
+        }
+        count += 1;
+        if searched.depths.len() < depth {
+            searched.depths.resize(depth, 0);
+        }
+        searched.depths[depth - 1] += 1;
+        for decision in [Decision::Resume, Decision::Rollback] {
+            let machine = world.boot(&image);
+            let end = world
+                .recover(&machine, decision)
+                .map_err(|error| format!("after {depth} crashes: {decision:?}: {error:?}"))?;
+            machine.borrow_mut().note();
+            world
+                .is_right(&machine.borrow().current, end)
+                .map_err(|why| format!("after {depth} crashes: {decision:?}: {why}"))?;
+            if count < 20 && end != Final::None {
+                erased(&world, &machine.borrow().current.clone(), end)?;
+            }
+            visit(&machine.borrow(), depth + 1, &mut queue, &mut searched.sampled);
+        }
+    }
+    Ok(searched)
+}
+
+/// A journal that is being removed is the one that it was, or none; and the same job can be done again.
+fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
+    let machine = world.boot(image);
+    world.with(&machine, |disks, place| match open(disks, place) {
+        Ok(Some(Recovered::Moved(moved))) => moved.erase().map_err(|error| format!("{error:?}")),
+        Ok(Some(Recovered::Back(back))) => back.erase().map_err(|error| format!("{error:?}")),
+        other => Err(format!("{other:?} is not complete")),
+    })?;
+    machine.borrow_mut().note();
+    for epoch in &machine.borrow().epochs {
+        let mut wrong = None;
+        crashes(epoch, world.garbage, &mut |image| {
+            let machine = world.boot(&image);
+            let found = world.with(&machine, |disks, place| match open(disks, place) {
+                Ok(Some(Recovered::Moved(_))) => Some(Final::Moved),
+                Ok(Some(Recovered::Back(_))) => Some(Final::Back),
+                Ok(None) => Some(Final::None),
+                _ => None,
+            });
+            if found != Some(end) && found != Some(Final::None) {
+                wrong = Some(format!("{end:?} and erased in part: {found:?}"));
+            }
+        });
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+    }
+    Ok(())
+}
+
+fn report(shape: &Shape, searched: &Searched) {
+    let journal = if shape.is_two { ", journal apart" } else { "" };
+    println!(
+        "{}{journal}: {} states, by crashes {:?}; {} not searched; {} epochs sampled",
+        shape.name,
+        searched.depths.iter().sum::<usize>(),
+        searched.depths,
+        searched.left,
+        searched.sampled
+    );
+}
+
+fn run(most: usize) {
+    for shape in shapes() {
+        let searched = search(&shape, most).unwrap_or_else(|why| panic!("{shape:?}: {why}"));
+        report(&shape, &searched);
+        // A recovery has crashed, too.
+        assert!(searched.depths.len() >= 2, "{}: {searched:?}", shape.name);
+    }
+}
+
+#[test]
+fn no_crash_loses_a_byte() {
+    run(3000);
+}
+
+/// Takes long: `STRADDLE_RELOCATE_STATES` states of each shape.
+#[test]
+#[ignore = "minutes to hours"]
+fn no_number_of_crashes_loses_a_byte() {
+    let most = std::env::var("STRADDLE_RELOCATE_STATES").ok().and_then(|text| text.parse().ok());
+    run(most.unwrap_or(200_000));
+}
