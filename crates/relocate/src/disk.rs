@@ -155,9 +155,7 @@ impl<'a> Disks<'a> {
         bytes: &[u8],
     ) -> Result<(), RelocateError> {
         let len = ByteCount::new(bytes.len() as u64);
-        self.get(device)
-            .write(at, bytes)
-            .map_err(|source| RelocateError::Write { device, at, len, source })
+        self.get(device).write(at, bytes).map_err(|source| RelocateError::Write { device, at, len, source })
     }
 
     /// Makes all writes durable, on both disks.

@@ -158,15 +158,15 @@ impl Flight {
         if number >= count {
             return damaged("a record has no window");
         }
-        let before = entries.next();
+        // Of a record that was written in part before a crash, one copy may be that of an older one in its slot. It
+        // comes to light when the next write to the slot is torn: then the window before is durable.
+        let before = entries.next().filter(|before| before.record.number + 1 == number);
         for entry in [Some(&last), before.as_ref()].into_iter().flatten() {
-            if entry.record.kind == Kind::End || !Shape::new(sequence.window(entry.record.number)).fits(&entry.record)
+            if entry.record.kind == Kind::End
+                || !Shape::new(sequence.window(entry.record.number)).fits(&entry.record)
             {
                 return damaged("a record does not describe its window");
             }
-        }
-        if before.as_ref().is_some_and(|before| before.record.number + 1 != number) {
-            return damaged("the records do not follow one another");
         }
         let is_whole = |entry: &Entry| entry.saved.is_some() || entry.record.saved().is_none();
         flight.done = number;
@@ -325,7 +325,8 @@ impl Run<'_> {
             let moved = self.step(disks, &shape, index, &mut buffer, before)?;
             before = Some((shape.window, moved));
             done += shape.window.from.len().get();
-            if watch(Progress { done: ByteCount::new(done), total, is_back }).is_break() && index + 1 < count {
+            if watch(Progress { done: ByteCount::new(done), total, is_back }).is_break() && index + 1 < count
+            {
                 disks.flush()?;
                 self.check(disks, before)?;
                 return Ok(Stop::Paused);
@@ -336,7 +337,7 @@ impl Run<'_> {
         }
         self.check(disks, before)?;
         let record = Record { direction: self.direction, number: count, kind: Kind::End };
-        let mut block = vec![0; self.journal.block()];
+        let mut block = vec![0; self.journal.lead()];
         self.journal.append(disks, &record, &mut block)?;
         disks.flush()?;
         Ok(Stop::End)
@@ -351,33 +352,32 @@ impl Run<'_> {
         buffer: &mut Vec<u8>,
         before: Option<(Window, Hash)>,
     ) -> Result<Hash, RelocateError> {
-        let (window, block) = (shape.window, self.journal.block());
+        let (window, lead) = (shape.window, self.journal.lead());
         let spans = if window.is_direct { vec![window.from] } else { shape.spans() };
         let len: usize = spans.iter().map(|span| in_memory(span.len())).sum();
-        buffer.resize(block + len, 0);
-        let mut at = block;
+        buffer.resize(lead + len, 0);
+        let mut at = lead;
         for span in spans {
             let end = at + in_memory(span.len());
             disks.read(Device::Data, span.start(), &mut buffer[at..end])?;
             at = end;
         }
-        let copy = &buffer[block..];
-        let kind =
-            if window.is_direct { Kind::Direct { moved: hash(copy) } } else { shape.kind(copy) };
+        let copy = &buffer[lead..];
+        let kind = if window.is_direct { Kind::Direct { moved: hash(copy) } } else { shape.kind(copy) };
         let record = Record { direction: self.direction, number: index, kind };
         let moved = record.moved().unwrap_or_default();
         if fault::on(Fault::DataFirst) {
             write(disks, window.written, &shape.content(copy))?;
             disks.flush()?;
         }
-        let recorded = if window.is_direct { block } else { block + len };
+        let recorded = if window.is_direct { lead } else { lead + len };
         self.journal.append(disks, &record, &mut buffer[..recorded])?;
         if !fault::on(Fault::NoFlush) {
             disks.flush()?;
         }
         // That made the window before durable, too.
         self.check(disks, before)?;
-        let copy = &buffer[block..];
+        let copy = &buffer[lead..];
         if window.is_direct {
             write(disks, window.to, copy)?;
         } else if window.written == window.to {

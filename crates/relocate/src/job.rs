@@ -70,7 +70,11 @@ impl Job {
         let (block, window) = (parts.blocks.size(), parts.window);
         let sector = ByteCount::new(SECTOR);
         let is_phase = parts.blocks.phase().is_multiple_of(sector);
-        if !block.is_multiple_of(sector) || !block.get().is_power_of_two() || !is_phase || block.get() > LARGEST_BLOCK {
+        if !block.is_multiple_of(sector)
+            || !block.get().is_power_of_two()
+            || !is_phase
+            || block.get() > LARGEST_BLOCK
+        {
             return refuse(format!("no physical sectors of {} bytes", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {

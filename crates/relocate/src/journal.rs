@@ -8,7 +8,7 @@
 //! | some | body: the job and the journal's place, as JSON |
 //! | 1 | mark: the job is rolled back |
 //! | 1 | mark: what was in flight when the rollback began is undone |
-//! | 2 slots | 1 block for a record, the others for the bytes that it describes |
+//! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
 //! | some | body again |
 //! | 1 | title again |
 //!
@@ -38,6 +38,8 @@ const MAGIC: &[u8; 16] = b"straddle-relocat";
 const FORMAT: u32 = 1;
 /// The bytes of a title that mean something.
 const TITLE: usize = 16 + 4 + 8 + 32 + 32;
+/// A record is written twice: a sector that is lost later must not hide it.
+const COPIES: u64 = 2;
 /// No body is longer: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 
@@ -72,7 +74,7 @@ struct Layout {
 impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
         let block = job.blocks().size().get();
-        Self { place, block, body: blocks(body as u64, block), slot: block + capacity(job) }
+        Self { place, block, body: blocks(body as u64, block), slot: COPIES * block + capacity(job) }
     }
 
     fn needed(self) -> u64 {
@@ -282,7 +284,11 @@ impl Journal {
     fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let zeros = self.padded(&[]);
         let layout = self.layout;
-        for at in [layout.mark(0), layout.mark(1), layout.slot(0), layout.slot(1)] {
+        for at in [layout.mark(0), layout.mark(1)] {
+            disks.write(self.device, at, &zeros)?;
+        }
+        let zeros = vec![0; self.lead()];
+        for at in [layout.slot(0), layout.slot(1)] {
             disks.write(self.device, at, &zeros)?;
         }
         disks.flush()
@@ -299,16 +305,23 @@ impl Journal {
         usize::try_from(self.layout.block).unwrap_or(usize::MAX)
     }
 
-    /// Writes a record; `bytes` has room for it in its first block, and what it describes behind. Does not flush.
+    /// The bytes that a record and its copy fill.
+    pub(crate) fn lead(&self) -> usize {
+        self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
+    }
+
+    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, and what it describes
+    /// behind. Does not flush.
     pub(crate) fn append(
         &self,
         disks: &mut Disks<'_>,
         record: &Record,
         bytes: &mut [u8],
     ) -> Result<(), RelocateError> {
-        let encoded = record.encode(self.title);
-        bytes[..encoded.len()].copy_from_slice(&encoded);
-        bytes[encoded.len()..self.block()].fill(0);
+        let block = self.padded(&record.encode(self.title));
+        for copy in bytes[..self.lead()].chunks_mut(self.block()) {
+            copy.copy_from_slice(&block);
+        }
         disks.write(self.device, self.layout.slot(record.slot()), bytes)
     }
 
@@ -320,19 +333,17 @@ impl Journal {
     ) -> Result<Vec<Entry>, RelocateError> {
         let mut entries = Vec::new();
         for slot in [0, 1] {
-            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
-            disks.read(self.device, self.layout.slot(slot), &mut sector)?;
-            let Some(record) = Record::decode(&sector, self.title) else { continue };
+            let Some(record) = self.record(disks, slot)? else { continue };
             if record.direction != direction || (record.slot() != slot && !fault::on(Fault::OneSlot)) {
                 continue;
             }
             let mut entry = Entry { record, saved: None };
             if let Some(saved) = record.saved() {
-                if saved.len > self.layout.slot - self.layout.block {
+                if saved.len > self.layout.slot - COPIES * self.layout.block {
                     return Err(RelocateError::Damaged("a record is too long".to_owned()));
                 }
                 let mut bytes = vec![0; in_memory(ByteCount::new(saved.len))];
-                let at = self.layout.slot(slot).get() + self.layout.block;
+                let at = self.layout.slot(slot).get() + COPIES * self.layout.block;
                 disks.read(self.device, ByteOffset::new(at), &mut bytes)?;
                 entry.saved = record.matches(&bytes).then_some(bytes);
             }
@@ -340,6 +351,20 @@ impl Journal {
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.record.number));
         Ok(entries)
+    }
+
+    /// The record in a slot: of two that differ, the later one.
+    fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>, RelocateError> {
+        let mut found: Option<Record> = None;
+        for copy in 0..COPIES {
+            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+            let at = self.layout.slot(slot).get() + copy * self.layout.block;
+            disks.read(self.device, ByteOffset::new(at), &mut sector)?;
+            let record = Record::decode(&sector, self.title);
+            let order = |record: &Record| (record.direction == Direction::Back, record.number);
+            found = found.into_iter().chain(record).max_by_key(order);
+        }
+        Ok(found)
     }
 
     /// Writes a mark, durably: what comes behind it is based on it.

@@ -9,7 +9,7 @@ use straddle_io::SplitMix64;
 
 use super::machine::{Epoch, Image, Outcome, key};
 use super::shapes::{Decision, Final, Shape, World, shapes};
-use crate::recovery::{Recovered, open};
+use crate::recovery::{Recovered, begin, open};
 
 /// More outcomes than this of one epoch are sampled.
 const MOST: u64 = 1 << 12;
@@ -63,27 +63,32 @@ pub(super) fn crashes(epoch: &Epoch, garbage: u32, add: &mut impl FnMut(Image)) 
 
 /// Searches the states of a job, `most` of them.
 pub(super) fn search(shape: &Shape, most: usize) -> Result<Searched, String> {
-    let world = World::new(shape);
+    search_in(&World::new(shape), most)
+}
+
+/// The same in a world that may lose flushes.
+pub(super) fn search_in(world: &World, most: usize) -> Result<Searched, String> {
     let mut searched = Searched::default();
     let (mut seen, mut epochs_seen) = (HashSet::new(), HashSet::new());
     let mut queue: VecDeque<(Image, usize)> = VecDeque::new();
-    let mut visit = |machine: &super::machine::Machine, depth, queue: &mut VecDeque<_>, sampled: &mut usize| {
-        for epoch in &machine.epochs {
-            if epochs_seen.insert(epoch.key()) {
-                let is_all = crashes(epoch, world.garbage, &mut |image| {
-                    if seen.insert(key(&image)) {
-                        queue.push_back((image, depth));
-                    }
-                });
-                *sampled += usize::from(!is_all);
+    let mut visit =
+        |machine: &super::machine::Machine, depth, queue: &mut VecDeque<_>, sampled: &mut usize| {
+            for epoch in &machine.epochs {
+                if epochs_seen.insert(epoch.key()) {
+                    let is_all = crashes(epoch, world.garbage, &mut |image| {
+                        if seen.insert(key(&image)) {
+                            queue.push_back((image, depth));
+                        }
+                    });
+                    *sampled += usize::from(!is_all);
+                }
             }
-        }
-    };
+        };
     let machine = world.boot(&world.original);
     let end = world.start(&machine).map_err(|error| format!("{error:?}"))?;
     machine.borrow_mut().note();
     world.is_right(&machine.borrow().current, end)?;
-    erased(&world, &machine.borrow().current.clone(), end)?;
+    erased(world, &machine.borrow().current.clone(), end)?;
     visit(&machine.borrow(), 1, &mut queue, &mut searched.sampled);
     let mut count = 0;
     // Where not all can be searched: half in order, half from anywhere.
@@ -111,7 +116,7 @@ pub(super) fn search(shape: &Shape, most: usize) -> Result<Searched, String> {
                 .is_right(&machine.borrow().current, end)
                 .map_err(|why| format!("after {depth} crashes: {decision:?}: {why}"))?;
             if count < 20 && end != Final::None {
-                erased(&world, &machine.borrow().current.clone(), end)?;
+                erased(world, &machine.borrow().current.clone(), end)?;
             }
             visit(&machine.borrow(), depth + 1, &mut queue, &mut searched.sampled);
         }
@@ -121,6 +126,9 @@ pub(super) fn search(shape: &Shape, most: usize) -> Result<Searched, String> {
 
 /// A journal that is being removed is the one that it was, or none; and the same job can be done again.
 fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
+    if world.flushes_lost {
+        return Ok(());
+    }
     let machine = world.boot(image);
     world.with(&machine, |disks, place| match open(disks, place) {
         Ok(Some(Recovered::Moved(moved))) => moved.erase().map_err(|error| format!("{error:?}")),
@@ -140,6 +148,17 @@ fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
             });
             if found != Some(end) && found != Some(Final::None) {
                 wrong = Some(format!("{end:?} and erased in part: {found:?}"));
+            }
+            // A journal behind which records of an old one were left.
+            if found == Some(Final::None) && end == Final::Back {
+                world.with(&machine, |disks, place| {
+                    begin(disks, place, world.job.clone()).unwrap();
+                });
+                let again = world.recover(&machine, Decision::Resume);
+                let is_right = again.and_then(|end| Ok(world.is_right(&machine.borrow().current, end)));
+                if !matches!(is_right, Ok(Ok(()))) {
+                    wrong = Some(format!("done again: {is_right:?}"));
+                }
             }
         });
         if let Some(wrong) = wrong {

@@ -121,7 +121,12 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(store: &Rc<RefCell<Store>>, image: &Image, split: usize, block: (usize, usize)) -> Self {
+    pub(super) fn new(
+        store: &Rc<RefCell<Store>>,
+        image: &Image,
+        split: usize,
+        block: (usize, usize),
+    ) -> Self {
         Self {
             store: Rc::clone(store),
             current: image.clone(),
@@ -180,8 +185,11 @@ impl Machine {
         let mut units = Vec::new();
         while chunks.peek().is_some() {
             let block = self.block_of(at);
-            let contents: Vec<u32> =
-                chunks.by_ref().take(block.1 - at).map(|sector| self.store.borrow_mut().number(sector)).collect();
+            let contents: Vec<u32> = chunks
+                .by_ref()
+                .take(block.1 - at)
+                .map(|sector| self.store.borrow_mut().number(sector))
+                .collect();
             for (offset, number) in contents.iter().enumerate() {
                 let sector = at + offset;
                 let is_same = self.original[sector] == *number;
@@ -208,8 +216,9 @@ impl Machine {
         }
         self.note();
         let split = self.split;
-        let (ours, others): (Vec<Unit>, Vec<Unit>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|unit| (unit.first >= split) == is_second);
+        let (ours, others): (Vec<Unit>, Vec<Unit>) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|unit| (unit.first >= split) == is_second);
         self.pending = others;
         let has_failed = self.fails();
         let mut random = SplitMix64::new(self.failing.seed);
@@ -253,7 +262,8 @@ impl Disk for SimDisk {
         let first = self.sector(at);
         let mut machine = self.machine.borrow_mut();
         let bad = machine.failing.unreadable;
-        if machine.fails() || bad.is_some_and(|bad| (first..first + bytes.len().div_ceil(512)).contains(&bad)) {
+        if machine.fails() || bad.is_some_and(|bad| (first..first + bytes.len().div_ceil(512)).contains(&bad))
+        {
             return Err(io::Error::other("a read failed"));
         }
         let store = machine.store.borrow();

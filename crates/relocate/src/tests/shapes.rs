@@ -62,6 +62,8 @@ pub(super) struct World {
     pub(super) garbage: u32,
     pub(super) split: usize,
     block: (usize, usize),
+    /// Whether the disks ignore flushes.
+    pub(super) flushes_lost: bool,
     /// Where data are when all is moved: sector, and contents.
     pub(super) moved: Vec<(usize, u32)>,
     /// And in the beginning.
@@ -75,10 +77,10 @@ fn range(start: u64, len: u64) -> std::ops::Range<usize> {
 impl World {
     pub(super) fn new(shape: &Shape) -> Self {
         let (block, phase) = shape.block;
-        let moves = shape.moves.iter().map(|[start, len, to]| Move {
-            from: span(*start, *len),
-            to: ByteOffset::new(to * SECTOR),
-        });
+        let moves = shape
+            .moves
+            .iter()
+            .map(|[start, len, to]| Move { from: span(*start, *len), to: ByteOffset::new(to * SECTOR) });
         let mut parts = Parts {
             size: sectors(1 << 20),
             blocks: Boundary::new(sectors(block), sectors(phase)).unwrap(),
@@ -131,6 +133,7 @@ impl World {
             may_change: Rc::new(may_change),
             garbage,
             split: small(split),
+            flushes_lost: false,
             block: (small(block), small(phase)),
         }
     }
@@ -139,11 +142,16 @@ impl World {
         let mut machine = Machine::new(&self.store, image, self.split, self.block);
         machine.may_change = Rc::clone(&self.may_change);
         machine.original = Rc::clone(&self.original);
+        machine.flushes_lost = self.flushes_lost;
         Rc::new(RefCell::new(machine))
     }
 
     /// Has `act` done with the disks of the machine.
-    pub(super) fn with<T>(&self, machine: &Rc<RefCell<Machine>>, act: impl FnOnce(Disks<'_>, Span) -> T) -> T {
+    pub(super) fn with<T>(
+        &self,
+        machine: &Rc<RefCell<Machine>>,
+        act: impl FnOnce(Disks<'_>, Span) -> T,
+    ) -> T {
         let mut data = SimDisk { machine: Rc::clone(machine), is_second: false };
         let mut journal = SimDisk { machine: Rc::clone(machine), is_second: true };
         if self.is_two {
