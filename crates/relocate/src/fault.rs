@@ -18,15 +18,15 @@ pub(crate) enum Fault {
     NoPrevious,
     /// A rollback begins without undoing what is in flight.
     NoUndo,
-    /// A rollback begins before it is known that what was in flight is undone.
-    NoUndone,
+    /// What is in flight is said to be undone before it is.
+    EarlyUndone,
     /// The rest of a physical sector is not written with its data.
     NoEdges,
     /// The records go before the header.
     EraseRecordsFirst,
     /// A new journal leaves the records of an old one.
     StaleRecords,
-    /// What is damaged in the journal is not compared with the disk.
+    /// What is in flight is not compared with the journal.
     NoCheck,
 }
 

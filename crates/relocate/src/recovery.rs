@@ -184,12 +184,13 @@ fn turn(disks: &mut Disks<'_>, journal: &Journal) -> Result<u64, RelocateError> 
     let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
     let done = flight.durable;
     journal.set(disks, Mark::Turned, done)?;
+    if fault::on(Fault::EarlyUndone) {
+        journal.set(disks, Mark::Undone, done)?;
+    }
     if !fault::on(Fault::NoUndo) {
         flight.undo(disks, &sequence, journal.block())?;
     }
-    if !fault::on(Fault::NoUndone) {
-        journal.set(disks, Mark::Undone, done)?;
-    }
+    journal.set(disks, Mark::Undone, done)?;
     Ok(done)
 }
 

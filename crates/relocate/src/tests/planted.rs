@@ -10,7 +10,7 @@ use crate::fault::{Fault, plant};
 fn found(fault: Fault) -> Option<(&'static str, String)> {
     plant(Some(fault));
     let found = shapes().iter().find_map(|shape| {
-        let searched = catch_unwind(AssertUnwindSafe(|| search(shape, 1500)));
+        let searched = catch_unwind(AssertUnwindSafe(|| search(shape, 1500, false)));
         match searched {
             Ok(Ok(_)) => None,
             Ok(Err(why)) => Some((shape.name, why)),
@@ -31,7 +31,7 @@ fn every_planted_mistake_is_found() {
         Fault::EarlyEnd,
         Fault::NoPrevious,
         Fault::NoUndo,
-        Fault::NoUndone,
+        Fault::EarlyUndone,
         Fault::NoEdges,
         Fault::EraseRecordsFirst,
         Fault::StaleRecords,
@@ -50,7 +50,7 @@ fn every_planted_mistake_is_found() {
 fn a_disk_that_ignores_flushes_is_found() {
     let mut world = World::new(&shapes()[0]);
     world.flushes_lost = true;
-    let searched = search_in(&world, 1500);
+    let searched = search_in(&world, 1500, false);
     println!("{searched:?}");
     assert!(searched.is_err());
 }
