@@ -81,28 +81,28 @@ impl Layout {
         2 * (self.block + self.body) + 2 * self.block + 2 * self.slot
     }
 
-    fn from_start(self, bytes: u64) -> ByteOffset {
+    fn behind_start(self, bytes: u64) -> ByteOffset {
         ByteOffset::new(self.place.start().get() + bytes)
     }
 
-    fn from_end(self, bytes: u64) -> ByteOffset {
+    fn before_end(self, bytes: u64) -> ByteOffset {
         ByteOffset::new(self.place.end().get() - bytes)
     }
 
     fn titles(self) -> [ByteOffset; 2] {
-        [self.from_start(0), self.from_end(self.block)]
+        [self.behind_start(0), self.before_end(self.block)]
     }
 
     fn bodies(self) -> [ByteOffset; 2] {
-        [self.from_start(self.block), self.from_end(self.block + self.body)]
+        [self.behind_start(self.block), self.before_end(self.block + self.body)]
     }
 
     fn mark(self, mark: usize) -> ByteOffset {
-        self.from_start(self.block * (1 + mark as u64) + self.body)
+        self.behind_start(self.block * (1 + mark as u64) + self.body)
     }
 
     fn slot(self, slot: u64) -> ByteOffset {
-        self.from_start(self.block * 3 + self.body + slot * self.slot)
+        self.behind_start(self.block * 3 + self.body + slot * self.slot)
     }
 }
 

@@ -85,7 +85,7 @@ fn errors_lose_nothing() {
         let mut random = SplitMix64::new(seed);
         let shape = random_shape(&mut random);
         let world = World::new(&shape);
-        let (machine, end, failed) = persist(&world, &world.original.to_vec(), &mut random, |random| {
+        let (machine, end, failed) = persist(&world, world.original.as_ref(), &mut random, |random| {
             if random.once_in(4) { Decision::Rollback } else { Decision::Resume }
         });
         let right = world.is_right(&machine.borrow().current, end);

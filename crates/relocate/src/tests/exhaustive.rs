@@ -1,7 +1,7 @@
 //! Every crash of every small job, and every crash of every recovery from it.
 //!
-//! What a recovery does depends on what is on the disks only. So the states that any number of crashes may lead to are a
-//! graph, which is searched breadth first; a state that was seen is not searched again.
+//! What a recovery does depends on what is on the disks only. So the states that any number of crashes may lead to
+//! are a graph, which is searched breadth first; a state that was seen is not searched again.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -154,7 +154,7 @@ fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
                     begin(disks, place, world.job.clone()).unwrap();
                 });
                 let again = world.recover(&machine, Decision::Resume);
-                let is_right = again.and_then(|end| Ok(world.is_right(&machine.borrow().current, end)));
+                let is_right = again.map(|end| world.is_right(&machine.borrow().current, end));
                 if !matches!(is_right, Ok(Ok(()))) {
                     wrong = Some(format!("done again: {is_right:?}"));
                 }

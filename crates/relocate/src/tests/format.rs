@@ -7,6 +7,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::shapes::{World, sectors, shapes, span};
 use crate::engine::Verify;
+use crate::fault::{Fault, plant};
 use crate::recovery::{Ended, State, begin, inspect, open};
 use crate::{Disk, Disks, Job, Move, Parts, RelocateError};
 
@@ -112,10 +113,11 @@ fn another_disk_or_version_is_refused() {
     assert!(matches!(error, RelocateError::Version(9)), "{error:?}");
 }
 
-/// One bit of the journal is changed: either that is found, or all goes as if nothing had happened.
-#[test]
-fn a_wrong_bit_does_no_harm() {
+/// Changes a bit of the journal, one after the other: either that is found, or all goes as if nothing had happened.
+fn wrong_bits() -> Result<[u32; 3], String> {
     let mut ends = [0, 0, 0];
+    let mut original = vec![0; 64 * 512];
+    SplitMix64::new(1).fill(&mut original);
     for bit in 0..36 * 512 * 8 / 7 {
         let (mut disk, place) = stopped(1 + u32::try_from(bit % 6).unwrap());
         let (at, is_back) = (bit * 7, bit % 2 == 1);
@@ -124,7 +126,9 @@ fn a_wrong_bit_does_no_harm() {
             ends[0] += 1;
             continue;
         };
-        let crate::Recovered::Unfinished(unfinished) = found else { panic!("bit {at}: {found:?}") };
+        let crate::Recovered::Unfinished(unfinished) = found else {
+            return Err(format!("bit {at}: {found:?}"));
+        };
         let watch = &mut |_| ControlFlow::Continue(());
         let ended = if is_back {
             unfinished.rollback(Verify::Read, watch).map(drop)
@@ -136,13 +140,24 @@ fn a_wrong_bit_does_no_harm() {
             continue;
         }
         ends[2] += 1;
-        let mut original = vec![0; 64 * 512];
-        SplitMix64::new(1).fill(&mut original);
         let to = if is_back { 3 } else { 5 };
-        assert!(disk.bytes[to * 512..][..12 * 512] == original[3 * 512..][..12 * 512], "bit {at}");
+        if disk.bytes[to * 512..][..12 * 512] != original[3 * 512..][..12 * 512] {
+            return Err(format!("bit {at} of the journal, and data are lost"));
+        }
     }
+    Ok(ends)
+}
+
+#[test]
+fn a_wrong_bit_does_no_harm() {
+    let ends = wrong_bits().unwrap();
     println!("{} refused, {} stopped, {} complete", ends[0], ends[1], ends[2]);
     assert!(ends[2] > 1000);
+    plant(Some(Fault::NoCheck));
+    let unchecked = wrong_bits();
+    plant(None);
+    println!("without the comparison: {unchecked:?}");
+    assert!(unchecked.is_err());
 }
 
 /// More than a bit: no panic, and nothing is written to look at it.
