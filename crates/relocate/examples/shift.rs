@@ -1,6 +1,5 @@
-//! Moves a span in a file and prints the rate, for comparison with dd(1):
-//! `shift FILE START LENGTH TO WINDOW [JOURNAL] [noverify]`, in bytes; the last bytes of the file are the journal if
-//! there is no file for it.
+//! Moves a span in a file and prints the rate, for comparison with dd(1): `shift FILE START LENGTH TO WINDOW
+//! [JOURNAL] [noverify]`, in bytes; the last bytes of the file are the journal if there is no file for it.
 
 use std::error::Error;
 use std::fs::OpenOptions;

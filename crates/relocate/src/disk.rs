@@ -15,8 +15,8 @@ pub const SECTOR: u64 = 512;
 
 /// A disk: bytes that can be read and written, and a flush that makes them durable.
 ///
-/// A write may become durable at any time before the next flush, in part or not at all. Following reads return
-/// it at once.
+/// A write may become durable at any time before the next flush, in part or not at all. Following reads
+/// return it at once.
 pub trait Disk {
     /// The number of bytes.
     fn size(&self) -> ByteCount;

@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use crate::disk::Disks;
 use crate::error::{Device, RelocateError};
 use crate::fault::{self, Fault};
-use crate::journal::{Direction, Entry, Hash, Journal, Kind, Record, Saved, hash, in_memory};
+use crate::journal::{Direction, Entry, Hash, Journal, Kind, Record, Saved, hash, hash_both, in_memory};
 use crate::sequence::{Sequence, Window, hull};
 
 /// How what was written is checked.
@@ -36,8 +36,8 @@ pub struct Progress {
 /// Receives the progress after each window, and may stop the run there.
 pub type Watch<'w> = &'w mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// What the journal has of a window that is copied: the bytes of the window and those that it overwrites, as one
-/// span if they are adjacent or overlap, else one behind the other.
+/// What the journal has of a window that is copied: the bytes of the window and those that it overwrites, as
+/// one span if they are adjacent or overlap, else one behind the other.
 struct Shape {
     window: Window,
     hull: Option<Span>,
@@ -95,9 +95,9 @@ impl Shape {
 
     fn kind(&self, copy: &[u8]) -> Kind {
         let (at, moved) = (self.moved_at(), self.moved(copy));
-        let rest = [&copy[..at], &copy[at + moved.len()..]].concat();
+        let rest = hash_both(&copy[..at], &copy[at + moved.len()..]);
         let (len, at, count) = (copy.len() as u64, at as u64, moved.len() as u64);
-        Kind::Copied { moved: hash(moved), saved: Saved { len, at, moved: count, rest: hash(&rest) } }
+        Kind::Copied { moved: hash(moved), saved: Saved { len, at, moved: count, rest } }
     }
 }
 
@@ -158,8 +158,8 @@ impl Flight {
         if number >= count {
             return damaged("a record has no window");
         }
-        // Of a record that was written in part before a crash, one copy may be that of an older one in its slot. It
-        // comes to light when the next write to the slot is torn: then the window before is durable.
+        // Of a record that was written in part before a crash, one copy may be that of an older one in its
+        // slot. It comes to light when the next write to the slot is torn: then the window before is durable.
         let before = entries.next().filter(|before| before.record.number + 1 == number);
         for entry in [Some(&last), before.as_ref()].into_iter().flatten() {
             if entry.record.kind == Kind::End

@@ -13,9 +13,9 @@
 //! | 1 | title again |
 //!
 //! Titles come last and go first: the body is durable before a title is written, and the records are removed
-//! when the titles are durably gone. So a journal with a title is complete, and damaged only if something other
-//! than a crash has damaged it. Records and marks name the title by its hash, so that those of another journal in
-//! the same place are none.
+//! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
+//! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
+//! journal in the same place are none.
 
 mod record;
 
@@ -45,6 +45,11 @@ const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 
 pub(crate) fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
+}
+
+/// The hash of both, one behind the other.
+pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
+    Sha256::new().chain_update(first).chain_update(second).finalize().into()
 }
 
 /// A count of bytes in memory; what does not fit is no allocation that succeeds.
@@ -111,8 +116,8 @@ fn blocks(bytes: u64, block: u64) -> u64 {
     bytes.div_ceil(block) * block
 }
 
-/// The most bytes that a window of the job copies: two windows if it does not overlap its destination; otherwise
-/// it and the distance, rounded out.
+/// The most bytes that a window of the job copies: two windows if it does not overlap its destination;
+/// otherwise it and the distance, rounded out.
 fn capacity(job: &Job) -> u64 {
     let (window, block) = (job.window_len().get(), job.blocks().size().get());
     let distance = |start: u64, to: u64| start.abs_diff(to);
@@ -184,8 +189,8 @@ impl Journal {
         if !disk.contains(place) || place.len().get() < 2 * SECTOR {
             return Ok(None);
         }
-        // A title begins a block. How large that is, the last one does not say; the grid of the smallest blocks
-        // has it.
+        // A title begins a block. How large that is, the last one does not say; the grid of the smallest
+        // blocks has it.
         let mut found: Option<Self> = None;
         let mut damaged = None;
         for is_last in [false, true] {
@@ -229,8 +234,8 @@ impl Journal {
         if title.body > LONGEST_BODY || title.body > place.len().get() {
             return Err(damaged("its header is too long"));
         }
-        // The body begins a block behind the first title, or ends where the last one begins; blocks are not known
-        // yet, but are what the job says.
+        // The body begins a block behind the first title, or ends where the last one begins; blocks are not
+        // known yet, but are what the job says.
         let body = |disks: &mut Disks<'_>, at: u64| -> Result<Option<Body>, RelocateError> {
             let mut bytes = vec![0; in_memory(ByteCount::new(title.body))];
             if at.saturating_add(title.body) > place.end().get() {
@@ -310,8 +315,8 @@ impl Journal {
         self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
     }
 
-    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, and what it describes
-    /// behind. Does not flush.
+    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, and what it
+    /// describes behind. Does not flush.
     pub(crate) fn append(
         &self,
         disks: &mut Disks<'_>,

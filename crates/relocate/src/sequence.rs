@@ -1,9 +1,9 @@
 //! The windows that moves are cut into, in the order in which they are written.
 //!
 //! The grid that cuts them lies on the physical sectors of the disk, counted at the destination. So a write
-//! covers whole physical sectors, but for the two ends of a move: there the rest of the sector is read first and
-//! written with it. A drive has nothing to read and modify, and a cut in the middle of a write damages nothing
-//! that the journal does not hold.
+//! covers whole physical sectors, but for the two ends of a move: there the rest of the sector is read first
+//! and written with it. A drive has nothing to read and modify, and a cut in the middle of a write damages
+//! nothing that the journal does not hold.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
@@ -19,8 +19,8 @@ pub(crate) struct Window {
     pub(crate) to: Span,
     /// What is written: `to`, and the rest of the physical sectors at its ends.
     pub(crate) written: Span,
-    /// Whether the bytes at `from` stay intact for as long as the window may have to be written again, so that
-    /// the journal needs no copy.
+    /// Whether the bytes at `from` stay intact for as long as the window may have to be written again, so
+    /// that the journal needs no copy.
     pub(crate) is_direct: bool,
 }
 
@@ -123,8 +123,8 @@ impl Sequence {
     fn bare(&self, index: u64) -> Window {
         let part = self.parts.partition_point(|part| part.first <= index).saturating_sub(1);
         let Part { from, to, first, cells } = self.parts[part];
-        // Upwards from the end and downwards from the start: the destination reaches only sources of this window
-        // and of those before.
+        // Upwards from the end and downwards from the start: the destination reaches only sources of this
+        // window and of those before.
         let within = index - first;
         let cell = if to.start() > from.start() { cells.1 - within } else { cells.0 + within };
         let start = (cell * self.window).saturating_sub(self.offset).max(to.start().get());

@@ -1,6 +1,6 @@
 //! Records and marks: a sector each.
 
-use super::{Hash, hash};
+use super::{Hash, hash, hash_both};
 use crate::fault::{self, Fault};
 
 const RECORD: &[u8; 8] = b"relorec1";
@@ -114,8 +114,7 @@ impl Record {
         let (at, len) = (range(saved.at), range(saved.moved));
         let Some(end) = at.checked_add(len) else { return false };
         let Some(window) = bytes.get(at..end) else { return false };
-        let rest = [&bytes[..at], &bytes[end..]].concat();
-        hash(window) == moved && hash(&rest) == saved.rest
+        hash(window) == moved && hash_both(&bytes[..at], &bytes[end..]) == saved.rest
     }
 
     pub(super) fn encode(&self, title: [u8; 16]) -> Vec<u8> {

@@ -41,7 +41,8 @@ fn is_possible(shape: &Shape) -> bool {
     crate::Job::new(crate::Parts { size, blocks: blocks.unwrap(), window, id, moves, payload }).is_ok()
 }
 
-/// Starts or recovers again and again, until there is no error; returns how it ended and the number of errors.
+/// Starts or recovers again and again, until there is no error; returns how it ended and the number of
+/// errors.
 fn persist(
     world: &World,
     image: &Image,

@@ -1,7 +1,7 @@
 //! Every crash of every small job, and every crash of every recovery from it.
 //!
-//! What a recovery does depends on what is on the disks only. So the states that any number of crashes may lead to
-//! are a graph, which is searched breadth first; a state that was seen is not searched again.
+//! What a recovery does depends on what is on the disks only. So the states that any number of crashes may
+//! lead to are a graph, which is searched breadth first; a state that was seen is not searched again.
 
 use std::collections::{HashSet, VecDeque};
 

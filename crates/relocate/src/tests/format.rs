@@ -113,7 +113,8 @@ fn another_disk_or_version_is_refused() {
     assert!(matches!(error, RelocateError::Version(9)), "{error:?}");
 }
 
-/// Changes a bit of the journal, one after the other: either that is found, or all goes as if nothing had happened.
+/// Changes a bit of the journal, one after the other: either that is found, or all goes as if nothing had
+/// happened.
 fn wrong_bits() -> Result<[u32; 3], String> {
     let mut ends = [0, 0, 0];
     let mut original = vec![0; 64 * 512];
@@ -275,4 +276,23 @@ fn a_place_that_does_not_do_is_refused() {
     let world = World::new(&shapes()[0]);
     let machine = world.boot(&world.original);
     assert!(world.with(&machine, |disks, _| inspect(disks, span(0, 1 << 30))).unwrap().is_none());
+}
+
+#[test]
+fn a_window_is_half_of_a_long_distance() {
+    let (mib, block) = (straddle_units::MIB, ByteCount::new(4096));
+    let window = |bytes: u64| Job::window(ByteCount::new(bytes), block, ByteCount::new(16 * mib)).get();
+    let windows = [512, mib, 8 * mib, 9 * mib + 512, 1 << 40].map(window);
+    assert_eq!(windows, [16 * mib, 16 * mib, 4 * mib, 9 * mib / 2, 16 * mib]);
+    for distance in [8 * mib, 9 * mib + 4096, 40 * mib] {
+        let from = Span::new(ByteOffset::new(mib), ByteCount::new(100 * mib)).unwrap();
+        let job = Job::new(Parts {
+            size: ByteCount::new(1 << 30),
+            blocks: Boundary::multiples_of(block).unwrap(),
+            window: ByteCount::new(window(distance)),
+            moves: vec![Move { from, to: ByteOffset::new(mib + distance) }],
+            ..parts()
+        });
+        assert_eq!(job.unwrap().windows().0, 0, "{distance}");
+    }
 }
