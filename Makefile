@@ -69,7 +69,7 @@ statistics: setup
 planted: setup
 	$(CARGO) test -p straddle-drive --test planted -- --ignored --nocapture
 
-# 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes a quarter of an hour.
+# 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes most of an hour, or more.
 moves: setup
 	$(CARGO) test -p straddle-relocate --lib -- --ignored --nocapture
 
