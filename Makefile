@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices validate statistics planted cuts restores plans fuzz sanitize deny install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices validate statistics planted moves cuts restores plans fuzz sanitize deny install docs
 
 all: build
 
@@ -68,6 +68,10 @@ statistics: setup
 # Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes minutes.
 planted: setup
 	$(CARGO) test -p straddle-drive --test planted -- --ignored --nocapture
+
+# 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes most of an hour, or more.
+moves: setup
+	$(CARGO) test -p straddle-relocate --lib -- --ignored --nocapture
 
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup

@@ -1,0 +1,54 @@
+//! Mistakes that the tests plant, to show that they would be found.
+
+/// A mistake in the engine.
+#[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No flush between a record and its data.
+    NoFlush,
+    /// The data are written before their record.
+    DataFirst,
+    /// No copy in the journal, however short the distance.
+    ShortDirect,
+    /// All records go to one slot.
+    OneSlot,
+    /// The end is recorded together with the last data.
+    EarlyEnd,
+    /// Only the last window is written again.
+    NoPrevious,
+    /// A rollback begins without undoing what is in flight.
+    NoUndo,
+    /// What is in flight is said to be undone before it is.
+    EarlyUndone,
+    /// The rest of a physical sector is not written with its data.
+    NoEdges,
+    /// The records go before the header.
+    EraseRecordsFirst,
+    /// A new journal leaves the records of an old one.
+    StaleRecords,
+    /// What is in flight is not compared with the journal.
+    NoCheck,
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a mistake in this thread, or none.
+#[cfg(test)]
+pub(crate) fn plant(fault: Option<Fault>) {
+    PLANTED.set(fault);
+}
+
+/// Whether the mistake is planted.
+#[cfg(test)]
+pub(crate) fn on(fault: Fault) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+/// Whether the mistake is planted: never.
+#[cfg(not(test))]
+pub(crate) const fn on(_: Fault) -> bool {
+    false
+}

@@ -1,0 +1,467 @@
+//! What the journal looks like, and what of it can be believed.
+//!
+//! It fills whole physical sectors (blocks), so that a torn one hits one part only:
+//!
+//! | blocks | contents |
+//! |---|---|
+//! | 1 | title: which format it is, and the length and the hash of the body |
+//! | some | body: the job and the journal's place, as JSON |
+//! | 1 | mark: the job is rolled back |
+//! | 1 | mark: what was in flight when the rollback began is undone |
+//! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
+//! | some | body again |
+//! | 1 | title again |
+//!
+//! Titles come last and go first: the body is durable before a title is written, and the records are removed
+//! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
+//! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
+//! journal in the same place are none.
+
+mod record;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use crate::disk::{Disks, SECTOR};
+use crate::error::{Device, RelocateError};
+use crate::fault::{self, Fault};
+use crate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES};
+
+pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
+
+/// A SHA-256.
+pub(crate) type Hash = [u8; 32];
+
+const MAGIC: &[u8; 16] = b"straddle-relocat";
+/// The format that this version writes and reads.
+const FORMAT: u32 = 1;
+/// The bytes of a title that mean something.
+const TITLE: usize = 16 + 4 + 8 + 32 + 32;
+/// A record is written twice: a sector that is lost later must not hide it.
+const COPIES: u64 = 2;
+/// No body is longer: a payload and the most moves.
+const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
+
+pub(crate) fn hash(bytes: &[u8]) -> Hash {
+    Sha256::digest(bytes).into()
+}
+
+/// The hash of both, one behind the other.
+pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
+    Sha256::new().chain_update(first).chain_update(second).finalize().into()
+}
+
+/// A count of bytes in memory; what does not fit is no allocation that succeeds.
+pub(crate) fn in_memory(count: ByteCount) -> usize {
+    usize::try_from(count.get()).unwrap_or(usize::MAX)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    start: u64,
+    len: u64,
+    /// Whether the journal is on the disk whose data move.
+    is_inside: bool,
+    job: Job,
+}
+
+/// Where the parts of a journal are.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    place: Span,
+    block: u64,
+    body: u64,
+    slot: u64,
+}
+
+impl Layout {
+    fn new(place: Span, job: &Job, body: usize) -> Self {
+        let block = job.blocks().size().get();
+        Self { place, block, body: blocks(body as u64, block), slot: COPIES * block + capacity(job) }
+    }
+
+    fn needed(self) -> u64 {
+        2 * (self.block + self.body) + 2 * self.block + 2 * self.slot
+    }
+
+    fn behind_start(self, bytes: u64) -> ByteOffset {
+        ByteOffset::new(self.place.start().get() + bytes)
+    }
+
+    fn before_end(self, bytes: u64) -> ByteOffset {
+        ByteOffset::new(self.place.end().get() - bytes)
+    }
+
+    fn titles(self) -> [ByteOffset; 2] {
+        [self.behind_start(0), self.before_end(self.block)]
+    }
+
+    fn bodies(self) -> [ByteOffset; 2] {
+        [self.behind_start(self.block), self.before_end(self.block + self.body)]
+    }
+
+    fn mark(self, mark: usize) -> ByteOffset {
+        self.behind_start(self.block * (1 + mark as u64) + self.body)
+    }
+
+    fn slot(self, slot: u64) -> ByteOffset {
+        self.behind_start(self.block * 3 + self.body + slot * self.slot)
+    }
+}
+
+/// `bytes` rounded up to whole blocks.
+fn blocks(bytes: u64, block: u64) -> u64 {
+    bytes.div_ceil(block) * block
+}
+
+/// The most bytes that a window of the job copies: two windows if it does not overlap its destination;
+/// otherwise it and the distance, rounded out.
+fn capacity(job: &Job) -> u64 {
+    let (window, block) = (job.window_len().get(), job.blocks().size().get());
+    let distance = |start: u64, to: u64| start.abs_diff(to);
+    let farthest = job.moves().iter().map(|one| distance(one.from.start().get(), one.to.get())).max();
+    let near = window + 2 * block + farthest.unwrap_or(0);
+    blocks((2 * window).min(near), block)
+}
+
+/// A journal on its disk.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) job: Job,
+    layout: Layout,
+    device: Device,
+    /// Names the title.
+    title: [u8; 16],
+}
+
+impl Journal {
+    /// The number of bytes that the journal of `job` needs.
+    pub(crate) fn needed(job: &Job) -> Result<ByteCount, RelocateError> {
+        let widest = Span::first(ByteCount::new(u64::MAX));
+        let body = Body { start: u64::MAX, len: u64::MAX, is_inside: false, job: job.clone() }.encode()?;
+        Ok(ByteCount::new(Layout::new(widest, job, body.len()).needed()))
+    }
+
+    /// Writes a new journal. There is none before it is complete and durable.
+    pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self, RelocateError> {
+        let device = disks.device_of_journal();
+        let size = disks.get(Device::Data).size();
+        if size != job.size() {
+            let why = format!("the disk has {} bytes, and the job says {}", size.get(), job.size().get());
+            return Err(RelocateError::Job(why));
+        }
+        check_place(disks, place, &job)?;
+        let is_inside = disks.is_one();
+        let (start, len) = (place.start().get(), place.len().get());
+        let body = Body { start, len, is_inside, job: job.clone() }.encode()?;
+        let layout = Layout::new(place, &job, body.len());
+        disks.settle()?;
+        for at in layout.titles() {
+            if Title::read(disks, device, at)?.is_some() {
+                return Err(RelocateError::Occupied(at));
+            }
+        }
+        let title = Title { body: body.len() as u64, hash: hash(&body) }.encode();
+        let journal = Self { job, layout, device, title: name(&title) };
+        if !fault::on(Fault::StaleRecords) {
+            journal.clear(disks)?;
+        }
+        let mut padded = body;
+        padded.resize(usize::try_from(layout.body).unwrap_or(usize::MAX), 0);
+        for at in layout.bodies() {
+            disks.write(device, at, &padded)?;
+        }
+        disks.flush()?;
+        let title = journal.padded(&title);
+        for at in layout.titles() {
+            disks.write(device, at, &title)?;
+        }
+        disks.flush()?;
+        Ok(journal)
+    }
+
+    /// Reads the journal at `place`; `None` if there is none. Writes nothing.
+    pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
+        let device = disks.device_of_journal();
+        let disk = Span::first(disks.get(device).size());
+        if !disk.contains(place) || place.len().get() < 2 * SECTOR {
+            return Ok(None);
+        }
+        // A title begins a block. How large that is, the last one does not say; the grid of the smallest
+        // blocks has it.
+        let mut found: Option<Self> = None;
+        let mut damaged = None;
+        for is_last in [false, true] {
+            for block in (9..=20).map(|shift| 1_u64 << shift) {
+                if block > place.len().get() || (!is_last && block > SECTOR) {
+                    break;
+                }
+                let at = if is_last { place.end().get() - block } else { place.start().get() };
+                // One of them is enough.
+                let journal = match Title::read(disks, device, ByteOffset::new(at)) {
+                    Ok(None) => continue,
+                    Ok(Some(title)) => Self::behind(disks, place, title, is_last.then_some(at)),
+                    Err(error) => Err(error),
+                };
+                match journal {
+                    Ok(journal) if found.as_ref().is_some_and(|other| other.title != journal.title) => {
+                        return Err(RelocateError::Damaged("its two headers differ".to_owned()));
+                    }
+                    Ok(journal) => found = Some(journal),
+                    Err(error) => damaged = Some(error),
+                }
+            }
+        }
+        match (found, damaged) {
+            (Some(journal), _) => Ok(Some(journal)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The journal that a title belongs to. `last` is where the title is, if it is the one at the end.
+    fn behind(
+        disks: &mut Disks<'_>,
+        place: Span,
+        title: Result<Title, u32>,
+        last: Option<u64>,
+    ) -> Result<Self, RelocateError> {
+        let damaged = |what: &str| RelocateError::Damaged(what.to_owned());
+        let title = title.map_err(RelocateError::Version)?;
+        let device = disks.device_of_journal();
+        if title.body > LONGEST_BODY || title.body > place.len().get() {
+            return Err(damaged("its header is too long"));
+        }
+        // The body begins a block behind the first title, or ends where the last one begins; blocks are not
+        // known yet, but are what the job says.
+        let body = |disks: &mut Disks<'_>, at: u64| -> Result<Option<Body>, RelocateError> {
+            let mut bytes = vec![0; in_memory(ByteCount::new(title.body))];
+            if at.saturating_add(title.body) > place.end().get() {
+                return Ok(None);
+            }
+            disks.read(device, ByteOffset::new(at), &mut bytes)?;
+            Ok((hash(&bytes) == title.hash).then(|| serde_json::from_slice(&bytes).ok()).flatten())
+        };
+        let mut found = None;
+        let mut block = SECTOR;
+        while found.is_none() && block <= (1 << 20).min(place.len().get()) {
+            let at = match last {
+                None => place.start().get() + block,
+                Some(last) => last.saturating_sub(blocks(title.body, block)),
+            };
+            let is_there = last.is_none_or(|last| last == place.end().get() - block);
+            found = body(disks, at)?.filter(|body| is_there && body.job.blocks().size().get() == block);
+            block *= 2;
+        }
+        let Some(Body { start, len, is_inside, job }) = found else {
+            return Err(damaged("its header does not match its hash"));
+        };
+        if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
+            return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
+        }
+        let size = disks.get(Device::Data).size();
+        if size != job.size() {
+            let why = format!("made for {} bytes, and this disk has {}", job.size().get(), size.get());
+            return Err(RelocateError::Foreign(why));
+        }
+        check_place(disks, place, &job)?;
+        let layout = Layout::new(place, &job, in_memory(ByteCount::new(title.body)));
+        let title = name(&title.encode());
+        Ok(Self { job, layout, device, title })
+    }
+
+    /// Removes the journal: the titles first, durably.
+    pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        if fault::on(Fault::EraseRecordsFirst) {
+            self.clear(disks)?;
+        }
+        let zeros = self.padded(&[]);
+        for at in self.layout.titles() {
+            disks.write(self.device, at, &zeros)?;
+        }
+        disks.flush()?;
+        self.clear(disks)
+    }
+
+    /// Removes all records and marks, durably.
+    fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        let zeros = self.padded(&[]);
+        let layout = self.layout;
+        for at in [layout.mark(0), layout.mark(1)] {
+            disks.write(self.device, at, &zeros)?;
+        }
+        let zeros = vec![0; self.lead()];
+        for at in [layout.slot(0), layout.slot(1)] {
+            disks.write(self.device, at, &zeros)?;
+        }
+        disks.flush()
+    }
+
+    fn padded(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut block = bytes.to_vec();
+        block.resize(self.block(), 0);
+        block
+    }
+
+    /// The bytes of a block.
+    pub(crate) fn block(&self) -> usize {
+        usize::try_from(self.layout.block).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes that a record and its copy fill.
+    pub(crate) fn lead(&self) -> usize {
+        self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
+    }
+
+    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, and what it
+    /// describes behind. Does not flush.
+    pub(crate) fn append(
+        &self,
+        disks: &mut Disks<'_>,
+        record: &Record,
+        bytes: &mut [u8],
+    ) -> Result<(), RelocateError> {
+        let block = self.padded(&record.encode(self.title));
+        for copy in bytes[..self.lead()].chunks_mut(self.block()) {
+            copy.copy_from_slice(&block);
+        }
+        disks.write(self.device, self.layout.slot(record.slot()), bytes)
+    }
+
+    /// The records of `direction`, the last one first. One whose bytes are not what it says has none.
+    pub(crate) fn records(
+        &self,
+        disks: &mut Disks<'_>,
+        direction: Direction,
+    ) -> Result<Vec<Entry>, RelocateError> {
+        let mut entries = Vec::new();
+        for slot in [0, 1] {
+            let Some(record) = self.record(disks, slot)? else { continue };
+            if record.direction != direction || (record.slot() != slot && !fault::on(Fault::OneSlot)) {
+                continue;
+            }
+            let mut entry = Entry { record, saved: None };
+            if let Some(saved) = record.saved() {
+                if saved.len > self.layout.slot - COPIES * self.layout.block {
+                    return Err(RelocateError::Damaged("a record is too long".to_owned()));
+                }
+                let mut bytes = vec![0; in_memory(ByteCount::new(saved.len))];
+                let at = self.layout.slot(slot).get() + COPIES * self.layout.block;
+                disks.read(self.device, ByteOffset::new(at), &mut bytes)?;
+                entry.saved = record.matches(&bytes).then_some(bytes);
+            }
+            entries.push(entry);
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.record.number));
+        Ok(entries)
+    }
+
+    /// The record in a slot: of two that differ, the later one.
+    fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>, RelocateError> {
+        let mut found: Option<Record> = None;
+        for copy in 0..COPIES {
+            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+            let at = self.layout.slot(slot).get() + copy * self.layout.block;
+            disks.read(self.device, ByteOffset::new(at), &mut sector)?;
+            let record = Record::decode(&sector, self.title);
+            let order = |record: &Record| (record.direction == Direction::Back, record.number);
+            found = found.into_iter().chain(record).max_by_key(order);
+        }
+        Ok(found)
+    }
+
+    /// Writes a mark, durably: what comes behind it is based on it.
+    pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<(), RelocateError> {
+        let block = self.padded(&mark.encode(done, self.title));
+        disks.write(self.device, self.layout.mark(mark.index()), &block)?;
+        disks.flush()
+    }
+
+    /// The number of windows that a mark says had been moved; `None` without the mark.
+    pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>, RelocateError> {
+        let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+        disks.read(self.device, self.layout.mark(mark.index()), &mut sector)?;
+        Ok(mark.decode(&sector, self.title))
+    }
+}
+
+/// Whether a journal for `job` may be at `place`.
+fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), RelocateError> {
+    let refuse = |why: &str| Err(RelocateError::Place(why.to_owned()));
+    let device = disks.device_of_journal();
+    if !Span::first(disks.get(device).size()).contains(place) {
+        return refuse("it reaches beyond the disk");
+    }
+    // Another disk is taken to have sectors of the same size, from its start on.
+    let block = job.blocks().size();
+    let blocks = if disks.is_one() { Some(job.blocks()) } else { Boundary::multiples_of(block) };
+    if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
+        return refuse("it does not begin and end with a physical sector");
+    }
+    let needed = Journal::needed(job)?;
+    if place.len() < needed {
+        let why = format!("it has {} bytes, and {} are needed", place.len().get(), needed.get());
+        return Err(RelocateError::Place(why));
+    }
+    let spans = job.moves().iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
+    if disks.is_one() && spans.into_iter().any(|span| job.round_out(span).overlaps(place)) {
+        return refuse("data are moved from there or to there");
+    }
+    Ok(())
+}
+
+impl Body {
+    fn encode(&self) -> Result<Vec<u8>, RelocateError> {
+        serde_json::to_vec(self).map_err(|error| RelocateError::Job(error.to_string()))
+    }
+}
+
+/// What begins a journal and ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Title {
+    body: u64,
+    hash: Hash,
+}
+
+/// What records call a journal by.
+fn name(title: &[u8]) -> [u8; 16] {
+    let mut name = [0; 16];
+    name.copy_from_slice(&hash(title)[..16]);
+    name
+}
+
+impl Title {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(FORMAT.to_le_bytes());
+        bytes.extend(self.body.to_le_bytes());
+        bytes.extend(self.hash);
+        bytes.extend(hash(&bytes));
+        bytes
+    }
+
+    /// The title at `at`, or its format if that is another one; `None` if there is none.
+    fn read(
+        disks: &mut Disks<'_>,
+        device: Device,
+        at: ByteOffset,
+    ) -> Result<Option<Result<Self, u32>>, RelocateError> {
+        let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+        disks.read(device, at, &mut sector)?;
+        if !sector.starts_with(MAGIC) {
+            return Ok(None);
+        }
+        let mut reader = record::Reader(&sector[16..TITLE]);
+        let format = u32::from_le_bytes(reader.take());
+        if format != FORMAT {
+            return Ok(Some(Err(format)));
+        }
+        let title = Self { body: u64::from_le_bytes(reader.take()), hash: reader.take() };
+        if hash(&sector[..TITLE - 32]) != reader.take::<32>() {
+            return Err(RelocateError::Damaged("a title does not match its hash".to_owned()));
+        }
+        Ok(Some(Ok(title)))
+    }
+}

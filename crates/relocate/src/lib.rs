@@ -1,0 +1,126 @@
+//! Moves spans of bytes on a disk, so that a crash at any moment loses none of them.
+//!
+//! The law of this crate: at every moment the disk and the journal together hold all data, whatever part of
+//! the writes since the last flush has become durable. Nothing is written but destinations, the rest of the
+//! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
+//! data mean is not known here, nor are tables, file systems or commands.
+//!
+//! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
+//! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] resumes or
+//! rolls back, [`Moved`] rolls back or is erased, [`Turned`] can only be rolled back, [`Back`] can only be
+//! erased. The caller writes a new partition table, or whatever makes the new places count, when it has a
+//! [`Moved`], and erases the journal after that.
+//!
+//! ```
+//! # use std::ops::ControlFlow;
+//! # use straddle_relocate::{Disk, Disks, Ended, Job, RelocateError, Verify, begin};
+//! # use straddle_units::Span;
+//! fn shift(disk: &mut dyn Disk, place: Span, job: Job) -> Result<(), RelocateError> {
+//!     let unfinished = begin(Disks::one(disk), place, job)?;
+//!     let ended = unfinished.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+//!     let Ended::Complete(moved) = ended else { return Ok(()) };
+//!     // Here the new partition table is written.
+//!     moved.erase()
+//! }
+//! ```
+//!
+//! A rollback that has begun cannot be turned round:
+//!
+//! ```compile_fail,E0599
+//! # use std::ops::ControlFlow;
+//! # use straddle_relocate::{RelocateError, Turned, Verify};
+//! fn resume(turned: Turned<'_>) -> Result<(), RelocateError> {
+//!     turned.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Neither is a journal erased that is still needed:
+//!
+//! ```compile_fail,E0599
+//! # use straddle_relocate::{RelocateError, Unfinished};
+//! fn erase(unfinished: Unfinished<'_>) -> Result<(), RelocateError> {
+//!     unfinished.erase()
+//! }
+//! ```
+//!
+//! # Windows
+//!
+//! Each move is cut into windows, from the end when it goes up and from the start when it goes down. So the
+//! destination of a window overlaps only sources of itself and of windows before it in the same move, and, as
+//! [`Job::new`] has simulated, nothing else that is still needed. All windows of all moves are one sequence.
+//! Below, `S(i)` is the source of window `i`, and `W(i)` what is written for it: its destination and the rest
+//! of the physical sectors at its ends, which is read first and written back unchanged. So a write covers
+//! whole physical sectors, and a torn one damages nothing outside `W(i)`.
+//!
+//! # The way forward
+//!
+//! For each window: write the record `R(i)` to slot `i` mod 2; flush everything; write the data `D(i)` to
+//! `W(i)`. That is one flush for each window. `R(i)` is *copied* if the slot also gets what `S(i)` and `W(i)`
+//! hold, and *direct* if it does not. A window is direct only if `W(i)` is exactly its destination and
+//!
+//! - `S(i)` overlaps neither `W(i)` nor `W(i+1)`,
+//! - `S(i-1)` does not overlap `W(i)`.
+//!
+//! Within a move this is a distance of two windows or more. It holds across the border of two moves as well:
+//! a window whose source the next move overwrites at once is copied.
+//!
+//! **Claim.** Let `R(i)` be the last complete record that is found. Then `D(0)` to `D(i-2)` are durable, and
+//! writing `D(i-1)`, if `R(i-1)` is complete, and then `D(i)` again gives the state in which exactly the
+//! windows up to `i` have been written:
+//!
+//! - The write of `R(i)` began after the flush that followed `R(i-1)`, which made `D(i-2)` durable.
+//! - `R(i+1)` is not complete, so its flush is not, and nothing of `D(i+1)` was written. What may be missing
+//!   or torn is in `W(i-1)` and `W(i)`.
+//! - If `R(i-1)` is not complete any more, the write of `R(i+1)` to its slot had begun, after the flush
+//!   behind `R(i)`, which made `D(i-1)` durable. Otherwise the journal has the bytes of `D(i-1)`, or they are
+//!   at `S(i-1)`, which neither `W(i-1)` nor `W(i)` overlaps. Writing them again is right, and harmless if
+//!   they were durable: what `D(i)` had changed of it is written again by `D(i)`.
+//! - The same goes for `D(i)` and `S(i)`. If `S(i)` is direct and shares a physical sector with the ends of
+//!   `W(i-1)`, `D(i-1)` restores that before `S(i)` is read.
+//!
+//! When that is flushed, window `i+1` is next, and no later source was written to. A crash meanwhile leaves
+//! the same records, and so the same claim. A record whose sector is whole but whose copy is not was not
+//! flushed: its window has not begun, and its source must match its hash. What does not match is reported,
+//! not used.
+//!
+//! Before the end is recorded, everything is flushed once more, so that the record of the end means that all
+//! data are durable. With two disks both are flushed: `R(i)` before `D(i)`, and `D(i)` before `R(i+2)`.
+//!
+//! # The way back
+//!
+//! It begins by undoing what is in flight, not by completing it: a sector that cannot be written may be why.
+//! A mark makes the decision durable. Then `W(i)` and after it `W(i-1)`, as far as they are in flight and
+//! copied, get back what the journal has of them, in the order opposite to the writes. A direct window needs
+//! nothing: its source is intact, and by the last rule above it has not overwritten the source before it. The
+//! slots stay as they are until a second mark says, durably, that all this is; so it can be repeated. What is
+//! then at its destination moves back like any other job, last window first, with records of its own
+//! direction; the forward ones do not count any more.
+//!
+//! # What it relies on
+//!
+//! A completed flush makes all earlier writes durable; a write changes no physical sector but those it
+//! covers; and nobody else writes to the disk or the journal. After a failed flush a cache may hold what the
+//! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and believes what it then
+//! reads. A file that is made for a journal must be durable in its folder, and is best allocated, before
+//! [`begin`].
+
+mod disk;
+mod engine;
+mod error;
+mod fault;
+mod job;
+mod journal;
+mod recovery;
+mod sequence;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::{Disk, Disks, FileDisk, SECTOR};
+pub use engine::{Progress, Verify, Watch};
+pub use error::{Device, RelocateError};
+pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
+pub use recovery::{
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,
+};

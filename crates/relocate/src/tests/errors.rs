@@ -1,0 +1,195 @@
+//! Disks that fail: every call, at random, for good.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use straddle_io::SplitMix64;
+use straddle_units::ErrorKind;
+
+use super::machine::{Failing, Image, Machine};
+use super::shapes::{Decision, Final, Shape, World, shapes};
+use crate::error::RelocateError;
+
+/// A job that is possible on a small disk.
+fn random_shape(random: &mut SplitMix64) -> Shape {
+    let room = 40;
+    let block = [(1, 0), (2, 0), (4, 0), (4, 3), (8, 0)][random.index(5)];
+    let window = block.0 * (1 + random.below(3));
+    loop {
+        let mut moves = Vec::new();
+        for _ in 0..=random.below(3) {
+            let len = 1 + random.below(14);
+            moves.push([random.below(room - len + 1), len, random.below(room - len + 1)]);
+        }
+        let shape = Shape { name: "random", moves, block, window, is_two: random.once_in(3), room };
+        if is_possible(&shape) {
+            return shape;
+        }
+    }
+}
+
+fn is_possible(shape: &Shape) -> bool {
+    use straddle_units::{Boundary, ByteOffset};
+    let moves = shape.moves.iter().map(|[start, len, to]| crate::Move {
+        from: super::shapes::span(*start, *len),
+        to: ByteOffset::new(to * 512),
+    });
+    let size = super::shapes::sectors(shape.room);
+    let blocks = Boundary::new(super::shapes::sectors(shape.block.0), super::shapes::sectors(shape.block.1));
+    let window = super::shapes::sectors(shape.window);
+    let (id, payload, moves) = ([0; 16], Vec::new(), moves.collect());
+    crate::Job::new(crate::Parts { size, blocks: blocks.unwrap(), window, id, moves, payload }).is_ok()
+}
+
+/// Starts or recovers again and again, until there is no error; returns how it ended and the number of
+/// errors.
+fn persist(
+    world: &World,
+    image: &Image,
+    random: &mut SplitMix64,
+    decide: impl Fn(&mut SplitMix64) -> Decision,
+) -> (Rc<RefCell<Machine>>, Final, u32) {
+    let machine = world.boot(image);
+    machine.borrow_mut().records = false;
+    let mut errors = 0;
+    loop {
+        machine.borrow_mut().failing = Failing {
+            call: (errors < 6).then(|| random.below(40)),
+            seed: random.next(),
+            ..Failing::default()
+        };
+        let ended = match world.recover(&machine, decide(random)) {
+            Ok(Final::None) => world.start(&machine),
+            other => other,
+        };
+        match ended {
+            Ok(end) => return (machine, end, errors),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Failed, "{error:?}");
+                errors += 1;
+            }
+        }
+        assert!(errors < 20);
+        if random.once_in(3) {
+            // The machine starts again: the caches are gone.
+            let all = super::shapes::span(0, world.split as u64);
+            let mut disk = super::machine::SimDisk { machine: Rc::clone(&machine), is_second: false };
+            crate::Disk::drop_cache(&mut disk, all);
+        }
+    }
+}
+
+#[test]
+fn errors_lose_nothing() {
+    let (mut ends, mut errors) = ([0, 0], 0);
+    for seed in 0..4000 {
+        let mut random = SplitMix64::new(seed);
+        let shape = random_shape(&mut random);
+        let world = World::new(&shape);
+        let (machine, end, failed) = persist(&world, world.original.as_ref(), &mut random, |random| {
+            if random.once_in(4) { Decision::Rollback } else { Decision::Resume }
+        });
+        let right = world.is_right(&machine.borrow().current, end);
+        assert_eq!(right, Ok(()), "seed {seed}: {shape:?}");
+        ends[usize::from(end == Final::Back)] += 1;
+        errors += failed;
+    }
+    println!("4000 random jobs, {errors} errors: {} moved, {} moved back", ends[0], ends[1]);
+    assert!(ends[0] > 1000 && ends[1] > 300 && errors > 3000);
+}
+
+/// A crash right after an error.
+#[test]
+fn errors_and_crashes_lose_nothing() {
+    let mut ends = [0, 0];
+    for seed in 0..1500 {
+        let mut random = SplitMix64::new(seed);
+        let shape = random_shape(&mut random);
+        let world = World::new(&shape);
+        let mut image = world.original.to_vec();
+        for _ in 0..3 {
+            let machine = world.boot(&image);
+            machine.borrow_mut().failing =
+                Failing { call: Some(random.below(80)), seed: random.next(), ..Failing::default() };
+            let decision = if random.once_in(3) { Decision::Rollback } else { Decision::Resume };
+            let ended = match world.recover(&machine, decision) {
+                Ok(Final::None) => world.start(&machine),
+                other => other,
+            };
+            if let Err(error) = ended {
+                assert_eq!(error.kind(), ErrorKind::Failed, "seed {seed}: {error:?}");
+            }
+            let mut machine = machine.borrow_mut();
+            machine.note();
+            let at = random.index(machine.epochs.len().max(1));
+            // The last one as often as all others: what follows an error.
+            let epoch = if random.once_in(2) { machine.epochs.last() } else { machine.epochs.get(at) };
+            if let Some(epoch) = epoch {
+                image = epoch.crash(world.garbage, |_| {
+                    use super::machine::Outcome::{Kept, Lost, Torn};
+                    [Lost, Kept, Kept, Torn][random.index(4)]
+                });
+            }
+        }
+        let machine = world.boot(&image);
+        let decision = if random.once_in(2) { Decision::Rollback } else { Decision::Resume };
+        let end = world.recover(&machine, decision).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()), "seed {seed}: {shape:?}");
+        ends[usize::from(end == Final::Back)] += 1;
+    }
+    assert!(ends[0] > 300 && ends[1] > 300, "{ends:?}");
+}
+
+/// A sector that cannot be written stops the job; the way back does not need it.
+#[test]
+fn a_sector_that_cannot_be_written_does_not_block_the_way_back() {
+    let mut tried = 0;
+    for shape in shapes() {
+        let world = World::new(&shape);
+        let old: Vec<usize> = world.data.iter().map(|(sector, _)| *sector).collect();
+        let block = usize::try_from(shape.block.0).unwrap();
+        // Where nothing was, and none of its physical sector: nobody can write the others back.
+        let is_apart = |sector: usize| old.iter().all(|other| other.abs_diff(sector) >= block);
+        let is_old = |sector: &usize| old.contains(sector);
+        for bad in world.moved.iter().map(|(sector, _)| *sector).filter(|sector| !is_old(sector)) {
+            let machine = world.boot(&world.original);
+            machine.borrow_mut().failing.bad = Some(bad);
+            let error = world.start(&machine).unwrap_err();
+            assert!(matches!(error, RelocateError::Write { .. }), "{error:?}");
+            let again = world.recover(&machine, Decision::Resume).unwrap_err();
+            assert!(matches!(again, RelocateError::Write { .. }), "{again:?}");
+            let back = world.recover(&machine, Decision::Rollback);
+            if is_apart(bad) {
+                assert_eq!(back.unwrap(), Final::Back, "{shape:?}: sector {bad}");
+                tried += 1;
+            }
+            // With a drive that writes it after all.
+            machine.borrow_mut().failing.bad = None;
+            let end = world.recover(&machine, Decision::Rollback).unwrap();
+            assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()));
+        }
+    }
+    println!("{tried} bad sectors");
+    assert!(tried > 50, "{tried}");
+}
+
+/// The error names the sector that cannot be read, and there is a way back.
+#[test]
+fn a_sector_that_cannot_be_read_is_named() {
+    for shape in shapes() {
+        let world = World::new(&shape);
+        for (bad, _) in &world.data {
+            let machine = world.boot(&world.original);
+            machine.borrow_mut().failing.unreadable = Some(*bad);
+            match world.start(&machine).unwrap_err() {
+                RelocateError::Read { at, .. } => assert_eq!(at.get(), *bad as u64 * 512),
+                other => panic!("{other:?}"),
+            }
+            let end = world.recover(&machine, Decision::Rollback).unwrap_or_else(|error| {
+                panic!("{shape:?}: sector {bad}: {error:?}");
+            });
+            assert_eq!(end, Final::Back);
+            assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Small jobs of every shape, and the machine on which they run.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use super::machine::{Image, Machine, SimDisk, Store};
+use crate::engine::Verify;
+use crate::error::RelocateError;
+use crate::job::{Job, Move, Parts};
+use crate::recovery::{Ended, Recovered, begin, journal_len, open};
+use crate::{Disks, SECTOR};
+
+/// A job in sectors.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) name: &'static str,
+    /// Start, length and destination.
+    pub(super) moves: Vec<[u64; 3]>,
+    /// Sectors of a physical sector, and the first that begins one.
+    pub(super) block: (u64, u64),
+    pub(super) window: u64,
+    /// Whether the journal is on another disk.
+    pub(super) is_two: bool,
+    /// The sectors that data are in; behind them the journal has its own, unless it is on another disk.
+    pub(super) room: u64,
+}
+
+pub(super) fn sectors(count: u64) -> ByteCount {
+    ByteCount::new(count * SECTOR)
+}
+
+pub(super) fn span(start: u64, len: u64) -> Span {
+    Span::new(ByteOffset::new(start * SECTOR), sectors(len)).unwrap()
+}
+
+/// What is done with what a crash has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Resume,
+    Rollback,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Final {
+    /// There was no journal.
+    None,
+    Moved,
+    Back,
+}
+
+pub(super) struct World {
+    pub(super) store: Rc<RefCell<Store>>,
+    pub(super) job: Job,
+    pub(super) place: Span,
+    pub(super) is_two: bool,
+    pub(super) original: Rc<Image>,
+    may_change: Rc<Vec<bool>>,
+    pub(super) garbage: u32,
+    pub(super) split: usize,
+    block: (usize, usize),
+    /// Whether the disks ignore flushes.
+    pub(super) flushes_lost: bool,
+    /// Where data are when all is moved: sector, and contents.
+    pub(super) moved: Vec<(usize, u32)>,
+    /// And in the beginning.
+    pub(super) data: Vec<(usize, u32)>,
+}
+
+fn range(start: u64, len: u64) -> std::ops::Range<usize> {
+    usize::try_from(start).unwrap()..usize::try_from(start + len).unwrap()
+}
+
+impl World {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let (block, phase) = shape.block;
+        let moves = shape
+            .moves
+            .iter()
+            .map(|[start, len, to]| Move { from: span(*start, *len), to: ByteOffset::new(to * SECTOR) });
+        let mut parts = Parts {
+            size: sectors(1 << 20),
+            blocks: Boundary::new(sectors(block), sectors(phase)).unwrap(),
+            window: sectors(shape.window),
+            id: *b"0123456789abcdef",
+            moves: moves.collect(),
+            payload: b"plan".to_vec(),
+        };
+        let needed = journal_len(&Job::new(parts.clone()).unwrap()).unwrap().get() / SECTOR;
+        let start = if shape.is_two { 0 } else { shape.room.next_multiple_of(block) + phase };
+        // The last physical sector is not a whole one.
+        let split = if shape.is_two { shape.room } else { start + needed };
+        let all = if shape.is_two { split + needed } else { split };
+        parts.size = sectors(split);
+        let job = Job::new(parts).unwrap();
+        let store = Rc::new(RefCell::new(Store::default()));
+        let original: Image =
+            (0..all).map(|sector| store.borrow_mut().of_text(&format!("sector {sector};"))).collect();
+        let garbage = store.borrow_mut().of_text("garbage;");
+        let mut may_change = vec![false; original.len()];
+        let mut now = original.clone();
+        let mut live: Vec<usize> = Vec::new();
+        let mut data: Vec<usize> = Vec::new();
+        let mut written = Vec::new();
+        for [from, len, to] in &shape.moves {
+            let (from, to) = (range(*from, *len), range(*to, *len));
+            let bytes = now[from.clone()].to_vec();
+            data.extend(from.clone().filter(|sector| !written.contains(sector)));
+            live.retain(|sector| !from.contains(sector));
+            live.extend(to.clone());
+            written.extend(to.clone());
+            now[to.clone()].copy_from_slice(&bytes);
+            may_change[from].fill(true);
+            may_change[to].fill(true);
+        }
+        let journal = if shape.is_two { split } else { start };
+        may_change[range(journal, needed)].fill(true);
+        let small = |number: u64| usize::try_from(number).unwrap();
+        // What was written over and is data again only by a second move is not in the beginning.
+        data.sort_unstable();
+        data.dedup();
+        Self {
+            moved: live.iter().map(|sector| (*sector, now[*sector])).collect(),
+            data: data.iter().map(|sector| (*sector, original[*sector])).collect(),
+            store,
+            job,
+            place: span(start, needed),
+            is_two: shape.is_two,
+            original: Rc::new(original),
+            may_change: Rc::new(may_change),
+            garbage,
+            split: small(split),
+            flushes_lost: false,
+            block: (small(block), small(phase)),
+        }
+    }
+
+    pub(super) fn boot(&self, image: &Image) -> Rc<RefCell<Machine>> {
+        let mut machine = Machine::new(&self.store, image, self.split, self.block);
+        machine.may_change = Rc::clone(&self.may_change);
+        machine.original = Rc::clone(&self.original);
+        machine.flushes_lost = self.flushes_lost;
+        Rc::new(RefCell::new(machine))
+    }
+
+    /// Has `act` done with the disks of the machine.
+    pub(super) fn with<T>(
+        &self,
+        machine: &Rc<RefCell<Machine>>,
+        act: impl FnOnce(Disks<'_>, Span) -> T,
+    ) -> T {
+        let mut data = SimDisk { machine: Rc::clone(machine), is_second: false };
+        let mut journal = SimDisk { machine: Rc::clone(machine), is_second: true };
+        if self.is_two {
+            act(Disks::two(&mut data, &mut journal), self.place)
+        } else {
+            act(Disks::one(&mut data), self.place)
+        }
+    }
+
+    /// From the beginning to the end.
+    pub(super) fn start(&self, machine: &Rc<RefCell<Machine>>) -> Result<Final, RelocateError> {
+        self.with(machine, |disks, place| {
+            let unfinished = begin(disks, place, self.job.clone())?;
+            let ended = unfinished.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+            assert!(matches!(ended, Ended::Complete(_)));
+            Ok(Final::Moved)
+        })
+    }
+
+    /// Finds what a crash has left, and does what was decided.
+    pub(super) fn recover(
+        &self,
+        machine: &Rc<RefCell<Machine>>,
+        decision: Decision,
+    ) -> Result<Final, RelocateError> {
+        let watch = &mut |_| ControlFlow::Continue(());
+        self.with(machine, |disks, place| {
+            let Some(found) = open(disks, place)? else { return Ok(Final::None) };
+            let ended = match (found, decision) {
+                (Recovered::Unfinished(unfinished), Decision::Resume) => {
+                    let ended = unfinished.resume(Verify::Read, watch)?;
+                    assert!(matches!(ended, Ended::Complete(_)));
+                    return Ok(Final::Moved);
+                }
+                (Recovered::Unfinished(unfinished), Decision::Rollback) => {
+                    unfinished.rollback(Verify::Read, watch)?
+                }
+                (Recovered::Moved(_), Decision::Resume) => return Ok(Final::Moved),
+                (Recovered::Moved(moved), Decision::Rollback) => moved.rollback(Verify::Read, watch)?,
+                (Recovered::Turned(turned), _) => turned.rollback(Verify::Read, watch)?,
+                (Recovered::Back(_), _) => return Ok(Final::Back),
+            };
+            assert!(matches!(ended, Ended::Complete(_)));
+            Ok(Final::Back)
+        })
+    }
+
+    /// Whether all data are where they belong after this, and all else is as it was.
+    pub(super) fn is_right(&self, image: &Image, end: Final) -> Result<(), String> {
+        let data = if end == Final::Moved { &self.moved } else { &self.data };
+        if let Some((sector, _)) = data.iter().find(|(sector, number)| image[*sector] != *number) {
+            return Err(format!("{end:?}: sector {sector} is lost"));
+        }
+        let others = (0..image.len()).filter(|sector| !self.may_change[*sector]);
+        for sector in others {
+            if image[sector] != self.original[sector] {
+                return Err(format!("{end:?}: sector {sector} of somebody else's has changed"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shape(name: &'static str, moves: &[[u64; 3]], block: (u64, u64), window: u64, room: u64) -> Shape {
+    Shape { name, moves: moves.to_vec(), block, window, is_two: false, room }
+}
+
+/// Every shape.
+pub(super) fn shapes() -> Vec<Shape> {
+    let chain2 = [[20, 8, 24], [10, 8, 12]];
+    let chain3 = [[20, 6, 23], [12, 6, 15], [4, 6, 6]];
+    let swap = [[4, 6, 24], [12, 6, 4], [24, 6, 12]];
+    let mut shapes = vec![
+        shape("up 1", &[[3, 8, 4]], (1, 0), 2, 20),
+        shape("down 1", &[[4, 8, 3]], (1, 0), 2, 20),
+        shape("up 1, window 1", &[[3, 6, 4]], (1, 0), 1, 16),
+        shape("up 1, window 4", &[[3, 11, 4]], (1, 0), 4, 20),
+        shape("down 1, window 4", &[[5, 11, 4]], (1, 0), 4, 20),
+        shape("up 7", &[[3, 12, 10]], (1, 0), 2, 30),
+        shape("down 7", &[[10, 12, 3]], (1, 0), 2, 30),
+        shape("up 7, window 4", &[[3, 14, 10]], (1, 0), 4, 32),
+        shape("up 3 of window 2", &[[3, 10, 6]], (1, 0), 2, 24),
+        shape("far up", &[[2, 7, 20]], (1, 0), 2, 30),
+        shape("far down", &[[20, 7, 2]], (1, 0), 2, 30),
+        shape("to the end", &[[10, 6, 14]], (1, 0), 2, 20),
+        shape("to the start", &[[5, 6, 0]], (1, 0), 2, 20),
+        shape("chain of 2", &chain2, (1, 0), 2, 34),
+        shape("chain of 3", &chain3, (1, 0), 2, 34),
+        shape("into a source", &[[4, 4, 20], [14, 4, 4]], (1, 0), 2, 30),
+        shape("swap", &swap, (1, 0), 2, 32),
+        shape("moved twice", &[[4, 6, 14], [14, 6, 15]], (1, 0), 2, 24),
+        shape("torn, up 1", &[[3, 9, 4]], (2, 0), 2, 20),
+        shape("torn, down 1", &[[4, 9, 3]], (2, 0), 4, 20),
+        shape("torn, phase", &[[3, 9, 5]], (4, 3), 4, 20),
+        shape("torn, far", &[[3, 9, 17]], (2, 0), 2, 30),
+        shape("torn, neighbours", &[[17, 6, 21], [7, 6, 15], [1, 5, 3]], (4, 0), 4, 30),
+        shape("torn, chain of 3", &[[20, 6, 23], [12, 6, 15], [4, 6, 6]], (4, 0), 4, 34),
+        shape("torn, swap", &[[5, 6, 25], [13, 6, 5], [25, 6, 13]], (4, 0), 4, 34),
+        shape("torn, moved twice", &[[4, 6, 14], [14, 6, 15]], (4, 0), 4, 26),
+        shape("512e, up 1", &[[63, 20, 64]], (8, 0), 8, 90),
+        shape("512e, down 1", &[[65, 20, 64]], (8, 0), 8, 90),
+        shape("512e, phase 7", &[[63, 20, 71]], (8, 7), 8, 100),
+        shape("512e, two from 63", &[[33, 20, 40], [9, 24, 16]], (8, 0), 16, 66),
+    ];
+    for name in ["up 1", "down 7", "far up", "chain of 2", "swap", "torn, up 1", "torn, neighbours"] {
+        let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
+        shapes.push(Shape { is_two: true, ..one });
+    }
+    shapes
+}
