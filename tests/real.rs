@@ -89,7 +89,13 @@ fn a_file_that_is_there_is_as_it_was_and_every_sample_is_exported() {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         assert_eq!(lines.len() as u64, 1 + rounds * 4, "{workload}: a heading, and two turns of two arms");
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(names(&lines[0]), "offsets_sectors schema seed straddle target workload");
         for line in &lines[1..] {
+            assert_eq!(
+                names(line),
+                "began_ns elapsed_ns latencies_ns offset_sectors requests round seed start_bytes"
+            );
             assert_eq!(
                 (line["requests"].as_u64(), line["latencies_ns"].as_array().unwrap().len()),
                 (Some(8), 8)

@@ -34,10 +34,13 @@ pub struct Counters {
     /// Arm movements other than to the adjacent track.
     pub seeks: u64,
     /// Nanoseconds spent in those seeks.
+    #[serde(rename = "seek_time_ns")]
     pub seek_time: u64,
     /// Nanoseconds spent waiting for a sector to rotate under the head.
+    #[serde(rename = "rotation_wait_ns")]
     pub rotation_wait: u64,
     /// Nanoseconds per revolution; zero if nothing rotates.
+    #[serde(rename = "revolution_ns")]
     pub revolution: u64,
     /// Bytes written for the host's data, in whole indirection units.
     pub unit_write_bytes: u64,

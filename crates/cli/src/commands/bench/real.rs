@@ -28,7 +28,7 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
-use crate::view::json::bench::{Bench, InTurns};
+use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
 
 /// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
@@ -59,7 +59,8 @@ pub(super) fn run(
     let Prepared { mut subject, order, before, kept } =
         prepare(arguments, path, workload, made.is_some(), &journals, &stop)?;
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
-    let measured = match Export::open(arguments, workload, &order) {
+    let of_workload = bench::workload(workload, subject.target().capacity());
+    let measured = match Export::open(arguments, of_workload, &order) {
         Ok(export) => {
             watch.export = export;
             Ok(rounds(subject.target(), workload, Host::default(), &order, &mut watch))
@@ -415,8 +416,8 @@ struct Heading<'a> {
     schema: u32,
     straddle: &'a str,
     target: &'a str,
-    workload: &'a Workload,
-    offsets: &'a [u64],
+    workload: WorkloadReport,
+    offsets_sectors: &'a [u64],
     seed: u64,
 }
 
@@ -424,8 +425,8 @@ struct Heading<'a> {
 #[derive(Serialize)]
 struct Line {
     round: usize,
-    offset: u64,
-    start: u64,
+    offset_sectors: u64,
+    start_bytes: u64,
     seed: u32,
     began_ns: u64,
     elapsed_ns: u64,
@@ -434,7 +435,7 @@ struct Line {
 }
 
 impl Export {
-    fn open(arguments: &BenchArguments, workload: &Workload, order: &Order) -> Result<Option<Self>> {
+    fn open(arguments: &BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
         let told = || format!("{}: cannot write", path.display());
         keep::may_replace(path, &super::target(arguments))?;
@@ -445,7 +446,7 @@ impl Export {
             straddle: env!("CARGO_PKG_VERSION"),
             target: &target,
             workload,
-            offsets: &order.offsets,
+            offsets_sectors: &order.offsets,
             seed: order.seed,
         };
         serde_json::to_writer(&mut file, &heading).with_context(told)?;
@@ -457,8 +458,8 @@ impl Export {
         for turn in turns {
             let line = Line {
                 round: turn.round,
-                offset: turn.offset,
-                start: turn.start,
+                offset_sectors: turn.offset,
+                start_bytes: turn.start,
                 seed: turn.seed,
                 began_ns: turn.began.get(),
                 elapsed_ns: turn.elapsed.get(),

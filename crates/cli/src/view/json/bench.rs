@@ -130,7 +130,7 @@ enum ClockReport {
 /// A workload. Parameters that it does not have are absent.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Workload")]
-struct WorkloadReport {
+pub(crate) struct WorkloadReport {
     /// The name of the workload.
     kind: &'static str,
     /// The number of requests in each run, unless the time limit is reached first.
@@ -367,7 +367,7 @@ fn sync_report(sync: Sync) -> SyncReport {
     }
 }
 
-fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
+pub(crate) fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
     let (count, seconds) = workload.limits();
     let Parameters { stride, blocks, seed: _, sync, fsync_each } = workload.pattern.parameters();
     WorkloadReport {
