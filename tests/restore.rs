@@ -10,7 +10,7 @@ mod tools;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use straddle_device::shown::quote_path;
@@ -302,6 +302,19 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
     }
 }
 
+/// Runs the command under strace, with system calls on `only` logged, and failing as in `inject`.
+fn traced(command: &Command, log: &Path, only: Option<&Path>, inject: &[String]) -> Output {
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-qq", "-o"]).arg(log);
+    if let Some(only) = only {
+        traced.arg("-P").arg(only);
+    }
+    for inject in inject {
+        traced.args(["-e", &format!("inject={inject}")]);
+    }
+    traced.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null()).output().unwrap()
+}
+
 /// After a write or flush that fails the journal is kept, whatever else fails afterwards, and every restore
 /// writes all of it again and flushes, until that succeeds.
 #[test]
@@ -313,16 +326,9 @@ fn a_failed_write_or_flush_is_not_forgotten() {
     let (target, journals, log) = (dir.join("disk.img"), dir.join("journals"), dir.join("log"));
     let bytes = contents();
     let traced = |command: &Command, is_ring: bool, inject: &[String]| {
-        let mut traced = Command::new("strace");
-        traced.args(["-f", "-qq", "-o"]).arg(&log);
         // The ring is not a file of the target's.
-        if !is_ring {
-            traced.arg("-P").arg(&target);
-        }
-        for inject in inject {
-            traced.args(["-e", &format!("inject={inject}")]);
-        }
-        traced.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null()).output().unwrap()
+        let only = (!is_ring).then_some(target.as_path());
+        traced(command, &log, only, inject)
     };
     let run = |options: &[&str]| {
         let mut run = Command::new(STRADDLE);
