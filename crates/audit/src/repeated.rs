@@ -47,14 +47,14 @@ pub(crate) fn merge(findings: &mut [Finding]) {
                 kept.iter().copied().find(|kept| is_one_file_system(&findings[*kept], &findings[index]));
             match first {
                 None => kept.push(index),
-                Some(first) => tell_at(findings, index, first),
+                Some(first) => report_at(findings, index, first),
             }
         }
     }
 }
 
 /// Marks the finding `index` as reported at the finding `first`.
-fn tell_at(findings: &mut [Finding], index: usize, first: usize) {
+fn report_at(findings: &mut [Finding], index: usize, first: usize) {
     let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
     let [there, here] = ways.map(Place::Way);
     findings[index].reported = Reported::At(there);

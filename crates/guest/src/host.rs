@@ -127,8 +127,8 @@ pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
     let (before, behind) = console.split_once(PANIC).unwrap_or((console, ""));
     let why = behind.lines().next().unwrap_or_default().trim();
     let how = if why.is_empty() { how } else { format!("its kernel panicked: {why}") };
-    let is_telling = |line: &&str| !line.is_empty() && !line.contains("[<");
-    let lines: Vec<&str> = before.lines().map(str::trim).filter(is_telling).collect();
+    let is_reporting = |line: &&str| !line.is_empty() && !line.contains("[<");
+    let lines: Vec<&str> = before.lines().map(str::trim).filter(is_reporting).collect();
     let console = lines[lines.len().saturating_sub(LAST_LINES)..].join(" | ");
     GuestError::Died { how, console }
 }

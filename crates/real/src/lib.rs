@@ -113,5 +113,5 @@ pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};
 pub use open::{Io, Kind, OpenError, Opened};
-pub use session::{Claimed, GivenUp, Session, SessionError, Verdict, told_spans};
+pub use session::{Claimed, GivenUp, Session, SessionError, Verdict, describe_spans};
 pub use target::{Real, RealError, Settings};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const DAY: u64 = 86_400;
 
 /// Formats a time as in `2026-11-22 14:03:07 UTC`.
-pub(crate) fn told_moment(moment: SystemTime) -> String {
+pub(crate) fn format_moment(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, rest) = (seconds / DAY, seconds % DAY);
     let (year, month, day) = date(days);
@@ -40,7 +40,7 @@ mod tests {
             (4_107_542_399, "2100-02-28 23:59:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(told_moment(UNIX_EPOCH + Duration::from_secs(seconds)), told);
+            assert_eq!(format_moment(UNIX_EPOCH + Duration::from_secs(seconds)), told);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::area::Scope;
 use crate::finished::Finished;
 use crate::journal::{Journal, JournalError};
 use crate::lookout::Lookout;
-use crate::moment::told_moment;
+use crate::moment::format_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
 use crate::target::{Contents, Real, RealError, Settings};
@@ -256,12 +256,12 @@ impl Verdict {
             return Some(format!(
                 "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to the run's areas since \
                  {} may have been overwritten{kept}",
-                told_spans(&self.changed),
-                told_moment(self.began)
+                describe_spans(&self.changed),
+                format_moment(self.began)
             ));
         }
         let Disturbance { since, noticed, seen } = self.disturbed?;
-        let (since, noticed) = (told_moment(since), told_moment(noticed));
+        let (since, noticed) = (format_moment(since), format_moment(noticed));
         Some(if self.has_waited {
             format!(
                 "{path}: another program opened it at {noticed}, or tried to: it was not let in before the run had stopped; the target is unchanged, \
@@ -286,7 +286,7 @@ impl Verdict {
 const MOST_TOLD: usize = 4;
 
 /// Describes spans by their byte ranges.
-pub fn told_spans(spans: &[Span]) -> String {
+pub fn describe_spans(spans: &[Span]) -> String {
     let total: u64 = spans.iter().map(|span| span.len().get()).sum();
     let one = |span: &Span| format!("{} to {}", span.start(), span.end().get().saturating_sub(1));
     let named: Vec<String> = spans.iter().take(MOST_TOLD).map(one).collect();

@@ -103,7 +103,7 @@ pub struct Server {
     max_clients: usize,
     /// Called when a client is turned away, and whether it has been called since there was room.
     on_full: Option<Box<dyn FnMut()>>,
-    is_full_told: bool,
+    is_full_reported: bool,
     /// Whether no connections are accepted, because there are no descriptors left for clients.
     is_deaf: bool,
     poller: Poller,
@@ -160,7 +160,7 @@ impl Server {
             rooms: Rooms::default(),
             max_clients: options.max_clients.into(),
             on_full: None,
-            is_full_told: false,
+            is_full_reported: false,
             is_deaf: false,
             poller,
             signals,
@@ -390,7 +390,7 @@ impl Server {
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "as many clients as this server takes are here already";
-        if !std::mem::replace(&mut self.is_full_told, true)
+        if !std::mem::replace(&mut self.is_full_reported, true)
             && let Some(told) = &mut self.on_full
         {
             told();
@@ -566,7 +566,7 @@ impl Server {
         }
         let next = self.rooms.leave(id, Instant::now());
         self.admit(next);
-        self.is_full_told &= self.is_full();
+        self.is_full_reported &= self.is_full();
         if std::mem::take(&mut self.is_deaf) {
             // Where that fails, the server accepts no client until the next one disconnects.
             self.is_deaf = self.listen(true).is_err();

@@ -138,7 +138,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     let mut out = output::stdout();
     for (index, (span, coverage)) in count.each.iter().enumerate() {
         let drawn = picture(boundary, *span).map(|line| format!("  {line}")).unwrap_or_default();
-        writeln!(out, "write {:>2}  byte {:>10}  {}{drawn}", index + 1, span.start(), told(*coverage))?;
+        writeln!(out, "write {:>2}  byte {:>10}  {}{drawn}", index + 1, span.start(), describe(*coverage))?;
     }
     if io.count > u64::try_from(count.each.len()).unwrap_or(u64::MAX) {
         writeln!(out, "…")?;
@@ -149,7 +149,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         "\n{writes} of {} on {}-byte physical sectors: {}",
         io.size,
         boundary.size().get(),
-        told(count.apart)
+        describe(count.apart)
     )?;
     if io.count > 1 {
         let merged = Span::new(io.offset, io.size).and(picture(
@@ -157,14 +157,14 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
             Span::new(io.offset, io.size.checked_mul(io.count).unwrap_or(io.size)).unwrap_or(count.each[0].0),
         ));
         let drawn = merged.map(|line| format!("  {line}")).unwrap_or_default();
-        writeln!(out, "merged into one by a cache: {}{drawn}", told(count.merged))?;
+        writeln!(out, "merged into one by a cache: {}{drawn}", describe(count.merged))?;
     }
     writeln!(out, "\nEach | is the start of a physical sector, each # an eighth of one that is written.")?;
     out.flush()?;
     Ok(Exit::Success)
 }
 
-fn told(coverage: Coverage) -> String {
+fn describe(coverage: Coverage) -> String {
     let number = |n: u64, noun: &str| match usize::try_from(n) {
         Ok(n) => plural(n, noun),
         Err(_) => format!("{n} {noun}s"),

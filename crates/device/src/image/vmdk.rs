@@ -278,18 +278,18 @@ impl Sparse {
 
 /// Returns the offset of the grain directory, from the header or, in a stream, from its copy at the end.
 fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
-    let (mut sector, mut said_at) = (le64(raw, field::DIRECTORY_AT), 0);
+    let (mut sector, mut reported_at) = (le64(raw, field::DIRECTORY_AT), 0);
     if sector == AT_END {
-        said_at = host.len().saturating_sub(FOOTER_FROM_END);
-        let footer: [u8; 512] = host.bytes(said_at)?;
+        reported_at = host.len().saturating_sub(FOOTER_FROM_END);
+        let footer: [u8; 512] = host.bytes(reported_at)?;
         if array(&footer, 0) != *b"KDMV" {
-            return Err(host.damaged(said_at, "no footer, which would say where the grain directory is"));
+            return Err(host.damaged(reported_at, "no footer, which would say where the grain directory is"));
         }
         sector = le64(&footer, field::DIRECTORY_AT);
     }
     let at = sector.checked_mul(SECTOR).filter(|at| *at > 0);
-    let said_at = said_at + u64::try_from(field::DIRECTORY_AT).unwrap_or(0);
-    at.ok_or_else(|| host.damaged(said_at, format!("the grain directory is at sector {sector}")))
+    let reported_at = reported_at + u64::try_from(field::DIRECTORY_AT).unwrap_or(0);
+    at.ok_or_else(|| host.damaged(reported_at, format!("the grain directory is at sector {sector}")))
 }
 
 impl Map for Vmdk {

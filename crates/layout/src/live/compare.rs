@@ -82,7 +82,7 @@ struct Differences<'a> {
 
 impl Differences<'_> {
     fn push(&mut self, figure: impl Into<String>, on_disk: Said, live: Said) {
-        self.found.push(Disagreement { layer: told(self.live), figure: figure.into(), on_disk, live });
+        self.found.push(Disagreement { layer: describe(self.live), figure: figure.into(), on_disk, live });
     }
 
     fn sizes(&mut self, figure: &str, on_disk: ByteCount, live: ByteCount) {
@@ -124,7 +124,7 @@ impl Said {
     }
 }
 
-fn told(layer: &Layer) -> String {
+fn describe(layer: &Layer) -> String {
     if layer.name.is_empty() { layer.kind.to_string() } else { format!("{} {}", layer.kind, layer.name) }
 }
 
@@ -141,7 +141,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         // not read.
         if !is_external(on_disk, live) && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
-            let (layer, figure) = (told(live), "what stands there".to_owned());
+            let (layer, figure) = (describe(live), "what stands there".to_owned());
             found.push(Disagreement { layer, figure, on_disk: said(on_disk), live: said(live) });
         }
         return;
@@ -184,8 +184,8 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     if here.data_members().is_some() && there.data_members().is_some() {
         differences.sizes("chunk size", here.chunk, there.chunk);
         // The kernel keeps no layout for a RAID0 whose members have equal sizes, and reports 0 or -1.
-        let is_told = |md: &Md| md.level != 0 || md.layout != 0;
-        if is_told(here) && is_told(there) {
+        let is_reported = |md: &Md| md.level != 0 || md.layout != 0;
+        if is_reported(here) && is_reported(there) {
             differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
         }
     }

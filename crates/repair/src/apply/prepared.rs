@@ -105,10 +105,10 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     let wipes = !plan.wipe().is_empty();
     let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
     // Content that was unknown to the plan and is now recognised counts; a changed label does not.
-    let is_told = |lost: &&Lost| {
+    let is_reported = |lost: &&Lost| {
         plan.lost().iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
     };
-    match found.iter().find(|lost| !is_told(lost)) {
+    match found.iter().find(|lost| !is_reported(lost)) {
         None => Ok(()),
         Some(lost) => Err(ApplyError::OtherDisk(format!(
             "the plan does not say that this would be lost: {lost}: plan again"

@@ -93,10 +93,10 @@ impl Written<'_> {
                 return Err(ApplyError::Kernel(if still {
                     format!(
                         "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
-                        told(&error)
+                        describe(&error)
                     )
                 } else {
-                    format!("the kernel does not read it ({})", told(&error))
+                    format!("the kernel does not read it ({})", describe(&error))
                 }));
             }
         }
@@ -163,7 +163,7 @@ fn places_of(steps: &[Step]) -> usize {
 }
 
 /// Formats an error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+fn describe(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
@@ -173,7 +173,7 @@ fn told(error: &dyn std::error::Error) -> String {
 pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
-            Err(ApplyError::InUse(format!("one of its partitions is open ({})", told(&error))))
+            Err(ApplyError::InUse(format!("one of its partitions is open ({})", describe(&error))))
         }
         // A kernel that reads no tables, or none from this device, has none to replace.
         _ => Ok(()),

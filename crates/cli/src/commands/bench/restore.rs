@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context as _, Result};
 use straddle_device::shown::quote_path;
-use straddle_real::{JournalError, Left, Restored, Settled, left, restore, told_spans};
+use straddle_real::{JournalError, Left, Restored, Settled, describe_spans, left, restore};
 
 use super::real::{journals, restore_command};
 use crate::args::BenchArguments;
@@ -27,7 +27,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
         for error in &settled.errors {
             exit = exit.max(Exit::of_kind(error.kind()));
         }
-        let (text, status) = told(&journal, &settled, &command);
+        let (text, status) = describe(&journal, &settled, &command);
         out.write_all(text.as_bytes())?;
         exit = exit.max(status);
         for error in settled.errors {
@@ -43,7 +43,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
 }
 
 /// Describes the result for one journal, and returns the exit status for it.
-fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
+fn describe(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
     let files: Vec<String> = journal.present().iter().map(|path| quote_path(path)).collect();
     let removed = format!("remove the journal (rm {})", files.join(" "));
@@ -64,14 +64,14 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  {} cannot be read: left alone as well.\n", told_spans(unreadable))
+                format!("  {} cannot be read: left alone as well.\n", describe_spans(unreadable))
             };
             let text = format!(
                 "{target}: {} were written by another program after the run: left alone; {bytes} other bytes were restored.\n\
                  {beside}{incomplete}  The run began to write at {began}; what another program wrote there before it ended may have been overwritten.\n  \
                  The journal is kept: {name}\n  To restore the contents from before the run: {command} --force (applies to every journal in that folder); \
                  to keep the present contents: {removed}.\n",
-                told_spans(spans)
+                describe_spans(spans)
             );
             (text, Exit::Refused)
         }

@@ -56,8 +56,8 @@ pub(super) fn finding_text(
     let style = severity_style(finding.severity, styles);
     let mark = format!("{} {}", finding.severity, finding.rule.code);
     let behind_mark = " ".repeat(mark.len() + 1);
-    let told_of = wrap_after(&about(finding), width(), &behind_mark, "  ");
-    let mut text = format!("\n{} {}\n", paint(style, &mark), told_of.trim_start());
+    let reported = wrap_after(&about(finding), width(), &behind_mark, "  ");
+    let mut text = format!("\n{} {}\n", paint(style, &mark), reported.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");
     }

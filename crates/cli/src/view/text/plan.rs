@@ -73,7 +73,8 @@ fn headline(plan: &Plan) -> String {
 }
 
 fn grain(plan: &Plan) -> String {
-    let taken: Vec<String> = plan.considered().iter().filter(|c| c.left_out.is_none()).map(told).collect();
+    let taken: Vec<String> =
+        plan.considered().iter().filter(|c| c.left_out.is_none()).map(describe).collect();
     let from = match plan.grain().phase().get() {
         0 => String::new(),
         phase => format!(", counted from byte {phase}"),
@@ -82,7 +83,7 @@ fn grain(plan: &Plan) -> String {
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
-fn told(considered: &Considered) -> String {
+fn describe(considered: &Considered) -> String {
     format!("{} {} [{}]", considered.name, considered.size, considered.source)
 }
 
@@ -145,7 +146,7 @@ fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
     let mut text = String::new();
     let left_out = plan.considered().iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
-        let line = format!("left out: {}: {why}", told(considered));
+        let line = format!("left out: {}: {why}", describe(considered));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
     for entry in plan.table().partitions.iter().filter(|entry| !entry.why.is_empty()) {

@@ -54,7 +54,7 @@ impl Check {
             if !self.areas.insert(area.place()) {
                 return damaged(format!(
                     "it is damaged: {} are in another file of the journal as well",
-                    told(area)
+                    describe(area)
                 ));
             }
         }
@@ -82,7 +82,7 @@ fn set_aside(path: &Path, what: String) -> JournalError {
 }
 
 /// Describes an area by its byte range.
-fn told(area: &Saved) -> String {
+fn describe(area: &Saved) -> String {
     format!("bytes {} to {}", area.start, area.start + area.length - 1)
 }
 
@@ -91,7 +91,7 @@ fn damage(file: &File, header: &Header) -> io::Result<Option<String>> {
     let mut at = HEADER as u64;
     for area in &header.areas {
         if sum(file, at, area.length)? != area.sha256 {
-            return Ok(Some(format!("it is damaged: what it holds of {} has another sum", told(area))));
+            return Ok(Some(format!("it is damaged: what it holds of {} has another sum", describe(area))));
         }
         at += area.length;
     }
@@ -112,7 +112,7 @@ fn state_of_target(header: &Header) -> String {
         |area: &&Saved| sum(&opened.file, area.start, area.length).is_ok_and(|found| found == area.sha256);
     match header.areas.iter().find(|area| !is_same(area)) {
         None => format!("{name} is unchanged"),
-        Some(area) => format!("{name} has changed: compare {}", told(area)),
+        Some(area) => format!("{name} has changed: compare {}", describe(area)),
     }
 }
 

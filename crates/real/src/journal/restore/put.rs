@@ -18,7 +18,7 @@ use crate::journal::JournalError;
 use crate::journal::left::Left;
 use crate::journal::sectors::Ways;
 use crate::lookout::Lookout;
-use crate::moment::told_moment;
+use crate::moment::format_moment;
 use crate::open::{Access, OpenError, Opened};
 use crate::others::{Others, Seen};
 
@@ -86,7 +86,7 @@ fn put_back_files(
     let began = UNIX_EPOCH.checked_add(Duration::from_secs(first.header.began_unix_s)).unwrap_or(UNIX_EPOCH);
     let target = first.header.target.clone();
     let mut put =
-        Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: told_moment(began) };
+        Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: format_moment(began) };
     let ways = Ways::to(opened);
     let mut guard = Guard::over(opened, &first.path).map_err(|error| errors.push(error)).ok()?;
     let compare = |force| files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>();

@@ -87,8 +87,8 @@ fn what_uses_a_device_without_claiming_it_is_found_from_every_layer_that_shares_
             let (_folder, machine) = machine(&files);
             for (target, is_used) in targets {
                 let uses = machine.uses_of_device(target);
-                let is_told = uses.iter().any(|used| used.contains(word));
-                assert_eq!(is_told, is_used, "{word} over {backing} and {target}: {uses:?}");
+                let is_reported = uses.iter().any(|used| used.contains(word));
+                assert_eq!(is_reported, is_used, "{word} over {backing} and {target}: {uses:?}");
             }
             let whole = machine.uses_of_whole_disk("vda");
             assert_eq!(whole.iter().any(|used| used.contains(word)), backing == "/dev/vda\n", "{whole:?}");
