@@ -52,12 +52,16 @@ static long set_registers(long pid, struct iovec *part)
 struct start {
 	int (*function)(void *);
 	void *argument;
+	pid_t parent;
 };
 
 static int start_child(void *data)
 {
 	struct start start = *(struct start *)data;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* If the parent is gone already, its death sends nothing, and PTRACE_TRACEME would make process 1 the tracer. */
+	if (syscall(SYS_getppid) != start.parent)
+		syscall(SYS_exit_group, 0);
 	return start.function(start.argument);
 }
 
@@ -69,7 +73,7 @@ int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
 	if (!next)
 		next = dlsym(RTLD_NEXT, "clone");
 	struct start *start = malloc(sizeof *start);
-	*start = (struct start){ function, argument };
+	*start = (struct start){ function, argument, syscall(SYS_getpid) };
 	return next(start_child, stack, flags, start);
 }
 
