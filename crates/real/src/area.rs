@@ -15,22 +15,9 @@ const GRAIN: u64 = 1 << 20;
 /// The smallest piece, in bytes: the workloads leave one grain of it free.
 const LEAST: u64 = 2 * GRAIN;
 
-/// The part of the target that a measurement may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Unpartitioned space; its contents are restored.
-    FreeSpace,
-    /// The whole target; its contents are preserved.
-    Preserve,
-    /// The whole target; its contents are overwritten.
-    Overwrite,
-}
-
 /// How much of a target is used, and in how many pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
-    /// The part of the target.
-    pub scope: Scope,
     /// Number of pieces, spread evenly over the scope. 0 uses the whole scope, whatever `bytes` is.
     pub regions: u32,
     /// Bytes of all pieces together. Everything is used if there is less.
@@ -78,27 +65,8 @@ pub enum AreaError {
     },
 }
 
-/// Finds the areas of an open target, in ascending order and without overlap.
-pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
-    let given = match wanted.scope {
-        Scope::FreeSpace => free(opened)?,
-        Scope::Preserve | Scope::Overwrite => {
-            Span::new(ByteOffset::ZERO, ByteCount::new(opened.size)).into_iter().collect()
-        }
-    };
-    let areas = spread(&given, wanted);
-    if areas.is_empty() {
-        let path = opened.path.clone();
-        return Err(match wanted.scope {
-            Scope::FreeSpace => AreaError::Full { path },
-            Scope::Preserve | Scope::Overwrite => AreaError::TooSmall { path, size: opened.size },
-        });
-    }
-    Ok(areas)
-}
-
 /// The gaps between the partitions of a disk, within the range that its table allows.
-fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
+pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let look =
         |source: Box<dyn std::error::Error + Send + Sync>| AreaError::Look { path: path.to_owned(), source };
@@ -150,7 +118,7 @@ fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
 
 /// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain. A small
 /// target is one piece.
-fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
+pub(crate) fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
     let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
     let trimmed: Vec<Span> = given
         .iter()
@@ -207,8 +175,7 @@ mod tests {
 
     #[test]
     fn a_file_of_eight_mib_is_one_piece() {
-        let areas =
-            spread(&[span(0, 8 << 20)], Areas { scope: Scope::Preserve, regions: 1, bytes: 256 << 20 });
+        let areas = spread(&[span(0, 8 << 20)], Areas { regions: 1, bytes: 256 << 20 });
         assert_eq!(areas, [span(0, 8 << 20)]);
     }
 
@@ -216,7 +183,7 @@ mod tests {
     fn no_more_is_used_than_was_asked_for() {
         for mib in 2..64 {
             for regions in 1..=16 {
-                let wanted = Areas { scope: Scope::Preserve, regions, bytes: mib << 20 };
+                let wanted = Areas { regions, bytes: mib << 20 };
                 let used: u64 = spread(&[span(0, 1 << 40)], wanted).iter().map(|area| area.len().get()).sum();
                 assert!(used <= mib << 20, "{mib} MiB in {regions} pieces take {used}");
                 assert!(regions > 1 || used == mib << 20);
@@ -226,8 +193,7 @@ mod tests {
 
     #[test]
     fn pieces_reach_from_the_first_byte_to_the_last() {
-        let areas =
-            spread(&[span(0, 1 << 40)], Areas { scope: Scope::Preserve, regions: 8, bytes: 256 << 20 });
+        let areas = spread(&[span(0, 1 << 40)], Areas { regions: 8, bytes: 256 << 20 });
         assert_eq!((areas.len(), areas[0]), (8, span(0, 32 << 20)));
         assert!(areas[7].end().get() > (1 << 40) - (8 << 20), "{:?}", areas[7]);
     }
@@ -245,7 +211,7 @@ mod tests {
                 given.extend(Span::new(ByteOffset::new(at + skip), ByteCount::new(length)));
                 at += skip + length;
             }
-            let areas = spread(&given, Areas { scope: Scope::FreeSpace, regions, bytes });
+            let areas = spread(&given, Areas { regions, bytes });
             for area in &areas {
                 prop_assert!(given.iter().any(|span| span.contains(*area)), "{area:?} of {given:?}");
                 prop_assert_eq!((area.start().get() % GRAIN, area.len().get() % GRAIN), (0, 0));

@@ -12,7 +12,7 @@ impl OpenError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InUse { .. } | Self::NotRaw { .. } => ErrorKind::Refused,
+            Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } => ErrorKind::Refused,
             Self::Unusable { .. }
             | Self::Replaced { .. }
             | Self::NotATarget { .. }
@@ -47,11 +47,13 @@ impl SessionError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InUse { .. } => ErrorKind::Refused,
+            Self::InUse { .. } | Self::Unrestored { .. } => ErrorKind::Refused,
             Self::Target(error) => error.kind(),
-            Self::Blind { .. } | Self::Uncompared { .. } | Self::Unwritten { .. } | Self::Journal(_) => {
-                ErrorKind::Failed
-            }
+            Self::Blind { .. }
+            | Self::Journals { .. }
+            | Self::Uncompared { .. }
+            | Self::Unwritten { .. }
+            | Self::Journal(_) => ErrorKind::Failed,
         }
     }
 }

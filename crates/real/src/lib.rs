@@ -13,12 +13,13 @@
 //! # use std::{path::Path, sync::Arc};
 //! # use straddle_bench::Target;
 //! # use straddle_io::Request;
-//! # use straddle_real::{Claimed, Scope, Io, Session, Settings};
-//! # use straddle_units::Span;
-//! fn measure(areas: &[Span], request: Request) -> Result<(), Box<dyn std::error::Error>> {
-//!     let claimed = Claimed::open(Path::new("/dev/sdb"), Scope::Preserve, Io::Direct)?;
+//! # use straddle_real::{Areas, Claimed, Io, Saved, Scope, Session, Settings};
+//! fn measure(request: Request) -> Result<(), Box<dyn std::error::Error>> {
+//!     let claimed = Claimed::open(Path::new("/dev/sdb"), Scope::FreeSpace, Io::Direct)?;
+//!     let surveyed = claimed.survey(Areas { regions: 8, bytes: 256 << 20 })?;
 //!     let (journals, settings) = (Path::new("/var/lib/straddle"), Settings { depth: 1, largest: 4096 });
-//!     let mut session = Session::begin(claimed, "".into(), areas, journals, settings, Arc::default())?;
+//!     let mut session =
+//!         Session::begin(surveyed, "".into(), Saved::AtOnce, journals, settings, Arc::default())?;
 //!     session.submit(request)?;
 //!     let (finished, verdict) = session.end()?;
 //!     println!("{} requests: {:?}", finished.sent(), verdict.refusal());
@@ -30,10 +31,19 @@
 //!
 //! ```compile_fail,E0061
 //! # use std::sync::Arc;
-//! # use straddle_real::{Claimed, Session, SessionError, Settings};
+//! # use straddle_real::{Saved, Session, SessionError, Settings, Surveyed};
+//! fn begin(surveyed: Surveyed, settings: Settings) -> Result<Session, SessionError> {
+//!     Session::begin(surveyed, "".into(), Saved::AtOnce, settings, Arc::default())
+//! }
+//! ```
+//!
+//! Its areas are those that were found in the scope of the claim, and no others:
+//!
+//! ```compile_fail,E0451
+//! # use straddle_real::{Claimed, Surveyed};
 //! # use straddle_units::Span;
-//! fn begin(claimed: Claimed, areas: &[Span], settings: Settings) -> Result<Session, SessionError> {
-//!     Session::begin(claimed, "".into(), areas, settings, Arc::default())
+//! fn anywhere(claimed: Claimed, areas: Vec<Span>) -> Surveyed {
+//!     Surveyed { claimed, areas }
 //! }
 //! ```
 //!
@@ -94,6 +104,7 @@
 //! ```
 
 mod area;
+mod claimed;
 mod conditions;
 mod error_kind;
 mod finished;
@@ -108,10 +119,11 @@ mod session;
 mod sync;
 mod target;
 
-pub use area::{AreaError, Areas, Scope, areas};
+pub use area::{AreaError, Areas};
+pub use claimed::{Claimed, GivenUp, Made, Scope, Surveyed};
 pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};
 pub use open::{Io, Kind, OpenError, Opened};
-pub use session::{Claimed, GivenUp, Session, SessionError, Verdict, describe_spans};
+pub use session::{Saved, Session, SessionError, Verdict, describe_spans};
 pub use target::{Real, RealError, Settings};

@@ -73,6 +73,14 @@ pub enum OpenError {
         /// The target.
         path: PathBuf,
     },
+    /// The owner has not named the target again.
+    #[error("{path}: {again} is not the same target, so its contents are not given up", path = path.display(), again = again.display())]
+    NotNamed {
+        /// The target.
+        path: PathBuf,
+        /// The other name.
+        again: PathBuf,
+    },
     /// Neither a file nor a block device.
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
     NotATarget {

@@ -20,69 +20,13 @@ use straddle_device::claim;
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::Span;
 
-use crate::area::Scope;
+use crate::claimed::{Claimed, Surveyed};
 use crate::finished::Finished;
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Journal, JournalError, Unrestored, unrestored};
 use crate::lookout::Lookout;
 use crate::moment::format_moment;
-use crate::open::{Access, Io, OpenError, Opened};
-use crate::others::{Others, Seen};
+use crate::others::Seen;
 use crate::target::{Contents, Real, RealError, Settings};
-
-/// A target that is open for writing and that no other process uses. From now on, other processes that open
-/// it are detected.
-#[derive(Debug)]
-pub struct Claimed {
-    opened: Opened,
-    others: Result<Others, (PathBuf, io::Error)>,
-}
-
-impl Claimed {
-    /// Opens and locks `path`, for use within `scope`.
-    pub fn open(path: &Path, scope: Scope, io: Io) -> Result<Self, OpenError> {
-        let access = if scope == Scope::FreeSpace { Access::Share } else { Access::Claim };
-        let opened = Opened::open(path, access, io)?;
-        // What others have written before must not be paid for by us.
-        let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
-        opened.file.sync_all().map_err(unusable)?;
-        let mut others = Others::of(&opened, access);
-        if let Ok(others) = &mut others {
-            // Finds processes that opened the target between the check in `Opened::open` and the start of the
-            // watch.
-            let users = others.users();
-            if !users.is_empty() {
-                return Err(OpenError::InUse { path: path.to_owned(), by: users.join("; ") });
-            }
-        }
-        Ok(Self { opened, others })
-    }
-
-    /// The target.
-    pub const fn opened(&self) -> &Opened {
-        &self.opened
-    }
-}
-
-/// A target whose owner gives its contents up, or that was made for the measurement. No other process uses
-/// it.
-#[derive(Debug)]
-pub struct GivenUp(Claimed);
-
-impl GivenUp {
-    /// Opens and locks `path`. The caller guarantees that the owner has named it as one to be overwritten.
-    pub fn open(path: &Path, io: Io) -> Result<Self, OpenError> {
-        Claimed::open(path, Scope::Overwrite, io).map(Self)
-    }
-
-    /// The target.
-    pub const fn opened(&self) -> &Opened {
-        &self.0.opened
-    }
-
-    pub(crate) fn into_opened(self) -> Opened {
-        self.0.opened
-    }
-}
 
 /// Why a session cannot begin or end.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +38,22 @@ pub enum SessionError {
         path: PathBuf,
         /// The users.
         by: String,
+    },
+    /// An interrupted run has not been restored, or another one is running.
+    #[error("{path}: in use, or not restored since an interrupted run: journal {journal}", path = path.display(), journal = journal.display())]
+    Unrestored {
+        /// The target.
+        path: PathBuf,
+        /// A file of the journal.
+        journal: PathBuf,
+    },
+    /// The journals of earlier runs cannot be read.
+    #[error("{folder}: cannot search for journals of interrupted runs", folder = folder.display())]
+    Journals {
+        /// The folder.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
     },
     /// The kernel cannot report which processes open the target or a layer below it.
     #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
@@ -151,34 +111,51 @@ pub struct Session {
     /// The queue depth, and the bytes of the largest write so far.
     depth: u32,
     largest: u64,
+    /// The areas that may be prepared.
+    areas: Vec<Span>,
+}
+
+/// When the contents of the areas are read and stored in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// All of them when the session begins.
+    AtOnce,
+    /// Parts of them when they are prepared ([`Surface::prepare`]).
+    AsPrepared,
 }
 
 impl Session {
-    /// Reads `areas` and stores their contents in a journal in `folder`. More areas may follow
-    /// ([`Surface::prepare`]). Once `stop` is true, requests are refused.
+    /// Stores the contents of the surveyed areas in a journal in `folder`. Once `stop` is true, requests are
+    /// refused.
     pub fn begin(
-        claimed: Claimed,
+        surveyed: Surveyed,
         title: String,
-        areas: &[Span],
+        saved: Saved,
         folder: &Path,
         settings: Settings,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, SessionError> {
-        let Claimed { opened, others } = claimed;
+        let areas = surveyed.areas().to_vec();
+        let Claimed { opened, others, .. } = surveyed.claimed;
         let path = opened.path.clone();
+        let unknown = |source| SessionError::Journals { folder: folder.to_owned(), source };
+        if let Some(Unrestored { path: journal, .. }) = unrestored(&path, folder).map_err(unknown)? {
+            return Err(SessionError::Unrestored { path, journal });
+        }
         let others =
             others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
         let lookout = Lookout::over(&opened, others).map_err(|by| SessionError::InUse { path, by })?;
         let began = SystemTime::now();
+        let first = if saved == Saved::AtOnce { areas.clone() } else { Vec::new() };
         let depth = settings.depth.max(1);
-        let real = Real::new(opened, title, &Contents::Kept(areas.to_vec()), settings, stop)?;
+        let real = Real::new(opened, title, &Contents::Kept(first), settings, stop)?;
         let mut journal = Journal::new(folder, real.opened())?;
         if let Err(error) = journal.add(real.opened(), &real.kept().unwrap_or_default()) {
             // Nothing has been written to the target. The next --restore removes what remains of the journal.
             let _ = journal.remove();
             return Err(error.into());
         }
-        Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
+        Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0, areas })
     }
 
     /// Whether no other process has opened the target so far.
@@ -343,6 +320,9 @@ impl Surface for Session {
         for span in spans {
             if self.real.is_stopped() || !self.is_alone() {
                 return Err(TargetError::Interrupted);
+            }
+            if !self.areas.iter().any(|area| area.contains(*span)) {
+                return Err(failed(*span, "outside of the areas that were surveyed"));
             }
             if self.real.keep(*span).map_err(|error| failed(*span, error))? {
                 new.push(*span);

@@ -11,11 +11,11 @@ use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use crate::claimed::GivenUp;
 use crate::finished::Finished;
 use crate::memory::Memory;
 use crate::open::Opened;
 use crate::ring::{Ask, Place, Ring};
-use crate::session::GivenUp;
 use crate::sync::Sync;
 
 /// What is written to a target.

@@ -15,7 +15,7 @@ use straddle_drive::profile::{Body, Profile};
 use straddle_io::Nanos;
 use straddle_probe::{Budget, Claims, ProbeError, probe};
 
-use straddle_real::{Areas, Before, Claimed, Io, Scope, Session, Settings, areas};
+use straddle_real::{Areas, Before, Claimed, Io, Saved, Scope, Session, Settings};
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
@@ -132,11 +132,10 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let journals = journals(arguments.journals.as_deref())?;
     refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let scope = if arguments.used { Scope::Preserve } else { Scope::FreeSpace };
+    let scope = if arguments.used { Scope::Whole } else { Scope::FreeSpace };
     let claimed = Claimed::open(path, scope, Io::Direct)?;
-    let opened = claimed.opened();
-    let wanted = Areas { scope, regions: 0, bytes: u64::MAX };
-    let regions = areas(opened, wanted).map_err(refused)?;
+    let surveyed = claimed.survey(Areas { regions: 0, bytes: u64::MAX }).map_err(refused)?;
+    let (opened, regions) = (surveyed.opened(), surveyed.areas().to_vec());
     let rotates = Before::look(opened).rotates();
     let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
     let phase = match topology.alignment_offset.value() {
@@ -152,7 +151,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     };
     let title = title(path, opened);
     let settings = Settings { depth: 1, largest: LARGEST };
-    let session = Session::begin(claimed, title, &[], &journals, settings, Arc::clone(stop));
+    let session = Session::begin(surveyed, title, Saved::AsPrepared, &journals, settings, Arc::clone(stop));
     let subject = Subject::Kept(Box::new(session?));
     Ok(Probed { subject, claims, regions: Some(regions) })
 }

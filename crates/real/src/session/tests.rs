@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
+use crate::area::Areas;
+use crate::claimed::Scope;
 use crate::journal::{Restored, left, restore, unrestored};
+use crate::open::Io;
 
 fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
@@ -34,9 +37,14 @@ impl Case {
     }
 
     fn begin(&self, areas: &[Span]) -> Result<Session, SessionError> {
-        let claimed = Claimed::open(&self.path, Scope::Preserve, Io::Buffered).unwrap();
+        let claimed = Claimed::open(&self.path, Scope::Whole, Io::Buffered).unwrap();
+        let surveyed = claimed.survey(Areas { regions: 0, bytes: u64::MAX }).unwrap();
         let settings = Settings { depth: 1, largest: 65_536 };
-        Session::begin(claimed, "a file".into(), areas, &self.journals(), settings, Arc::clone(&self.stop))
+        let (title, stop) = ("a file".into(), Arc::clone(&self.stop));
+        let mut session =
+            Session::begin(surveyed, title, Saved::AsPrepared, &self.journals(), settings, stop)?;
+        session.prepare(areas).unwrap();
+        Ok(session)
     }
 
     fn write(session: &mut Session, at: u64, length: u64) -> Result<(), TargetError> {
@@ -65,6 +73,31 @@ fn nothing_is_written_that_no_journal_has() {
     let (_, verdict) = session.end().unwrap();
     assert_eq!(verdict.refusal(), None);
     assert!(case.read() == case.bytes && left(&case.journals()).unwrap().is_empty());
+}
+
+#[test]
+fn only_what_was_surveyed_is_prepared() {
+    let case = Case::new();
+    let claimed = Claimed::open(&case.path, Scope::Whole, Io::Buffered).unwrap();
+    let surveyed = claimed.survey(Areas { regions: 1, bytes: 2 << 20 }).unwrap();
+    assert_eq!(surveyed.areas(), [span(0, 2 << 20)]);
+    let (settings, stop) = (Settings { depth: 1, largest: 65_536 }, Arc::clone(&case.stop));
+    let mut session =
+        Session::begin(surveyed, "".into(), Saved::AsPrepared, &case.journals(), settings, stop).unwrap();
+    assert!(session.prepare(&[span(0, 4096), span((2 << 20) - 512, 1024)]).is_err());
+    assert!(session.prepare(&[span(3 << 20, 4096)]).is_err());
+    assert!(Case::write(&mut session, 3 << 20, 4096).is_err());
+    session.end().unwrap();
+    assert!(case.read() == case.bytes);
+}
+
+#[test]
+fn no_session_begins_over_a_journal_that_is_not_restored() {
+    let case = Case::new();
+    drop(case.begin(&[span(0, 1 << 20)]).unwrap());
+    let error = case.begin(&[span(2 << 20, 4096)]).map(drop).unwrap_err();
+    assert!(matches!(error, SessionError::Unrestored { .. }), "{error}");
+    assert_eq!(left(&case.journals()).unwrap().len(), 1);
 }
 
 #[test]

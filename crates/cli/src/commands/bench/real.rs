@@ -1,6 +1,6 @@
 //! `straddle bench` on a file or a block device.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
     rounds,
 };
-use straddle_device::FileId;
 use straddle_device::shown::quote_path;
 use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_real::{
-    Areas, Before, Claimed, Conditions, Finished, GivenUp, Io, Kind, Opened, Real, Scope, Session,
-    SessionError, Settings, Unrestored, areas, unrestored,
+    Areas, Before, Claimed, Conditions, Finished, GivenUp, Io, Kind, Made, OpenError, Opened, Real, Saved,
+    Scope, Session, SessionError, Settings, Unrestored, unrestored,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -53,11 +52,11 @@ pub(super) fn run(
     on_interrupt(&stop).context("signals")?;
     let journals = journals(arguments.real.journals.as_deref())?;
     refuse_unrestored(path, &journals, arguments.real.journals.as_deref())?;
-    let made = Made::unless_there(path, arguments)?;
+    let made = make_unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
     let Prepared { mut subject, order, before, kept } =
-        prepare(arguments, path, workload, made.is_some(), &journals, &stop)?;
+        prepare(arguments, path, workload, made.as_ref(), &journals, &stop)?;
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
     let of_workload = bench::workload(workload, subject.target().capacity());
     let measured = match Export::open(arguments, of_workload, &order) {
@@ -211,70 +210,47 @@ struct Prepared {
     kept: &'static str,
 }
 
-/// A target that is written to.
-enum Writable {
-    GivenUp(GivenUp),
-    Kept(Claimed),
-}
-
-impl Writable {
-    const fn opened(&self) -> &Opened {
-        match self {
-            Self::GivenUp(given_up) => given_up.opened(),
-            Self::Kept(claimed) => claimed.opened(),
-        }
-    }
-}
-
 /// Opens the target, finds its areas, and reads their contents.
 fn prepare(
     arguments: &BenchArguments,
     path: &Path,
     workload: &Workload,
-    ours: bool,
+    made: Option<&Made>,
     journals: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Prepared> {
-    let scope = scope(arguments, path, ours)?;
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let seed = u64::from(arguments.seed.unwrap_or(1));
     let settings = Settings { depth: workload.queue_depth, largest: workload.size };
     let stop = Arc::clone(stop);
-    let (subject, regions, before, kept) = if workload.writes() {
-        let claimed = if scope == Scope::Overwrite {
-            Writable::GivenUp(GivenUp::open(path, io)?)
-        } else {
-            Writable::Kept(Claimed::open(path, scope, io)?)
-        };
-        let opened = claimed.opened();
-        let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
-        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
-        let wanted =
-            Areas { scope, regions, bytes: if scope == Scope::Overwrite { u64::MAX } else { bytes } };
-        let found = areas(opened, wanted).map_err(refused)?;
-        let (before, title) = (Before::look(opened), title(path, opened));
-        let told = match scope {
-            Scope::FreeSpace => "free space only, contents restored",
-            Scope::Preserve => "contents restored",
-            Scope::Overwrite => "contents overwritten",
-        };
-        let subject = match claimed {
-            Writable::GivenUp(given_up) => {
-                let areas = (found.clone(), seed);
-                Subject::Plain(Box::new(Real::given_up(given_up, title, areas, settings, stop)?))
-            }
-            Writable::Kept(claimed) => {
-                let session = Session::begin(claimed, title, &found, journals, settings, stop);
-                Subject::Kept(Box::new(session?))
-            }
-        };
-        (subject, found, before, told)
-    } else {
+    let regions_of = |opened: &Opened| {
+        arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 })
+    };
+    let (subject, regions, before, kept) = if !workload.writes() {
         let opened = Opened::for_reading(path, io)?;
         let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
         let (before, title) = (Before::look(&opened), title(path, &opened));
         let real = Real::reading(opened, title, settings, stop)?;
         (Subject::Plain(Box::new(real)), whole.into_iter().collect(), before, "nothing was written")
+    } else if let Some(given_up) = given_up(arguments, path, made, io)? {
+        let found = given_up.areas(regions_of(given_up.opened())).map_err(refused)?;
+        let (before, title) = (Before::look(given_up.opened()), title(path, given_up.opened()));
+        let real = Real::given_up(given_up, title, (found.clone(), seed), settings, stop)?;
+        (Subject::Plain(Box::new(real)), found, before, "contents overwritten")
+    } else {
+        let (scope, kept) = if arguments.real.used {
+            (Scope::Whole, "contents restored")
+        } else {
+            (Scope::FreeSpace, "free space only, contents restored")
+        };
+        let claimed = Claimed::open(path, scope, io)?;
+        let regions = regions_of(claimed.opened());
+        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
+        let surveyed = claimed.survey(Areas { regions, bytes }).map_err(refused)?;
+        let found = surveyed.areas().to_vec();
+        let (before, title) = (Before::look(surveyed.opened()), title(path, surveyed.opened()));
+        let session = Session::begin(surveyed, title, Saved::AtOnce, journals, settings, stop)?;
+        (Subject::Kept(Box::new(session)), found, before, kept)
     };
     let order = Order {
         offsets: arguments.offsets.0.clone(),
@@ -285,7 +261,7 @@ fn prepare(
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
         seed,
     };
-    let kept = if ours { "temporary file, removed afterwards" } else { kept };
+    let kept = if made.is_some() { "temporary file, removed afterwards" } else { kept };
     Ok(Prepared { subject, order, before, kept })
 }
 
@@ -299,27 +275,21 @@ pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     }
 }
 
-/// Returns which parts of the target may be used: what the user chose, or the free space.
-fn scope(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Scope> {
+/// Returns the target whose contents may be lost, if it is one: the file that was made, or a target that the
+/// user has named twice.
+fn given_up(arguments: &BenchArguments, path: &Path, made: Option<&Made>, io: Io) -> Result<Option<GivenUp>> {
     if let Some(again) = &arguments.real.destroy_data {
-        let same = fs::canonicalize(again)
-            .ok()
-            .zip(fs::canonicalize(path).ok())
-            .is_some_and(|(one, other)| one == other);
-        if !same {
-            let message = format!(
-                "--destroy-data {again}: must repeat the name of the measured device, {}",
-                path.display()
-            );
-            return Err(UsageError(message).into());
-        }
-        return Ok(Scope::Overwrite);
+        return match GivenUp::named(path, Path::new(again), io) {
+            Err(OpenError::NotNamed { .. }) => {
+                let path = path.display();
+                let message =
+                    format!("--destroy-data {again}: must repeat the name of the measured device, {path}");
+                Err(UsageError(message).into())
+            }
+            given_up => Ok(Some(given_up?)),
+        };
     }
-    Ok(match (ours, arguments.real.used) {
-        (true, _) => Scope::Overwrite,
-        (_, true) => Scope::Preserve,
-        _ => Scope::FreeSpace,
-    })
+    Ok(made.map(|made| GivenUp::made(made, io)).transpose()?)
 }
 
 /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
@@ -332,46 +302,18 @@ pub(crate) fn title(path: &Path, opened: &Opened) -> String {
     model.unwrap_or_else(|| "a block device".to_owned())
 }
 
-/// A file created for the measurement. Dropping this value removes it.
-struct Made {
-    path: PathBuf,
-    id: Option<FileId>,
-}
-
-impl Made {
-    fn unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Self>> {
-        if path.exists() || path.starts_with("/dev") {
-            return Ok(None);
-        }
-        if let Some(name) = Profile::names().find(|name| Path::new(name) == path) {
-            let message = format!("{name}: no such file; did you mean drive:{name}?");
-            return Err(UsageError(message).into());
-        }
-        let told = || format!("{}: cannot create the test file", path.display());
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
-        let made = Self { path: path.to_owned(), id: FileId::of_open(&file).ok() };
-        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
-        // Write the whole file, so that no request has to allocate blocks first.
-        let block = vec![0x5A; 1 << 20];
-        let mut left = bytes;
-        while left > 0 {
-            let part = usize::try_from(left).unwrap_or(block.len()).min(block.len());
-            file.write_all(&block[..part]).with_context(told)?;
-            left -= part as u64;
-        }
-        file.sync_all().with_context(told)?;
-        Ok(Some(made))
+/// Creates the file to measure on, unless the target exists.
+fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Made>> {
+    if path.exists() || path.starts_with("/dev") {
+        return Ok(None);
     }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        // Another process may have put a different file in its place.
-        let found = fs::symlink_metadata(&self.path).ok().map(|found| FileId::of(&found));
-        if found.is_some() && found == self.id {
-            let _ = fs::remove_file(&self.path);
-        }
+    if let Some(name) = Profile::names().find(|name| Path::new(name) == path) {
+        let message = format!("{name}: no such file; did you mean drive:{name}?");
+        return Err(UsageError(message).into());
     }
+    let bytes = arguments.real.area.map_or(AREA, |area| area.get());
+    let made = Made::create(path, bytes);
+    Ok(Some(made.with_context(|| format!("{}: cannot create the test file", path.display()))?))
 }
 
 /// Shows the progress bar, and exports every sample to a file.
