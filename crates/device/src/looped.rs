@@ -20,8 +20,8 @@ pub(crate) struct Looped {
     pub(crate) file: PathBuf,
     /// The offset in the backing file at which the loop device begins.
     pub(crate) offset: ByteCount,
-    /// The physical sectors of the device below, as seen through the loop device.
-    boundary: Option<Boundary>,
+    /// The physical sectors of the device below, as seen through the loop device, and where they are from.
+    boundary: Option<(Boundary, Source)>,
 }
 
 impl Looped {
@@ -36,36 +36,33 @@ impl Looped {
 
     /// Makes the boundaries of the device below those of `topology`.
     pub(crate) fn adopt(&self, topology: &mut Topology) {
-        const WHY: &str = "a loop device does not pass on the sectors of what it is over";
-        const BELOW: Source =
-            Source::Derived("the sectors of what the loop device is over, from its offset on");
-        let Some(boundary) = self.boundary.filter(|found| found.size() >= topology.physical.value()) else {
-            return;
-        };
-        topology.physical.overrule(boundary.size(), BELOW, WHY);
-        topology.alignment_offset.overrule(AlignmentOffset::Bytes(boundary.phase()), BELOW, WHY);
+        const WHY: &str = "a loop device does not pass on the sectors below it";
+        let is_larger = |found: &&(Boundary, Source)| found.0.size() >= topology.physical.value();
+        let Some((boundary, source)) = self.boundary.as_ref().filter(is_larger) else { return };
+        topology.physical.overrule(boundary.size(), source.clone(), WHY);
+        let offset = AlignmentOffset::Bytes(boundary.phase());
+        topology.alignment_offset.overrule(offset, source.clone(), WHY);
     }
 }
 
 /// The physical sectors of the device below, counted from the loop device's first byte.
-fn boundary(disk: &Directory, block: &Path, depth: usize) -> Option<Boundary> {
+fn boundary(disk: &Directory, block: &Path, depth: usize) -> Option<(Boundary, Source)> {
+    const BELOW: Source = Source::Derived("the sectors below the loop device, from its offset on");
     let file = PathBuf::from(disk.text("loop/backing_file")?);
     let offset = ByteOffset::new(disk.number("loop/offset").unwrap_or(0));
     let below = file.strip_prefix("/dev").ok().and_then(|name| below(name.to_str()?, block));
-    let found = match below {
+    let (found, source) = match below {
         Some((device, _)) if depth > 0 && device.text("loop/backing_file").is_some() => {
             boundary(&device, block, depth - 1)?
         }
         Some((device, disk)) => {
             let physical = ByteCount::new(disk.number("queue/physical_block_size")?);
-            Boundary::new(physical, ByteCount::new(device.number("alignment_offset")?))?
+            (Boundary::new(physical, ByteCount::new(device.number("alignment_offset")?))?, BELOW)
         }
-        // Of a file it is known only that it begins on a sector. A loop device that shows all of it keeps the
-        // kernel's figures.
-        None if offset == ByteOffset::ZERO => return None,
-        None => Boundary::multiples_of(Topology::unknown().physical.value())?,
+        // Of a file it is known only that it begins on a sector, as of an image that is checked as a file.
+        None => (Boundary::multiples_of(Topology::unknown().physical.value())?, Source::Assumed),
     };
-    Boundary::new(found.size(), found.to_next(offset))
+    Some((Boundary::new(found.size(), found.to_next(offset))?, source))
 }
 
 /// Returns the device `name`, and its disk, which is the device itself unless it is a partition.
