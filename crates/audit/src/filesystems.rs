@@ -101,7 +101,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     }
     let message = format!(
         "{}: it starts on a physical sector, but its clusters are counted from byte {data} of it, which is byte {at} of the \
-         disk, {} bytes past a {}-byte boundary: each cluster lies across two sectors more than it needs",
+         disk, {} bytes past a {}-byte boundary: each cluster lies across one sector more than it needs",
         place.label,
         past.get(),
         boundary.size().get()

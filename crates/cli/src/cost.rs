@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use straddle_audit::Finding;
+use straddle_audit::{Code, Finding, Severity};
 use straddle_bench::{Host, Modelled, Pattern, RANDOM_BLOCKS, Silent, Sync, Workload, sweep};
 use straddle_drive::Profile;
 use straddle_examine::{Cost, Price};
@@ -54,6 +54,10 @@ pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
 impl Price for Pricing {
     fn price(&self, finding: &Finding) -> Option<Cost> {
         finding.miss?;
+        // Only a misaligned start shifts what is written behind it. Advice costs nothing by itself.
+        if finding.rule.code == Code::S002 || finding.severity == Severity::Advice {
+            return None;
+        }
         let at = finding.at?;
         match self {
             Self::Probe(measured) => {

@@ -1,4 +1,4 @@
-//! Writing: the project's only code that changes the contents of a disk that was not given to it for testing.
+//! Writing: the only code that changes the partition table of a disk.
 //!
 //! The law of this module: nothing is written until the disk is known to be the plan's, it is not in use, and
 //! a backup of every byte that will be overwritten is on stable storage. Nothing is reported as done before

@@ -56,6 +56,11 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     let mut out = output::stdout();
     out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
     out.flush()?;
+    // A dry run refuses what the real one would.
+    if let Some(earlier) = earlier(prepared.disk(), target.serial.as_deref(), &backup_path, &arguments.write)
+    {
+        return Err(RefusedError(format!("{}: nothing was written: {earlier}", target.name)).into());
+    }
     if arguments.dry_run {
         out.write_all(listing(prepared.steps()).as_bytes())?;
         writeln!(
@@ -65,10 +70,6 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         )?;
         out.flush()?;
         return Ok(Exit::Success);
-    }
-    if let Some(earlier) = earlier(prepared.disk(), target.serial.as_deref(), &backup_path, &arguments.write)
-    {
-        return Err(RefusedError(format!("{}: nothing was written: {earlier}", target.name)).into());
     }
     let written = prepared.back_up(&backup_path).and_then(BackedUp::write);
     let written = written.with_context(|| target.name.clone())?;
@@ -128,6 +129,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let backup = Backup::load(&arguments.backup)?;
     let mut target = open(&arguments.write, arguments.format)?;
     let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
+    let was_written = backup.progress(&target.disk, target.serial.as_deref());
     let backed_up = backup.undo(&mut target.disk, target.serial.as_deref(), later).map_err(|error| {
         let hint =
             matches!(error, ApplyError::WrittenSince { .. }).then_some("--force reverts the table anyway");
@@ -140,7 +142,11 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let written = backed_up.write().with_context(|| target.name.clone())?;
     let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let mut out = output::stdout();
-    writeln!(out, "{}: original contents restored and verified", output::printable(&target.name))?;
+    let outcome = match was_written {
+        Ok(Progress::Nothing) => "nothing to revert; original contents verified",
+        _ => "original contents restored and verified",
+    };
+    writeln!(out, "{}: {outcome}", output::printable(&target.name))?;
     out.flush()?;
     told?;
     Ok(Exit::Success)
