@@ -33,6 +33,7 @@ impl PlanError {
             | Self::InTheWay(_)
             | Self::Unchangeable(_)
             | Self::CannotConvert(_)
+            | Self::MovesData(_)
             | Self::Overlap { .. } => ErrorKind::Refused,
             Self::NoTable { .. }
             | Self::TableFull(_)
