@@ -6,7 +6,7 @@
 //!
 //! Each partition goes to the aligned start that is nearest, before or after, as far as the others leave
 //! room. Their order is kept; if there is no room for all between two partitions that stay, one of them goes
-//! elsewhere. If the grain of a new table leaves no room, starts are on the boundaries that are more than advice.
+//! elsewhere, or else all are distributed again. If the grain of a new table leaves no room, starts are on the boundaries that are more than advice.
 //! The tail of a partition is given up only if nothing else makes room on the same grain, and only as far as
 //! its contents do not reach.
 //!
@@ -20,6 +20,7 @@
 //! }
 //! ```
 
+mod around;
 mod error;
 mod file;
 mod order;

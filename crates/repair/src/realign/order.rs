@@ -1,13 +1,14 @@
 //! The order in which partitions move to their new places.
 //!
 //! The law of this module: a move overwrites nothing but what it moves itself and what is nobody's. If all of
-//! the partitions that are left wait for one another, one of them makes a detour through free space.
+//! the partitions that are left wait for one another, the smallest that can makes a detour through free space.
 
 use std::collections::BTreeSet;
 
 use straddle_relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::around::{around, ends};
 use super::settle::Ground;
 
 /// How many states are looked at before the search for an order is given up.
@@ -52,7 +53,10 @@ struct Search<'a> {
 pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, Deadlock> {
     let mut search = Search { trips, fixed, ground, seen: BTreeSet::new(), moves: Vec::new() };
     let mut state = vec![At::Start; trips.len()];
-    if search.run(&mut state) { Ok(search.moves) } else { Err(search.deadlock()) }
+    if search.run(&mut state) {
+        return Ok(search.moves);
+    }
+    around(trips, fixed, ground).ok_or_else(|| search.deadlock())
 }
 
 impl Search<'_> {
@@ -135,20 +139,13 @@ impl Search<'_> {
         for gaps in [&clear, &gaps] {
             for index in &waiting {
                 for gap in gaps.iter() {
-                    found.extend(self.ends(*gap, self.trips[*index].from.len()).map(|start| (*index, start)));
+                    found.extend(
+                        ends(*gap, self.trips[*index].from.len(), self.ground).map(|start| (*index, start)),
+                    );
                 }
             }
         }
         found
-    }
-
-    /// The first and the last place of this length in a gap, on physical sectors.
-    fn ends(&self, gap: Span, len: ByteCount) -> impl Iterator<Item = ByteOffset> {
-        let first = self.ground.physical.ceil(gap.start());
-        let last = gap.end().checked_back(len).and_then(|last| self.ground.physical.floor(last));
-        let fits = first.zip(last).filter(|(first, last)| first <= last);
-        let last = fits.filter(|(first, last)| first != last).map(|(_, last)| last);
-        fits.map(|(first, _)| first).into_iter().chain(last)
     }
 
     /// Describes the state in which no partition can move to its place any more.

@@ -6,6 +6,9 @@
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
+/// How many times a partition is tried at a place before the search for places is given up.
+const MOST_TRIES: usize = 50_000;
+
 /// The space in which partitions are placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
@@ -65,16 +68,23 @@ pub(super) fn settle(items: &[Item], fixed: &[Span], ground: &Ground) -> Result<
         }
     }
     let mut placed: Vec<Option<Span>> = vec![None; items.len()];
-    let mut crowded = Vec::new();
+    let (mut settled, mut crowded) = (Vec::new(), Vec::new());
     for run in &runs {
         match pack(items, &run.items, run.gap, ground) {
-            Some(spans) => assign(&mut placed, &run.items, spans),
+            Some(spans) => {
+                assign(&mut placed, &run.items, spans);
+                settled.push(run);
+            }
             None => crowded.push(run),
         }
     }
+    // Nothing goes to a gap whose own partitions have no places yet.
     for run in crowded {
-        relieve(items, run, &runs, &mut placed, ground)
-            .ok_or_else(|| no_room(items, &run.items, run.gap, ground))?;
+        settled.push(run);
+        if relieve(items, run, &settled, &mut placed, ground).is_none() {
+            return rearrange(items, &runs, ground)
+                .ok_or_else(|| no_room(items, &run.items, run.gap, ground));
+        }
     }
     Ok(placed.into_iter().flatten().collect())
 }
@@ -96,7 +106,7 @@ fn distance(gap: Span, at: ByteOffset) -> ByteCount {
 fn relieve(
     items: &[Item],
     run: &Run,
-    runs: &[Run],
+    settled: &[&Run],
     placed: &mut [Option<Span>],
     ground: &Ground,
 ) -> Option<()> {
@@ -106,13 +116,81 @@ fn relieve(
         let rest: Vec<usize> = run.items.iter().copied().filter(|index| *index != out).collect();
         let Some(spans) = pack(items, &rest, run.gap, ground) else { continue };
         let taken: Vec<Span> = spans.iter().copied().chain(placed.iter().flatten().copied()).collect();
-        let gaps = runs.iter().flat_map(|run| run.gap.gaps(taken.iter().copied()));
+        let gaps = settled.iter().flat_map(|run| run.gap.gaps(taken.iter().copied()));
         let Some(place) = nearest(&items[out], gaps, ground) else { continue };
         assign(placed, &rest, spans);
         placed[out] = Some(place);
         return Some(());
     }
     None
+}
+
+/// Distributes all partitions over all gaps, whatever their order; `None` if no distribution is found.
+fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
+    let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
+    let mut search = Rearrangement { items, gaps: &gaps, ground, orders: Vec::new(), left: MOST_TRIES };
+    let mut waiting: Vec<usize> = (0..items.len()).collect();
+    waiting.sort_by_key(|index| items[*index].at.start());
+    if !search.fill(&mut waiting) {
+        return None;
+    }
+    let mut placed = vec![None; items.len()];
+    for (order, gap) in search.orders.iter().zip(&gaps) {
+        assign(&mut placed, order, pack(items, order, *gap, ground)?);
+    }
+    Some(placed.into_iter().flatten().collect())
+}
+
+/// A search for a distribution: gaps are filled from the first to the last, each from its start.
+struct Rearrangement<'a> {
+    items: &'a [Item],
+    gaps: &'a [Span],
+    ground: &'a Ground,
+    /// The partitions in each gap up to the present one.
+    orders: Vec<Vec<usize>>,
+    /// How many more tries there are.
+    left: usize,
+}
+
+impl Rearrangement<'_> {
+    /// Begins the next gap.
+    fn fill(&mut self, waiting: &mut Vec<usize>) -> bool {
+        if waiting.is_empty() {
+            return true;
+        }
+        let Some(gap) = self.gaps.get(self.orders.len()).copied() else { return false };
+        self.orders.push(Vec::new());
+        let is_found = self.go_on(waiting, gap, gap.start());
+        if !is_found {
+            self.orders.pop();
+        }
+        is_found
+    }
+
+    /// Fills the rest of a gap from byte `at` on, and the gaps behind it.
+    fn go_on(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
+        for place in 0..waiting.len() {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            let end = self.ground.grain.ceil(at);
+            let end = end.and_then(|start| start.checked_add(self.items[waiting[place]].need));
+            let Some(end) = end.filter(|end| *end <= gap.end()) else { continue };
+            let index = waiting.remove(place);
+            if let Some(order) = self.orders.last_mut() {
+                order.push(index);
+            }
+            if self.go_on(waiting, gap, end) {
+                return true;
+            }
+            if let Some(order) = self.orders.last_mut() {
+                order.pop();
+            }
+            waiting.insert(place, index);
+        }
+        self.fill(waiting)
+    }
 }
 
 /// Returns the place nearest to where an item is: for all of it, or else for what it needs.
