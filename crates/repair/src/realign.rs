@@ -198,7 +198,8 @@ fn chosen(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chose
         let is_off = span_of(entry, block).is_some_and(|span| !grain.is_aligned(span.start()));
         let is_named = named.clone().any(|number| *number == entry.number);
         let is_all = wanted.partitions.is_empty() && wanted.starts.is_empty();
-        if !is_named && !(is_all && is_off && entry.slot != Slot::Extended) {
+        let is_chosen = is_named || (is_all && is_off && entry.slot != Slot::Extended);
+        if !is_chosen {
             continue;
         }
         match entry.slot {

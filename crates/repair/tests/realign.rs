@@ -175,6 +175,49 @@ fn check_table(disk: &Disk, realign: &Realign) {
     assert_eq!(guids(&stack_of(&medium, disk.stack.block)), guids(&disk.stack));
 }
 
+#[test]
+fn what_refers_to_the_old_place_is_listed() {
+    let kinds = [FsKind::Exfat, FsKind::Swap, FsKind::F2fs, FsKind::Ext4, FsKind::Vfat];
+    let parts = [0, 1, 2, 3, 4].map(|place| (4097 + place * 20_480, 20_480));
+    let mut disk = Disk::new("512e", Format::Gpt, SECTORS, &parts);
+    for (number, kind) in (1..).zip(kinds) {
+        disk = disk.holding(number, kind, 20_000);
+    }
+    let esp = straddle_layout::types::parse_guid("C12A7328-F81F-11D2-BA4B-00A0C93EC93B").unwrap();
+    disk.stack.partitions[4].kind = straddle_layout::PartitionType::Guid(esp);
+    let Some(Facts::FileSystem(fs)) = disk.stack.partitions[4].layer.as_mut().map(|layer| &mut layer.facts)
+    else {
+        panic!()
+    };
+    // Not recorded: nothing to correct.
+    fs.hidden_sectors = Some(0);
+    let realign = disk.make(&Wanted::default()).unwrap();
+    let exfat = Reference::BootSector {
+        kind: FsKind::Exfat,
+        recorded: 4097,
+        correct: Some(4096),
+        sector: ByteCount::new(512),
+        copies: Vec::new(),
+    };
+    let expected = [(1, exfat), (2, Reference::Swap), (3, Reference::Zones), (5, Reference::EfiBootEntries)];
+    assert_eq!(realign.references(), expected);
+    assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), realign);
+    let mut active = Disk::new("512e", Format::Mbr, SECTORS, &XP);
+    active.stack.partitions[1].attributes.bootable = true;
+    let realign = active.make(&Wanted::default()).unwrap();
+    assert_eq!(realign.references(), [(2, Reference::ActivePartition)]);
+}
+
+/// The copy of the boot sector behind NTFS is not cut off.
+#[test]
+fn the_tail_of_ntfs_includes_the_copy_of_its_boot_sector() {
+    // 64260 sectors must become 64256, of which the last is the copy.
+    let with = |sectors| Disk::new("512e", Format::Mbr, XP_END, &XP).holding(2, FsKind::Ntfs, sectors);
+    assert_eq!(with(64_255).aligned().trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
+    let RealignError::MustShrink { shrink, .. } = with(64_256).refusal() else { panic!() };
+    assert_eq!((shrink[0].number, shrink[0].by.get()), (2, 512));
+}
+
 /// Windows XP: from sector 63, ends on cylinders of 16065 sectors, and no gap.
 const XP: [(u64, u64); 2] = [(63, 64_197), (64_260, 64_260)];
 /// Where the second of them ends.
