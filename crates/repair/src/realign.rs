@@ -6,9 +6,9 @@
 //!
 //! Each partition goes to the aligned start that is nearest, before or after, as far as the others leave
 //! room. Their order is kept; if there is no room for all between two partitions that stay, one of them goes
-//! elsewhere, or else all are distributed again. If the grain of a new table leaves no room, starts are on the boundaries that are more than advice.
-//! The tail of a partition is given up only if nothing else makes room on the same grain, and only as far as
-//! its contents do not reach.
+//! elsewhere, or else all are distributed again. If the grain of a new table leaves no room, starts are on
+//! the boundaries that are more than advice. The tail of a partition is given up only if nothing else makes
+//! room on the same grain, and only as far as its contents do not reach.
 //!
 //! A plan cannot be changed:
 //!
@@ -235,7 +235,7 @@ fn attempt(
     }
     let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
     let kept = base.table().partitions.iter().filter(stays);
-    let mut fixed: Vec<Span> = kept.filter_map(|entry| span_of(entry, block)).chain(base.optical()).collect();
+    let mut fixed: Vec<Span> = kept.filter_map(|entry| span_of(entry, block)).collect();
     let still = fixed.len();
     let mut places: Vec<(Item, Span)> = Vec::new();
     for (one, item) in &moving {
@@ -259,7 +259,9 @@ fn attempt(
         let order::Deadlock { numbers, largest, missing } = deadlock;
         RealignError::Blocked { numbers, largest, missing }
     })?;
-    let shifted: Vec<Shifted> = places.iter().map(|(item, to)| shifted(*item, *to, &ground)).collect();
+    let requested = |number: u32| chosen.iter().any(|c| c.entry.number == number && c.start.is_some());
+    let shifted: Vec<Shifted> =
+        places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
     let plan = base.plan(request, grain, &shifted)?;
     let references = references(base, &plan);
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
@@ -337,11 +339,13 @@ fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
 }
 
 /// Returns the new place of a partition with the reasons for it.
-fn shifted(item: Item, to: Span, ground: &Ground) -> Shifted {
+fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
-    let mut why = vec![format!(
-        "its data move from byte {from} to byte {start}, the nearest multiple of {size} with room"
-    )];
+    let reason = match is_requested {
+        true => "as requested".to_owned(),
+        false => format!("the nearest boundary of {size} that leaves room for all"),
+    };
+    let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
         why.push(format!("it loses the last {} bytes, which its contents do not use", less.get()));
     }

@@ -5,13 +5,15 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
 
 use common::{Memory, Random, Reading, plan_and_write, seeds, stack_of, topology};
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::layer::{Facts, FileSystem, Layer};
 use straddle_layout::{Content, FsKind, Stack};
-use straddle_relocate::journal_len;
+use straddle_relocate::{Disks, Ended, Recovered, Verify, begin, journal_len, open};
 use straddle_repair::apply::{ApplyError, Prepared};
 use straddle_repair::realign::{Journal, Realign, RealignError, RealignFile, Reference, Trim, Wanted, make};
 use straddle_repair::{Change, Format, Part, Place, PlanError, Request, Seed, Situation, Size, Step, encode};
@@ -218,6 +220,65 @@ fn the_tail_of_ntfs_includes_the_copy_of_its_boot_sector() {
     assert_eq!((shrink[0].number, shrink[0].by.get()), (2, 512));
 }
 
+/// A disk in memory for the engine that moves data.
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn range(at: ByteOffset, len: usize) -> std::ops::Range<usize> {
+        let start = usize::try_from(at.get()).unwrap();
+        start..start + len
+    }
+}
+
+impl straddle_relocate::Disk for Bytes {
+    fn size(&self) -> ByteCount {
+        ByteCount::new(u64::try_from(self.0.len()).unwrap())
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        bytes.copy_from_slice(&self.0[Self::range(at, bytes.len())]);
+        Ok(())
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.0[Self::range(at, bytes.len())].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The engine makes the moves with the journal where the plan says, and the plan is in the journal.
+#[test]
+fn the_engine_accepts_the_moves_and_the_place_of_the_journal() {
+    let disk = Disk::new("512e", Format::Mbr, SECTORS, &XP);
+    let realign = disk.aligned();
+    let Journal::Inside(place) = realign.journal() else { panic!() };
+    let mut bytes = Bytes(vec![0; usize::try_from(SECTORS * 512).unwrap()]);
+    for (sector, part) in (0_u64..).zip(bytes.0.chunks_exact_mut(512)).skip(63) {
+        part[..8].copy_from_slice(&sector.to_le_bytes());
+    }
+    let payload = realign.to_json().unwrap().into_bytes();
+    let job = realign.job([7; 16], payload).unwrap();
+    begin(Disks::one(&mut bytes), place, job).unwrap();
+    let Some(Recovered::Unfinished(unfinished)) = open(Disks::one(&mut bytes), place).unwrap() else {
+        panic!()
+    };
+    let stored = String::from_utf8(unfinished.job().payload().to_vec()).unwrap();
+    assert_eq!(Realign::from_json(&stored).unwrap(), realign);
+    let ended = unfinished.resume(Verify::None, &mut |_| ControlFlow::Continue(())).unwrap();
+    let Ended::Complete(moved) = ended else { panic!() };
+    moved.erase().unwrap();
+    for ((from, sectors), (_, to, _)) in XP.into_iter().zip(table(&realign)) {
+        for sector in 0..sectors {
+            let found = &bytes.0[Bytes::range(ByteOffset::new((to + sector) * 512), 8)];
+            assert_eq!(found, (from + sector).to_le_bytes());
+        }
+    }
+}
+
 /// Windows XP: from sector 63, ends on cylinders of 16065 sectors, and no gap.
 const XP: [(u64, u64); 2] = [(63, 64_197), (64_260, 64_260)];
 /// Where the second of them ends.
@@ -243,7 +304,7 @@ fn two_without_a_gap_move_up_the_last_first() {
         sector: ByteCount::new(512),
         copies: Vec::new(),
     };
-    assert_eq!(realign.references(), [(1, hidden)]);
+    assert_eq!(realign.references(), [(1, hidden), (1, Reference::WindowsVolume)]);
 }
 
 #[test]

@@ -30,7 +30,6 @@ pub(crate) struct Base<'a> {
     situation: &'a Situation<'a>,
     table: Table,
     notes: Vec<String>,
-    optical: Option<Span>,
 }
 
 impl<'a> Base<'a> {
@@ -43,7 +42,10 @@ impl<'a> Base<'a> {
         }
         named_harm(situation, request)?;
         let spared = Spared::of(situation)?;
-        let optical = spared.optical;
+        if spared.optical.is_some() {
+            let why = "the file system of an optical medium covers its partitions".to_owned();
+            return Err(PlanError::Unchangeable(why));
+        }
         let grain = Grain::of(situation.topology, situation.size(), situation.block(), request.grain);
         let mut draft = Draft {
             situation,
@@ -55,7 +57,7 @@ impl<'a> Base<'a> {
             spared,
         };
         let table = draft.present_table()?;
-        Ok(Self { situation, table, notes: draft.notes, optical })
+        Ok(Self { situation, table, notes: draft.notes })
     }
 
     pub(crate) fn situation(&self) -> &'a Situation<'a> {
@@ -64,11 +66,6 @@ impl<'a> Base<'a> {
 
     pub(crate) fn table(&self) -> &Table {
         &self.table
-    }
-
-    /// The span of an optical medium's file system, which is not free.
-    pub(crate) fn optical(&self) -> Option<Span> {
-        self.optical
     }
 
     /// The bytes that partitions may be moved to. On an MBR disk those before the first partition are left to

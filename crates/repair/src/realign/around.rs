@@ -12,8 +12,8 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use super::order::Trip;
 use super::settle::Ground;
 
-/// How many states are looked at.
-const MOST_STATES: usize = 20_000;
+/// How many states of a single partition are looked at. Each costs the square of their number.
+const MOST_STATES: usize = 2_000_000;
 
 /// Where each partition starts.
 type State = Vec<ByteOffset>;
@@ -26,12 +26,13 @@ pub(super) fn around(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<
     let start: State = trips.iter().map(|trip| trip.from.start()).collect();
     let goal: State = trips.iter().map(|trip| trip.to).collect();
     let mut known: BTreeMap<State, (u64, Option<Step>)> = BTreeMap::from([(start.clone(), (0, None))]);
+    let most = MOST_STATES / (trips.len() * trips.len()).max(1);
     let mut open = BinaryHeap::from([Reverse((0_u64, start))]);
     while let Some(Reverse((cost, state))) = open.pop() {
         if state == goal {
             return Some(moves(trips, &known, state));
         }
-        if known.len() > MOST_STATES || known.get(&state).is_some_and(|(least, _)| *least < cost) {
+        if known.len() > most || known.get(&state).is_some_and(|(least, _)| *least < cost) {
             continue;
         }
         for (index, to) in steps(trips, &state, fixed, ground) {

@@ -39,7 +39,7 @@ impl fmt::Display for Shrink {
         let Self { number, by, to, .. } = self;
         let content = self.content.map_or("unknown content", Content::name);
         write!(f, "partition {number} ({content}) by {} bytes to {} bytes", by.get(), to.get())?;
-        if self.is_possible() == Some(false) { f.write_str(", which it cannot") } else { Ok(()) }
+        if self.is_possible() == Some(false) { f.write_str(", which is not possible") } else { Ok(()) }
     }
 }
 
@@ -71,7 +71,7 @@ pub enum RealignError {
     },
     /// There is no room, but there would be if a partition's contents were smaller.
     #[error(
-        "{} have no room at aligned starts: {} bytes are missing; shrink {}",
+        "{} no room at an aligned start: {} bytes are missing; shrink {}",
         numbered(.numbers), .missing.get(), alternatives(.shrink)
     )]
     MustShrink {
@@ -83,7 +83,7 @@ pub enum RealignError {
         shrink: Vec<Shrink>,
     },
     /// There is no room, whichever of the contents is smaller.
-    #[error("{} have no room at aligned starts: {} bytes are missing", numbered(.numbers), .missing.get())]
+    #[error("{} no room at an aligned start: {} bytes are missing", numbered(.numbers), .missing.get())]
     NoRoom {
         /// The partitions that share the space.
         numbers: Vec<u32>,
@@ -92,7 +92,7 @@ pub enum RealignError {
     },
     /// Partitions wait for one another to move, and none can make a detour.
     #[error(
-        "{} are in each other's way: the largest free space has {} bytes, and a detour needs {} more",
+        "{} to pass one another: the largest free space has {} bytes, and a detour needs {} more",
         numbered(.numbers), .largest.get(), .missing.get()
     )]
     Blocked {
@@ -129,10 +129,13 @@ impl RealignError {
     }
 }
 
-/// Lists partitions in words.
+/// Lists partitions in words, followed by the verb.
 fn numbered(numbers: &[u32]) -> String {
     let list: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    format!("partitions {}", list.join(", "))
+    match numbers {
+        [number] => format!("partition {number} has"),
+        _ => format!("partitions {} have", list.join(", ")),
+    }
 }
 
 fn alternatives(shrink: &[Shrink]) -> String {

@@ -84,6 +84,8 @@ pub enum ReferenceKindFile {
     },
     /// The active partition of an MBR.
     ActivePartition,
+    /// A volume that Windows finds by the byte where it starts.
+    WindowsVolume,
     /// The partition that holds GRUB's core image.
     BiosBoot,
     /// Boot entries of the firmware.
@@ -197,6 +199,7 @@ impl TryFrom<ReferenceKindFile> for Reference {
                 }
             }
             ReferenceKindFile::ActivePartition => Self::ActivePartition,
+            ReferenceKindFile::WindowsVolume => Self::WindowsVolume,
             ReferenceKindFile::BiosBoot => Self::BiosBoot,
             ReferenceKindFile::EfiBootEntries => Self::EfiBootEntries,
             ReferenceKindFile::Swap => Self::Swap,
@@ -217,6 +220,7 @@ impl From<&Reference> for ReferenceKindFile {
                 copies: copies.iter().map(|at| at.get()).collect(),
             },
             Reference::ActivePartition => Self::ActivePartition,
+            Reference::WindowsVolume => Self::WindowsVolume,
             Reference::BiosBoot => Self::BiosBoot,
             Reference::EfiBootEntries => Self::EfiBootEntries,
             Reference::Swap => Self::Swap,

@@ -33,6 +33,9 @@ pub enum Reference {
     },
     /// The MBR's boot code starts this partition: its own boot loader may list sectors of the disk.
     ActivePartition,
+    /// Windows finds its volumes on an MBR disk by the disk's identifier and the byte where they start: drive
+    /// letters (`MountedDevices`) and the boot configuration (BCD) record it.
+    WindowsVolume,
     /// GRUB's core image is in this partition: the boot code in the MBR and in the image list its sectors.
     BiosBoot,
     /// Boot entries of the firmware record where this EFI system partition is, and its size.
@@ -68,6 +71,9 @@ pub(super) fn references(
     }
     if format == Format::Mbr && entry.bootable {
         found.push(Reference::ActivePartition);
+    }
+    if format == Format::Mbr && kind.is_some_and(FsKind::has_boot_sector) {
+        found.push(Reference::WindowsVolume);
     }
     if entry.kind == kinds::BIOS_BOOT {
         found.push(Reference::BiosBoot);
