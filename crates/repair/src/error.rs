@@ -204,6 +204,9 @@ pub enum PlanError {
         "the new table goes where the old one has a record (byte {0}), and a power cut would leave neither: write an empty table first (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
+    /// The plan moves data, which writing a table does not.
+    #[error("the plan moves the data of partition {0}: its table is written only after them")]
+    MovesData(u32),
     /// The plan contradicts itself or its disk.
     #[error("the plan cannot be used: {0}")]
     Invalid(String),

@@ -33,6 +33,7 @@ impl PlanError {
             | Self::InTheWay(_)
             | Self::Unchangeable(_)
             | Self::CannotConvert(_)
+            | Self::MovesData(_)
             | Self::Overlap { .. } => ErrorKind::Refused,
             Self::NoTable { .. }
             | Self::TableFull(_)
@@ -89,6 +90,7 @@ mod tests {
     use straddle_units::ByteOffset;
 
     use super::*;
+    use crate::realign::RealignError;
     use crate::{Request, Seed, parse_file};
 
     /// Every error that has a cause, and at least one without a cause of each type.
@@ -112,6 +114,8 @@ mod tests {
             Box::new(BackupError::Damaged { path: "undo".into(), why: "its sum".to_owned() }),
             Box::new(DiskError::Io(cause())),
             Box::new(DiskError::Replaced),
+            Box::new(RealignError::Table(PlanError::Read(read()))),
+            Box::new(RealignError::Moves(straddle_relocate::RelocateError::Job("why".to_owned()))),
         ]
     }
 

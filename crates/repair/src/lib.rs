@@ -19,6 +19,7 @@ mod kinds;
 mod lost;
 pub mod peers;
 mod plan;
+pub mod realign;
 mod request;
 mod sfdisk;
 

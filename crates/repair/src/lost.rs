@@ -72,7 +72,11 @@ pub(crate) fn find(
     let stays = |span: Span| {
         table.partitions.iter().any(|entry| {
             let there = span_of(entry, block);
-            let kept = there.is_some_and(|there| there.start() == span.start());
+            let start = match entry.change {
+                Change::Moved { from, .. } => from.to_bytes(block),
+                _ => there.map(Span::start),
+            };
+            let kept = start == Some(span.start());
             kept && (entry.change != Change::New || (there == Some(span) && !wipe))
         })
     };

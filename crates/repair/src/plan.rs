@@ -32,6 +32,7 @@
 mod convert;
 mod edit;
 mod file;
+mod moved;
 mod place;
 mod spared;
 mod table;
@@ -57,6 +58,7 @@ use crate::request::Request;
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
+pub(crate) use moved::{Base, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
@@ -222,21 +224,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let fingerprint =
         Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
     let fresh = request.table.is_some();
-    let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
-    let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");
-    if !harmed.is_empty() && !request.wipe {
-        return Err(PlanError::WouldHarm { names });
-    }
-    if let TableKind::Content(content) = situation.stack.kind
-        && !fresh
-        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table())
-    {
-        let name = content.name();
-        return Err(match rival_table(situation.medium, situation.stack)? {
-            Some(_) => PlanError::TwoOwners { name },
-            None => PlanError::NotItsTable { name },
-        });
-    }
+    let names = named_harm(situation, request)?;
     let grain = Grain::of(situation.topology, size, block, request.grain);
     let mut draft = Draft {
         situation,
@@ -260,12 +248,13 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     };
     draft.note(&table);
     draft.note_unknown()?;
-    if !harmed.is_empty() && request.wipe {
+    let is_harming = !names.is_empty();
+    if is_harming && request.wipe {
         draft
             .notes
             .push(format!("{names}: only what the table covers is overwritten; wipefs -a removes the rest"));
     }
-    draft.wipe(&table, !harmed.is_empty())?;
+    draft.wipe(&table, is_harming)?;
     let lost = match request.convert {
         true => Vec::new(),
         false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
@@ -286,6 +275,28 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         seed: request.seed.to_string(),
     };
     plan.checked()
+}
+
+/// Names what a change to the disk's table would destroy besides, and refuses that without a wipe. Also
+/// refuses to change a table that may not be the disk's own.
+fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
+    let fresh = request.table.is_some();
+    let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
+    let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");
+    if !harmed.is_empty() && !request.wipe {
+        return Err(PlanError::WouldHarm { names });
+    }
+    if let TableKind::Content(content) = situation.stack.kind
+        && !fresh
+        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table())
+    {
+        let name = content.name();
+        return Err(match rival_table(situation.medium, situation.stack)? {
+            Some(_) => PlanError::TwoOwners { name },
+            None => PlanError::NotItsTable { name },
+        });
+    }
+    Ok(names)
 }
 
 /// Returns a present partition as an entry that keeps it.
@@ -394,7 +405,8 @@ impl Draft<'_> {
                     ));
                 }
             }
-            if entry.change != Change::New && entry.slot != Slot::Extended {
+            let stays = matches!(entry.change, Change::Kept | Change::Grown { .. });
+            if stays && entry.slot != Slot::Extended {
                 notes.extend(self.misplaced(entry).map(|misses| {
                     format!("partition {number} stays where it is, off its {misses}: only moving its data would align it")
                 }));

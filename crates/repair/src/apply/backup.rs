@@ -164,7 +164,7 @@ fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
     for entry in &plan.table().partitions {
         let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
         let from = match entry.change {
-            Change::Kept => continue,
+            Change::Kept | Change::Moved { .. } => continue,
             Change::New => span.start().get(),
             Change::Grown { from } => {
                 span.start().get().saturating_add(from.get().saturating_mul(block.get()))

@@ -126,6 +126,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             Change::New => continue,
             Change::Kept => entry.sectors,
             Change::Grown { from } => from,
+            Change::Moved { .. } => return Err(PlanError::MovesData(entry.number).into()),
         };
         let number = entry.number;
         let invalid = |what: &str| {

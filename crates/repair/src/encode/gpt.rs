@@ -166,11 +166,11 @@ impl CurrentGpt {
                 None if bytes.starts_with(&[0; 16]) => {}
                 None => bytes.fill(0),
                 Some(planned) => match planned.change {
-                    Change::Kept if plan.converts().is_some() => {
+                    Change::Kept if plan.converts().is_none() => {}
+                    Change::Kept | Change::Moved { .. } => {
                         put64(bytes, entry::START, planned.start.get());
                         put64(bytes, entry::LAST, planned.last().get());
                     }
-                    Change::Kept => {}
                     Change::Grown { .. } => put64(bytes, entry::LAST, planned.last().get()),
                     Change::New => {
                         bytes.fill(0);

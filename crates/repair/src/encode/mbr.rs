@@ -119,8 +119,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
-                Change::Kept if plan.converts().is_some() => replace(bytes, entry, Lba::default())?,
-                Change::Kept => {}
+                Change::Kept if plan.converts().is_none() => {}
+                Change::Kept | Change::Moved { .. } => replace(bytes, entry, Lba::default())?,
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New if kept.contains(&number) => {
                     let why = format!("entry {number} lists nothing and is in use");
@@ -276,6 +276,7 @@ impl Chain {
                         self.take_over(&mut record[slot(0)], entry, *at)?;
                         resize(&mut record[slot(0)], entry)?;
                     }
+                    Change::Moved { .. } => replace(&mut record[slot(0)], entry, *at)?,
                     Change::New => {
                         record[slot(0)].fill(0);
                         fill(&mut record[slot(0)], entry, *at)?;

@@ -45,7 +45,7 @@ impl Draft<'_> {
     }
 
     /// Returns the present table, with every partition kept.
-    fn present_table(&mut self) -> Result<Table, PlanError> {
+    pub(super) fn present_table(&mut self) -> Result<Table, PlanError> {
         let stack = self.situation.stack;
         let unchangeable = |why: String| Err(PlanError::Unchangeable(why));
         let format = match &stack.kind {

@@ -148,6 +148,13 @@ pub enum ChangeFile {
         /// Its former number of sectors.
         from: u64,
     },
+    /// Its data move.
+    Moved {
+        /// Its former first sector.
+        from: u64,
+        /// Its former number of sectors.
+        sectors: u64,
+    },
 }
 
 /// A range that is overwritten with zeros after the table is written.
@@ -307,6 +314,9 @@ impl From<EntryFile> for Entry {
                 ChangeFile::Kept => Change::Kept,
                 ChangeFile::New => Change::New,
                 ChangeFile::Grown { from } => Change::Grown { from: LbaCount::new(from) },
+                ChangeFile::Moved { from, sectors } => {
+                    Change::Moved { from: Lba::new(from), sectors: LbaCount::new(sectors) }
+                }
             },
             fs: file.fs,
             why: file.why,
@@ -334,6 +344,9 @@ impl From<&Entry> for EntryFile {
                 Change::Kept => ChangeFile::Kept,
                 Change::New => ChangeFile::New,
                 Change::Grown { from } => ChangeFile::Grown { from: from.get() },
+                Change::Moved { from, sectors } => {
+                    ChangeFile::Moved { from: from.get(), sectors: sectors.get() }
+                }
             },
             fs: entry.fs.clone(),
             why: entry.why.clone(),

@@ -50,6 +50,13 @@ pub enum Change {
         /// Its former number of sectors.
         from: LbaCount,
     },
+    /// Its data move: its entry changes in position and size only.
+    Moved {
+        /// Its former first sector.
+        from: Lba,
+        /// Its former number of sectors.
+        sectors: LbaCount,
+    },
 }
 
 /// A partition of the table.

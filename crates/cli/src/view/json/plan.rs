@@ -217,6 +217,7 @@ fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> 
             Change::Kept => "kept",
             Change::New => "new",
             Change::Grown { .. } => "grown",
+            Change::Moved { .. } => "moved",
         },
         why: entry.why.clone(),
         peers,

@@ -132,6 +132,7 @@ fn table(plan: &Plan) -> String {
                     ByteCount::new(entry.sectors.get().saturating_sub(from.get()).saturating_mul(sector));
                 format!("grows by {more}")
             }
+            Change::Moved { from, .. } => format!("moves from LBA {from}"),
         };
         row(entry, change);
     }

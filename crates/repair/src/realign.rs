@@ -1,0 +1,366 @@
+//! Plans to move misaligned partitions to aligned starts.
+//!
+//! The law of this module: it reads and writes nothing but values. A [`Realign`] is always possible: its
+//! moves, made in their order, bring every partition to the place that its table lists, and overwrite nothing
+//! that is still needed. A partition that does not move keeps every bit of itself and of its entry.
+//!
+//! Each partition goes to the aligned start that is nearest, before or after, as far as the others leave
+//! room. Their order is kept; if there is no room for all between two partitions that stay, one of them goes
+//! elsewhere, or else all are distributed again. If the grain of a new table leaves no room, starts are on
+//! the boundaries that are more than advice. The tail of a partition is given up only if nothing else makes
+//! room on the same grain, and only as far as its contents do not reach.
+//!
+//! A plan cannot be changed:
+//!
+//! ```compile_fail,E0616
+//! # use straddle_repair::realign::Realign;
+//! fn backwards(mut realign: Realign) -> Realign {
+//!     realign.moves.reverse();
+//!     realign
+//! }
+//! ```
+
+mod around;
+mod error;
+mod file;
+mod order;
+mod refer;
+mod room;
+mod settle;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use straddle_relocate::{Job, Move, Parts};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
+
+use crate::grain::Grain;
+use crate::guid::Seed;
+use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
+use crate::request::Request;
+pub use error::{RealignError, Shrink};
+pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
+use order::Trip;
+pub use refer::Reference;
+pub use room::Journal;
+use settle::{Ground, Item};
+
+/// The version of the file's format.
+pub const VERSION: u32 = 1;
+
+/// The physical sector to assume of a drive that may hide its own.
+const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+/// The largest physical sector that moves count in.
+const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
+
+/// What to realign.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The partitions to align, by number; every misaligned one if this is empty.
+    pub partitions: Vec<u32>,
+    /// Starts to use instead of the nearest ones, by number of the partition.
+    pub starts: Vec<(u32, ByteOffset)>,
+    /// A grain to use instead of 1 MiB.
+    pub grain: Option<ByteCount>,
+}
+
+/// A partition that loses its unused tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// The partition's number.
+    pub number: u32,
+    /// How many bytes it loses.
+    pub by: ByteCount,
+}
+
+/// A plan to move partitions. It is always possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realign {
+    plan: Plan,
+    moves: Vec<Move>,
+    blocks: Boundary,
+    window: ByteCount,
+    journal: Journal,
+    references: Vec<(u32, Reference)>,
+}
+
+impl Realign {
+    /// The new table, which comes true when all data have moved.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The moves, in the order in which they are made. A partition that makes a detour moves twice.
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// The physical sectors that the moves count in.
+    pub fn blocks(&self) -> Boundary {
+        self.blocks
+    }
+
+    /// How many bytes move at a time.
+    pub fn window(&self) -> ByteCount {
+        self.window
+    }
+
+    /// Where the journal can be.
+    pub fn journal(&self) -> Journal {
+        self.journal
+    }
+
+    /// What refers to the old places, with the number of the partition.
+    pub fn references(&self) -> &[(u32, Reference)] {
+        &self.references
+    }
+
+    /// The partitions that lose their unused tails. What is in the tails is overwritten, and a rollback does
+    /// not bring it back.
+    pub fn trims(&self) -> Vec<Trim> {
+        let block = self.plan.block();
+        let trim = |entry: &Entry| {
+            let Change::Moved { sectors, .. } = entry.change else { return None };
+            let by = sectors.to_bytes(block)?.checked_sub(entry.sectors.to_bytes(block)?)?;
+            (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
+        };
+        self.plan.table().partitions.iter().filter_map(trim).collect()
+    }
+
+    /// Returns the job that makes the moves.
+    ///
+    /// # Errors
+    ///
+    /// [`RealignError::Moves`] if the payload is too large.
+    pub fn job(&self, id: [u8; 16], payload: Vec<u8>) -> Result<Job, RealignError> {
+        Ok(Job::new(Parts {
+            size: self.plan.disk().size,
+            blocks: self.blocks,
+            window: self.window,
+            id,
+            moves: self.moves.clone(),
+            payload,
+        })?)
+    }
+}
+
+/// Makes a plan to realign a disk. The layers on the partitions of the situation's stack must have been read:
+/// what is not known to be unused is kept.
+///
+/// # Errors
+///
+/// If nothing has to move, or if there is no room; see [`RealignError`].
+pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
+    let mut request = Request::new(Seed(0));
+    request.grain = wanted.grain;
+    let base = Base::of(situation, &request)?;
+    let grain = |asked| Grain::of(situation.topology, situation.size(), situation.block(), asked);
+    let coarse = grain(wanted.grain);
+    let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
+    let chosen = chosen(&base, wanted, fine.start)?;
+    if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
+        return attempt(&base, &request, &fine, &chosen);
+    }
+    let first = attempt(&base, &request, &coarse, &chosen);
+    let lacks_room = matches!(
+        first,
+        Err(RealignError::NoRoom { .. } | RealignError::MustShrink { .. } | RealignError::Blocked { .. })
+    );
+    if !lacks_room || fine.start == coarse.start {
+        return first;
+    }
+    match attempt(&base, &request, &fine, &chosen) {
+        // What is only off the advised grain is fine as it is.
+        Err(RealignError::Nothing) => first,
+        second => second,
+    }
+}
+
+/// A partition that is to be aligned, and the start that was requested for it.
+struct Chosen {
+    entry: Entry,
+    start: Option<ByteOffset>,
+}
+
+/// Returns the partitions to move: those that are named or have a requested start, or else all misaligned
+/// ones.
+fn chosen(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
+    let block = base.situation().block();
+    let entries = &base.table().partitions;
+    let named = wanted.partitions.iter().chain(wanted.starts.iter().map(|(number, _)| number));
+    if let Some(missing) = named.clone().find(|number| !entries.iter().any(|e| e.number == **number)) {
+        return Err(RealignError::NoSuchPartition(*missing));
+    }
+    let mut found = Vec::new();
+    for entry in entries {
+        let start = wanted.starts.iter().find(|(number, _)| *number == entry.number).map(|(_, start)| *start);
+        let is_off = span_of(entry, block).is_some_and(|span| !grain.is_aligned(span.start()));
+        let is_named = named.clone().any(|number| *number == entry.number);
+        let is_all = wanted.partitions.is_empty() && wanted.starts.is_empty();
+        let is_chosen = is_named || (is_all && is_off && entry.slot != Slot::Extended);
+        if !is_chosen {
+            continue;
+        }
+        match entry.slot {
+            Slot::Extended => return Err(RealignError::Container(entry.number)),
+            Slot::Logical { .. } if is_off || start.is_some() => {
+                return Err(RealignError::Logical(entry.number));
+            }
+            Slot::Logical { .. } => {}
+            Slot::Primary => found.push(Chosen { entry: entry.clone(), start }),
+        }
+    }
+    if let Some((number, start)) = wanted.starts.iter().find(|(_, start)| !grain.is_aligned(*start)) {
+        let why = format!("it is {} bytes past a boundary", grain.past(*start).get());
+        return Err(RealignError::Start { number: *number, start: *start, why });
+    }
+    Ok(found)
+}
+
+/// Makes a plan with this grain.
+fn attempt(
+    base: &Base<'_>,
+    request: &Request,
+    grain: &Grain,
+    chosen: &[Chosen],
+) -> Result<Realign, RealignError> {
+    let situation = base.situation();
+    let block = situation.block();
+    let physical = physical(situation)?;
+    let ground = Ground { free: base.usable(), grain: grain.start, block, physical };
+    let moving: Vec<(&Chosen, Item)> = chosen.iter().filter_map(|one| item(base, one, &ground)).collect();
+    if moving.is_empty() {
+        return Err(RealignError::Nothing);
+    }
+    let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
+    let kept = base.table().partitions.iter().filter(stays);
+    let mut fixed: Vec<Span> = kept.filter_map(|entry| span_of(entry, block)).collect();
+    let still = fixed.len();
+    let mut places: Vec<(Item, Span)> = Vec::new();
+    for (one, item) in &moving {
+        let Some(start) = one.start else { continue };
+        let span = requested(*item, start, &fixed, &moving, &ground)?;
+        fixed.push(span);
+        places.push((*item, span));
+    }
+    let free: Vec<Item> =
+        moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
+    let found = settle::settle(&free, &fixed, &ground).map_err(|no_room| crowded(base, &no_room))?;
+    places.extend(free.into_iter().zip(found));
+    places.sort_by_key(|(item, _)| item.at.start());
+    let trips: Vec<Trip> = (places.iter())
+        .filter_map(|(item, to)| {
+            let from = Span::new(item.at.start(), to.len())?;
+            Some(Trip { number: item.number, from, to: to.start() })
+        })
+        .collect();
+    let moves = order::order(&trips, &fixed[..still], &ground).map_err(|deadlock| {
+        let order::Deadlock { numbers, largest, missing } = deadlock;
+        RealignError::Blocked { numbers, largest, missing }
+    })?;
+    let requested = |number: u32| chosen.iter().any(|c| c.entry.number == number && c.start.is_some());
+    let shifted: Vec<Shifted> =
+        places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
+    let plan = base.plan(request, grain, &shifted)?;
+    let references = references(base, &plan);
+    let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
+    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references };
+    realign.find_journal()?;
+    realign.checked()
+}
+
+/// The physical sectors in which data move.
+fn physical(situation: &Situation<'_>) -> Result<Boundary, RealignError> {
+    let size = situation.topology.physical.value().max(USUAL_PHYSICAL);
+    let is_usual = size.get().is_power_of_two() && size <= LARGEST_PHYSICAL;
+    let size = if is_usual { size } else { USUAL_PHYSICAL };
+    let boundary = situation.topology.boundary_of(size).or_else(|| Boundary::multiples_of(size));
+    boundary.ok_or_else(|| RealignError::Invalid("no physical sector".to_owned()))
+}
+
+/// Returns a partition as one that moves; `None` if it is where it should be.
+fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Chosen, Item)> {
+    let at = span_of(&one.entry, ground.block)?;
+    let is_there = match one.start {
+        Some(start) => at.start() == start,
+        None => ground.grain.is_aligned(at.start()),
+    };
+    if is_there {
+        return None;
+    }
+    let number = one.entry.number;
+    let partition = base.situation().stack.partitions.iter().find(|p| p.number == number);
+    let need = partition.map_or(at.len(), |partition| refer::used(partition, ground.block));
+    Some((one, Item { number, at, need: need.min(at.len()) }))
+}
+
+/// Returns the place of a partition whose start was requested.
+fn requested(
+    item: Item,
+    start: ByteOffset,
+    fixed: &[Span],
+    moving: &[(&Chosen, Item)],
+    ground: &Ground,
+) -> Result<Span, RealignError> {
+    let refuse = |why: String| RealignError::Start { number: item.number, start, why };
+    if Lba::from_bytes_exact(start, ground.block).is_none() {
+        return Err(refuse(format!("it is not a multiple of the {}-byte sector", ground.block)));
+    }
+    let gaps = ground.free.gaps(fixed.iter().copied());
+    let gap = gaps.iter().find(|gap| gap.start() <= start && start < gap.end());
+    let gap = gap.ok_or_else(|| refuse("another partition is there, or nothing may be".to_owned()))?;
+    let others = moving.iter().filter_map(|(one, _)| one.start).filter(|other| *other > start);
+    let end = others.chain([gap.end()]).min().unwrap_or(start);
+    let room = end.checked_since(start).unwrap_or_default().floor_to(ground.block.bytes());
+    if room < item.need {
+        let (need, room) = (item.need.get(), room.get());
+        return Err(refuse(format!("its contents need {need} bytes, and {room} are free there")));
+    }
+    Span::new(start, item.at.len().min(room)).ok_or_else(|| refuse("it would end past 2^64".to_owned()))
+}
+
+/// Returns the refusal for partitions that have no room, with what is on them.
+fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
+    let stack = base.situation().stack;
+    let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
+    let shrink = |(number, by): &(u32, ByteCount)| {
+        let partition = stack.partitions.iter().find(|p| p.number == *number)?;
+        let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
+        let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
+        Some(Shrink { number: *number, by: *by, to, content })
+    };
+    let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(shrink).collect();
+    shrink.sort_by_key(|one| (one.is_possible() == Some(false), one.by, one.number));
+    if shrink.is_empty() {
+        return RealignError::NoRoom { numbers, missing };
+    }
+    RealignError::MustShrink { numbers, missing, shrink }
+}
+
+/// Returns the new place of a partition with the reasons for it.
+fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted {
+    let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
+    let reason = match is_requested {
+        true => "as requested".to_owned(),
+        false => format!("the nearest boundary of {size} that leaves room for all"),
+    };
+    let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];
+    if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
+        why.push(format!("it loses the last {} bytes, which its contents do not use", less.get()));
+    }
+    Shifted { number: item.number, to, why }
+}
+
+/// Lists what refers to the old places of the partitions that move.
+fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
+    let (stack, format) = (base.situation().stack, plan.table().format);
+    let mut found = Vec::new();
+    for entry in plan.table().partitions.iter().filter(|e| matches!(e.change, Change::Moved { .. })) {
+        let partition = stack.partitions.iter().find(|p| p.number == entry.number);
+        let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
+        let of_it = refer::references(partition, entry, format, span.start());
+        found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
+    }
+    found
+}

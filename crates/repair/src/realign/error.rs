@@ -1,0 +1,144 @@
+//! Why partitions cannot be moved.
+
+use std::fmt;
+
+use straddle_layout::{Content, FsKind};
+use straddle_relocate::RelocateError;
+use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+
+use crate::error::PlanError;
+
+/// A partition whose contents would make room by being smaller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shrink {
+    /// Its number.
+    pub number: u32,
+    /// By how many bytes its contents must be smaller.
+    pub by: ByteCount,
+    /// How many bytes of the partition, from its start, may then be in use.
+    pub to: ByteCount,
+    /// Its contents, if they are recognised.
+    pub content: Option<Content>,
+}
+
+impl Shrink {
+    /// Whether these contents can be shrunk at all; `None` if that is not known.
+    pub fn is_possible(&self) -> Option<bool> {
+        match self.content?.file_system()? {
+            FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Ntfs | FsKind::Btrfs => Some(true),
+            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat => Some(true),
+            FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Some(false),
+            FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Some(false),
+            FsKind::Jbd | FsKind::F2fs | FsKind::Swap => None,
+        }
+    }
+}
+
+impl fmt::Display for Shrink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, by, to, .. } = self;
+        let content = self.content.map_or("unknown content", Content::name);
+        write!(f, "partition {number} ({content}) by {} bytes to {} bytes", by.get(), to.get())?;
+        if self.is_possible() == Some(false) { f.write_str(", which is not possible") } else { Ok(()) }
+    }
+}
+
+/// Why there is no plan to realign a disk. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RealignError {
+    /// No partition has to move.
+    #[error("no partition starts off a boundary")]
+    Nothing,
+    /// The table has no partition with this number.
+    #[error("there is no partition {0}")]
+    NoSuchPartition(u32),
+    /// A logical partition: its extended boot record would have to move with it.
+    #[error("partition {0} is a logical one: moving it and its extended boot record is not supported")]
+    Logical(u32),
+    /// The container of logical partitions.
+    #[error("partition {0} is the container of logical partitions, which has no data to be aligned")]
+    Container(u32),
+    /// A requested start that cannot be had.
+    #[error("partition {number} cannot start at byte {start}: {why}")]
+    Start {
+        /// The partition's number.
+        number: u32,
+        /// The requested start.
+        start: ByteOffset,
+        /// Why not.
+        why: String,
+    },
+    /// There is no room, but there would be if a partition's contents were smaller.
+    #[error(
+        "{} no room at an aligned start: {} bytes are missing; shrink {}",
+        numbered(.numbers), .missing.get(), alternatives(.shrink)
+    )]
+    MustShrink {
+        /// The partitions that share the space.
+        numbers: Vec<u32>,
+        /// How many bytes of space are missing.
+        missing: ByteCount,
+        /// The contents of which one must be smaller; those that can be shrunk, by the fewest bytes, first.
+        shrink: Vec<Shrink>,
+    },
+    /// There is no room, whichever of the contents is smaller.
+    #[error("{} no room at an aligned start: {} bytes are missing", numbered(.numbers), .missing.get())]
+    NoRoom {
+        /// The partitions that share the space.
+        numbers: Vec<u32>,
+        /// How many bytes of space are missing.
+        missing: ByteCount,
+    },
+    /// Partitions wait for one another to move, and none can make a detour.
+    #[error(
+        "{} to pass one another: the largest free space has {} bytes, and a detour needs {} more",
+        numbered(.numbers), .largest.get(), .missing.get()
+    )]
+    Blocked {
+        /// The partitions.
+        numbers: Vec<u32>,
+        /// The largest free space.
+        largest: ByteCount,
+        /// How many more bytes it would have to have.
+        missing: ByteCount,
+    },
+    /// A stored plan contradicts itself.
+    #[error("the plan to realign cannot be used: {0}")]
+    Invalid(String),
+    /// The table cannot be changed.
+    #[error("the table cannot be changed")]
+    Table(#[from] PlanError),
+    /// The moves cannot be made.
+    #[error("the moves cannot be made")]
+    Moves(#[from] RelocateError),
+}
+
+impl RealignError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoSuchPartition(_) | Self::Container(_) | Self::Start { .. } => ErrorKind::Usage,
+            Self::Logical(_) | Self::MustShrink { .. } | Self::NoRoom { .. } | Self::Blocked { .. } => {
+                ErrorKind::Refused
+            }
+            Self::Nothing | Self::Invalid(_) => ErrorKind::Failed,
+            Self::Table(error) => error.kind(),
+            Self::Moves(error) => error.kind(),
+        }
+    }
+}
+
+/// Lists partitions in words, followed by the verb.
+fn numbered(numbers: &[u32]) -> String {
+    let list: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    match numbers {
+        [number] => format!("partition {number} has"),
+        _ => format!("partitions {} have", list.join(", ")),
+    }
+}
+
+fn alternatives(shrink: &[Shrink]) -> String {
+    let list: Vec<String> = shrink.iter().map(Shrink::to_string).collect();
+    list.join(", or ")
+}

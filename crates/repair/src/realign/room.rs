@@ -1,0 +1,78 @@
+//! Room for the journal.
+//!
+//! The law of this module: a journal on the disk itself is where neither the old table nor the new one has a
+//! partition, and where no move goes to.
+
+use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len};
+use straddle_units::{ByteCount, KIB, MIB, Span};
+
+use super::{Realign, RealignError, RealignFile};
+use crate::plan::span_of;
+
+/// The largest window: a longer one is hardly faster.
+pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
+/// The windows that are tried if there is less room. Every window costs a flush.
+const SMALLER: [ByteCount; 4] =
+    [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
+/// How many bytes a caller may add to the plan itself in the journal, such as the old table.
+const MORE_PAYLOAD: usize = 64 << 10;
+
+/// Where the journal of the moves can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// In these unallocated bytes of the disk.
+    Inside(Span),
+    /// In a file on another disk, as large as this: there is no room on the disk itself.
+    Elsewhere {
+        /// The size of the journal.
+        needed: ByteCount,
+    },
+}
+
+impl Realign {
+    /// Chooses the window, and the place for a journal that also holds this plan.
+    pub(super) fn find_journal(&mut self) -> Result<(), RealignError> {
+        let json = serde_json::to_vec(&RealignFile::from(&*self));
+        let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
+        let payload = vec![0; json.len().saturating_add(MORE_PAYLOAD).min(LARGEST_PAYLOAD)];
+        let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
+        let block = self.blocks.size();
+        let mut largest = None;
+        for most in [LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
+            self.window = Job::window(shortest, block, most);
+            let needed = journal_len(&self.job([0; 16], payload.clone())?)?;
+            if let Some(place) = self.place(needed) {
+                self.journal = Journal::Inside(place);
+                return Ok(());
+            }
+            largest = largest.or(Some((self.window, needed)));
+        }
+        if let Some((window, needed)) = largest {
+            self.window = window;
+            self.journal = Journal::Elsewhere { needed };
+        }
+        Ok(())
+    }
+
+    /// Returns the end of the largest free space, if it has so many bytes.
+    fn place(&self, needed: ByteCount) -> Option<Span> {
+        let gap = self.unallocated().into_iter().max_by_key(|gap| gap.len())?;
+        let end = self.blocks.floor(gap.end())?;
+        let start = self.blocks.floor(end.checked_back(needed)?)?;
+        (start >= gap.start()).then(|| Span::new(start, end.checked_since(start)?)).flatten()
+    }
+
+    /// The bytes that are unallocated before, while and after the data move.
+    pub(super) fn unallocated(&self) -> Vec<Span> {
+        let block = self.plan.block();
+        let entries = self.plan.before().iter().chain(&self.plan.table().partitions);
+        let listed = entries.filter_map(|entry| span_of(entry, block));
+        let taken = listed.chain(self.moves.iter().filter_map(|one| one.destination()));
+        self.plan.movable_space().gaps(taken)
+    }
+}
+
+/// How far a move goes.
+fn distance(one: &Move) -> u64 {
+    one.from.start().get().abs_diff(one.to.get())
+}

@@ -1,0 +1,316 @@
+//! New places for partitions.
+//!
+//! The law of this module: partitions that do not move are never in the way of one that does, no two new
+//! places overlap, every start is aligned, and a partition gives up no more of its tail than its contents
+//! leave unused. Arithmetic only: nothing is known here of tables and contents.
+
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
+
+/// How many times a partition is tried at a place before the search for places is given up.
+const MOST_TRIES: usize = 50_000;
+
+/// The space in which partitions are placed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ground {
+    /// The bytes that partitions may have.
+    pub(super) free: Span,
+    /// The boundary of starts: a multiple of the logical sector.
+    pub(super) grain: Boundary,
+    /// The logical sector.
+    pub(super) block: BlockSize,
+    /// The physical sector.
+    pub(super) physical: Boundary,
+}
+
+/// A partition that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) number: u32,
+    /// Where it is.
+    pub(super) at: Span,
+    /// How much of it, from its start, must be kept; not more than it has.
+    pub(super) need: ByteCount,
+}
+
+/// Why there are no new places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NoRoom {
+    /// The partitions between two that do not move, in order.
+    pub(super) numbers: Vec<u32>,
+    /// For each of them that would make room by being smaller, by how many bytes its contents must be.
+    pub(super) shrink: Vec<(u32, ByteCount)>,
+    /// How many more bytes there would have to be between the two.
+    pub(super) missing: ByteCount,
+}
+
+/// A run of partitions in a gap between those that do not move.
+struct Run {
+    gap: Span,
+    /// Indices of items, in the order of their places.
+    items: Vec<usize>,
+}
+
+/// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to.
+pub(super) fn settle(items: &[Item], fixed: &[Span], ground: &Ground) -> Result<Vec<Span>, NoRoom> {
+    let mut runs: Vec<Run> = ground
+        .free
+        .gaps(fixed.iter().copied())
+        .into_iter()
+        .map(|gap| Run { gap, items: Vec::new() })
+        .collect();
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| items[*index].at.start());
+    for index in order {
+        let at = items[index].at.start();
+        match runs.iter_mut().min_by_key(|run| distance(run.gap, at)) {
+            Some(run) => run.items.push(index),
+            None => return Err(no_room(items, &[index], Span::first(ByteCount::ZERO), ground)),
+        }
+    }
+    let mut placed: Vec<Option<Span>> = vec![None; items.len()];
+    let (mut settled, mut crowded) = (Vec::new(), Vec::new());
+    for run in &runs {
+        match pack(items, &run.items, run.gap, ground) {
+            Some(spans) => {
+                assign(&mut placed, &run.items, spans);
+                settled.push(run);
+            }
+            None => crowded.push(run),
+        }
+    }
+    // Nothing goes to a gap whose own partitions have no places yet.
+    for run in crowded {
+        settled.push(run);
+        if relieve(items, run, &settled, &mut placed, ground).is_none() {
+            return rearrange(items, &runs, ground)
+                .ok_or_else(|| no_room(items, &run.items, run.gap, ground));
+        }
+    }
+    Ok(placed.into_iter().flatten().collect())
+}
+
+fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
+    for (index, span) in indices.iter().zip(spans) {
+        placed[*index] = Some(span);
+    }
+}
+
+/// The distance between a byte and the nearest one of a gap.
+fn distance(gap: Span, at: ByteOffset) -> ByteCount {
+    let before = gap.start().checked_since(at);
+    let behind = at.checked_since(gap.end());
+    before.or(behind).unwrap_or_default()
+}
+
+/// Moves one partition of a crowded run to the nearest room elsewhere; `None` if that does not help.
+fn relieve(
+    items: &[Item],
+    run: &Run,
+    settled: &[&Run],
+    placed: &mut [Option<Span>],
+    ground: &Ground,
+) -> Option<()> {
+    let mut by_size = run.items.clone();
+    by_size.sort_by_key(|index| (items[*index].need, items[*index].number));
+    for out in by_size {
+        let rest: Vec<usize> = run.items.iter().copied().filter(|index| *index != out).collect();
+        let Some(spans) = pack(items, &rest, run.gap, ground) else { continue };
+        let taken: Vec<Span> = spans.iter().copied().chain(placed.iter().flatten().copied()).collect();
+        let gaps = settled.iter().flat_map(|run| run.gap.gaps(taken.iter().copied()));
+        let Some(place) = nearest(&items[out], gaps, ground) else { continue };
+        assign(placed, &rest, spans);
+        placed[out] = Some(place);
+        return Some(());
+    }
+    None
+}
+
+/// Distributes all partitions over all gaps, whatever their order; `None` if no distribution is found.
+fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
+    let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
+    let mut search = Rearrangement { items, gaps: &gaps, ground, orders: Vec::new(), left: MOST_TRIES };
+    let mut waiting: Vec<usize> = (0..items.len()).collect();
+    waiting.sort_by_key(|index| items[*index].at.start());
+    if !search.fill(&mut waiting) {
+        return None;
+    }
+    let mut placed = vec![None; items.len()];
+    for (order, gap) in search.orders.iter().zip(&gaps) {
+        assign(&mut placed, order, pack(items, order, *gap, ground)?);
+    }
+    Some(placed.into_iter().flatten().collect())
+}
+
+/// A search for a distribution: gaps are filled from the first to the last, each from its start.
+struct Rearrangement<'a> {
+    items: &'a [Item],
+    gaps: &'a [Span],
+    ground: &'a Ground,
+    /// The partitions in each gap up to the present one.
+    orders: Vec<Vec<usize>>,
+    /// How many more tries there are.
+    left: usize,
+}
+
+impl Rearrangement<'_> {
+    /// Begins the next gap.
+    fn fill(&mut self, waiting: &mut Vec<usize>) -> bool {
+        if waiting.is_empty() {
+            return true;
+        }
+        let Some(gap) = self.gaps.get(self.orders.len()).copied() else { return false };
+        self.orders.push(Vec::new());
+        let is_found = self.go_on(waiting, gap, gap.start());
+        if !is_found {
+            self.orders.pop();
+        }
+        is_found
+    }
+
+    /// Fills the rest of a gap from byte `at` on, and the gaps behind it.
+    fn go_on(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
+        for place in 0..waiting.len() {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            let end = self.ground.grain.ceil(at);
+            let end = end.and_then(|start| start.checked_add(self.items[waiting[place]].need));
+            let Some(end) = end.filter(|end| *end <= gap.end()) else { continue };
+            let index = waiting.remove(place);
+            if let Some(order) = self.orders.last_mut() {
+                order.push(index);
+            }
+            if self.go_on(waiting, gap, end) {
+                return true;
+            }
+            if let Some(order) = self.orders.last_mut() {
+                order.pop();
+            }
+            waiting.insert(place, index);
+        }
+        self.fill(waiting)
+    }
+}
+
+/// Returns the place nearest to where an item is: for all of it, or else for what it needs.
+fn nearest(item: &Item, gaps: impl Iterator<Item = Span>, ground: &Ground) -> Option<Span> {
+    let gaps: Vec<Span> = gaps.collect();
+    let start_in = |gap: &Span, len: ByteCount| -> Option<Span> {
+        let first = ground.grain.ceil(gap.start())?;
+        let last = ground.grain.floor(gap.end().checked_back(len)?)?;
+        let start = (first <= last).then(|| near(item.at.start(), ground.grain).clamp(first, last))?;
+        let room = gap.end().checked_since(start)?.floor_to(ground.block.bytes());
+        Span::new(start, item.at.len().min(room))
+    };
+    [item.at.len(), item.need].into_iter().find_map(|len| {
+        let places = gaps.iter().filter_map(|gap| start_in(gap, len));
+        places.min_by_key(|span| apart(span.start(), item.at.start()))
+    })
+}
+
+fn apart(one: ByteOffset, other: ByteOffset) -> u64 {
+    one.get().abs_diff(other.get())
+}
+
+/// The boundary nearest to a byte, or the first one; of two the lower.
+fn near(at: ByteOffset, grain: Boundary) -> ByteOffset {
+    match (grain.floor(at), grain.ceil(at)) {
+        (Some(below), Some(above)) if apart(below, at) <= apart(above, at) => below,
+        (_, Some(above)) => above,
+        (below, None) => below.unwrap_or(at),
+    }
+}
+
+/// Returns the places of a run, in its order, each start as near to the present one as the others let it.
+/// Tails are given up only if there is no other way, the last ones first.
+fn pack(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> Option<Vec<Span>> {
+    (0..=run.len()).rev().find_map(|whole| {
+        let len_of = |(place, index): (usize, &usize)| {
+            let item = &items[*index];
+            if place < whole { item.at.len() } else { item.need }
+        };
+        let lens: Vec<ByteCount> = run.iter().enumerate().map(len_of).collect();
+        let starts = starts(items, run, &lens, gap, ground)?;
+        let ends = starts.iter().skip(1).copied().chain([gap.end()]);
+        let places = starts.iter().zip(ends).zip(run).map(|((start, end), index)| {
+            let room = end.checked_since(*start)?.floor_to(ground.block.bytes());
+            Span::new(*start, items[*index].at.len().min(room))
+        });
+        places.collect()
+    })
+}
+
+/// Returns aligned starts of partitions of these lengths in a gap.
+fn starts(
+    items: &[Item],
+    run: &[usize],
+    lens: &[ByteCount],
+    gap: Span,
+    ground: &Ground,
+) -> Option<Vec<ByteOffset>> {
+    let mut latest = Vec::with_capacity(lens.len());
+    let mut end = gap.end();
+    for len in lens.iter().rev() {
+        end = ground.grain.floor(end.checked_back(*len)?)?;
+        latest.push(end);
+    }
+    latest.reverse();
+    let mut at = gap.start();
+    let mut starts = Vec::with_capacity(lens.len());
+    for ((index, len), latest) in run.iter().zip(lens).zip(latest) {
+        let earliest = ground.grain.ceil(at)?;
+        if earliest > latest {
+            return None;
+        }
+        let start = near(items[*index].at.start(), ground.grain).clamp(earliest, latest);
+        at = start.checked_add(*len)?;
+        starts.push(start);
+    }
+    Some(starts)
+}
+
+/// Says what would have to be smaller.
+fn no_room(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> NoRoom {
+    let fits = |items: &[Item]| pack(items, run, gap, ground).is_some();
+    let mut shrink = Vec::new();
+    for index in run {
+        let item = items[*index];
+        let with = |less: u64| -> Option<Vec<Item>> {
+            let less = ByteCount::new(less.checked_mul(ground.block.get())?);
+            let mut changed = items.to_vec();
+            changed[*index].need = item.need.checked_sub(less).filter(|need| *need != ByteCount::ZERO)?;
+            Some(changed)
+        };
+        let most = ground.block.blocks_floor(item.need).get().saturating_sub(1);
+        if let Some(least) = least(most, |less| with(less).is_some_and(|items| fits(&items))) {
+            shrink.push((item.number, ByteCount::new(least.saturating_mul(ground.block.get()))));
+        }
+    }
+    let wider = |more: u64| {
+        let more = ByteCount::new(more.saturating_mul(ground.block.get()));
+        let gap = gap.len().checked_add(more).and_then(|len| Span::new(gap.start(), len));
+        gap.is_some_and(|gap| pack(items, run, gap, ground).is_some())
+    };
+    let all = run.iter().map(|index| items[*index].need.get().saturating_add(ground.grain.size().get()));
+    let most = ground.block.blocks_floor(ByteCount::new(all.fold(0, u64::saturating_add))).get();
+    let missing = least(most.saturating_add(1), wider).unwrap_or(most);
+    NoRoom {
+        numbers: run.iter().map(|index| items[*index].number).collect(),
+        shrink,
+        missing: ByteCount::new(missing.saturating_mul(ground.block.get())),
+    }
+}
+
+/// The least number from 1 to `most` for which `holds`, if it holds for all larger ones as well.
+fn least(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
+    if most == 0 || !holds(most) {
+        return None;
+    }
+    let (mut low, mut high) = (0, most);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}

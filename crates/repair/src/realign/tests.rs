@@ -1,0 +1,3 @@
+//! Places and orders, compared with all that are possible.
+
+mod random;
