@@ -1,5 +1,4 @@
-/* Together with registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time
- * (tests/guest/run).
+/* Together with open.c and registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time.
  *
  * The guest's memory is a file in /dev/shm or TMPDIR, which may be small or mounted noexec. So use a file that
  * needs neither.
@@ -8,9 +7,17 @@
 #include "clock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Dies with the process that started it, at whatever moment that ends. */
+__attribute__((constructor)) static void start(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
 
 /* Such runs need not be repeatable, so nothing is recorded. */
 void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
