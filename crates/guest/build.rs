@@ -13,10 +13,11 @@ const LIBRARIES: [(&str, &[&str]); 2] = [
             "clock/files.c",
             "clock/interrupts.c",
             "clock/open.c",
+            "clock/owners.c",
             "clock/registers.c",
         ],
     ),
-    ("real_time.so", &["clock/open.c", "clock/real_time.c", "clock/registers.c"]),
+    ("real_time.so", &["clock/open.c", "clock/owners.c", "clock/real_time.c", "clock/registers.c"]),
 ];
 
 fn main() -> ExitCode {

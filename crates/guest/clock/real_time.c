@@ -1,4 +1,4 @@
-/* Together with open.c and registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time.
+/* Together with open.c, owners.c and registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time.
  *
  * The guest's memory is a file in /dev/shm or TMPDIR, which may be small or mounted noexec. So use a file that
  * needs neither.
@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,4 +31,26 @@ int open_file(const char *name, int flags, mode_t mode)
 	if ((flags & O_TMPFILE) == O_TMPFILE)
 		return memfd_create("guest", MFD_CLOEXEC);
 	return syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+static int mapped(int result, struct stat64 *status)
+{
+	if (result == 0)
+		map_owners(status);
+	return result;
+}
+
+int stat64(const char *restrict path, struct stat64 *restrict status)
+{
+	return mapped(syscall(SYS_stat, path, status), status);
+}
+
+int lstat64(const char *restrict path, struct stat64 *restrict status)
+{
+	return mapped(syscall(SYS_lstat, path, status), status);
+}
+
+int fstat64(int fd, struct stat64 *status)
+{
+	return mapped(syscall(SYS_fstat, fd, status), status);
 }
