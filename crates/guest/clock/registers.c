@@ -52,12 +52,15 @@ static long set_registers(long pid, struct iovec *part)
 struct start {
 	int (*function)(void *);
 	void *argument;
+	pid_t parent;
 };
 
 static int start_child(void *data)
 {
 	struct start start = *(struct start *)data;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != start.parent) /* it has ended already, and no signal will come */
+		_exit(1);
 	return start.function(start.argument);
 }
 
@@ -69,7 +72,7 @@ int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
 	if (!next)
 		next = dlsym(RTLD_NEXT, "clone");
 	struct start *start = malloc(sizeof *start);
-	*start = (struct start){ function, argument };
+	*start = (struct start){ function, argument, getpid() };
 	return next(start_child, stack, flags, start);
 }
 
