@@ -41,6 +41,10 @@ void give_up(const char *what) __attribute__((noreturn));
 void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four);
 void note_output(int fd, const void *data, size_t length);
 
+/* owners.c */
+struct stat64;
+void map_owners(struct stat64 *status);
+
 /* files.c, or real_time.c */
 int open_file(const char *name, int flags, mode_t mode);
 

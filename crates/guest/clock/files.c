@@ -38,7 +38,6 @@
 #define SPARE 64
 /* The user that owns files of all users who have no number in a user namespace: root and everybody but the
  * caller. */
-#define NOBODY 65534
 /* The script's output, the console and the script's errors, on the descriptors 0 to 2. */
 #define LAST_TERMINAL 2
 
@@ -58,21 +57,6 @@ static int slots[SLOTS], slot_limit = SLOTS, hand; /* the file in each slot; -1 
 static char was_used[SLOTS];
 static int random_descriptor = -1;
 static time_t start_of_run; /* in the host's time */
-static int is_mapped;       /* the host shows root's files as those of NOBODY */
-
-/* Whether this process is in a user namespace, which serves to confine it. The initial one maps all numbers to
- * themselves, in one line. */
-static int in_user_namespace(void)
-{
-	char map[64] = "";
-	int fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return 0;
-	if (syscall(SYS_read, fd, map, sizeof map - 1) < 0)
-		map[0] = 0;
-	syscall(SYS_close, fd);
-	return map[0] && !strstr(map, "4294967295");
-}
 
 __attribute__((constructor)) static void start(void)
 {
@@ -88,7 +72,6 @@ __attribute__((constructor)) static void start(void)
 	}
 	for (int slot = 0; slot < SLOTS; slot++)
 		slots[slot] = -1;
-	is_mapped = in_user_namespace();
 	files = mmap(NULL, MOST * sizeof *files, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (files == MAP_FAILED)
 		give_up("no memory for the table of files");
@@ -346,10 +329,7 @@ static int settled(int result, struct stat64 *status)
 		status->st_mtim = (struct timespec){ EPOCH + at / SECOND, at % SECOND };
 	}
 	status->st_atim = status->st_ctim = status->st_mtim;
-	if (is_mapped && status->st_uid == NOBODY)
-		status->st_uid = 0;
-	if (is_mapped && status->st_gid == NOBODY)
-		status->st_gid = 0;
+	map_owners(status);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 //! The folder of a run: what the guest finds there, and what it leaves.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::job::{GuestError, Job, Measured};
+use crate::job::{GuestError, HostedJob, Job, Measured, Partition, Task};
 use crate::orphan::RunFolder;
 
 /// The longest permitted path of the folder. The path of a socket is limited to 108 bytes, which must include
@@ -32,13 +33,37 @@ const CURRENT: &str = "current";
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
 
+/// What a guest finds.
+pub(crate) struct Setup<'a> {
+    task: &'a Task,
+    /// Further host folders to read.
+    folders: &'a [PathBuf],
+    partitions: Vec<Partition>,
+    /// Whether the guest has a /tmp of its own instead of the host's files.
+    is_tmp_own: bool,
+}
+
+impl<'a> From<&'a Job> for Setup<'a> {
+    fn from(job: &'a Job) -> Self {
+        let partitions = job.drives.iter().map(|drive| drive.partition).collect();
+        Self { task: &job.task, folders: &[], partitions, is_tmp_own: true }
+    }
+}
+
+impl<'a> From<&'a HostedJob> for Setup<'a> {
+    fn from(job: &'a HostedJob) -> Self {
+        let partitions = job.drives.iter().map(|drive| drive.partition).collect();
+        Self { task: &job.task, folders: &job.folders, partitions, is_tmp_own: false }
+    }
+}
+
 /// The folder, which is removed with everything in it when this is dropped.
 pub(crate) struct Folder {
     folder: RunFolder,
 }
 
 impl Folder {
-    pub(crate) fn new(job: &Job) -> Result<Self, GuestError> {
+    pub(crate) fn new(setup: &Setup<'_>) -> Result<Self, GuestError> {
         let parent = parent();
         let failed =
             |source| GuestError::io(format!("making a folder for the guest in {}", parent.display()))(source);
@@ -47,16 +72,16 @@ impl Folder {
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         for (name, text, executable) in [
             ("init", INIT.as_bytes(), true),
-            ("library", job.library.as_bytes(), false),
-            ("script", job.script.as_bytes(), true),
-            ("job", &description(job, &current), false),
-            ("folders", &folders(job, &current), false),
+            ("library", setup.task.library.as_bytes(), false),
+            ("script", setup.task.script.as_bytes(), true),
+            ("job", &description(setup, &current), false),
+            ("folders", &folders(setup, &current), false),
             ("results", &[], false),
         ] {
             this.write(name, text, executable).map_err(failed)?;
         }
-        for (name, path) in shared(job, &current) {
-            std::os::unix::fs::symlink(path, this.path().join(name)).map_err(failed)?;
+        for (name, path) in shared(setup, &current) {
+            std::os::unix::fs::symlink(path, this.path().join(&*name)).map_err(failed)?;
         }
         Ok(this)
     }
@@ -75,9 +100,14 @@ impl Folder {
         std::fs::read_to_string(self.path().join("status")).ok()?.trim().parse().ok()
     }
 
+    /// Returns what the script has written to `$RESULTS`.
+    pub(crate) fn results(&self) -> Vec<u8> {
+        std::fs::read(self.path().join("results")).unwrap_or_default()
+    }
+
     /// Returns the script's measurements, from lines of a name and a number.
     pub(crate) fn measures(&self) -> Vec<Measured> {
-        let text = std::fs::read_to_string(self.path().join("results")).unwrap_or_default();
+        let text = String::from_utf8(self.results()).unwrap_or_default();
         let measure = |line: &str| {
             let (name, value) = line.rsplit_once(' ')?;
             Some(Measured { name: name.to_owned(), value: value.parse().ok()? })
@@ -106,26 +136,32 @@ pub fn parent() -> PathBuf {
 
 /// Returns the host folders that a guest sees at their own paths, with the names of the links to them in the
 /// run's folder.
-fn shared<'a>(job: &'a Job, current: &'a Path) -> impl Iterator<Item = (&'static str, &'a Path)> {
-    let given = [(INPUT, job.input.as_deref()), (OUTPUT, job.output.as_deref())];
-    let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
-    std::iter::once((CURRENT, current)).chain(given)
+fn shared<'a>(
+    setup: &'a Setup<'_>,
+    current: &'a Path,
+) -> impl Iterator<Item = (Cow<'static, str>, &'a Path)> {
+    let given = [(INPUT, setup.task.input.as_deref()), (OUTPUT, setup.task.output.as_deref())];
+    let given = given.into_iter().filter_map(|(name, path)| Some((name.into(), path?)));
+    let further = setup.folders.iter().enumerate();
+    let further = further.map(|(number, path)| (format!("folder{number}").into(), path.as_path()));
+    std::iter::once((CURRENT.into(), current)).chain(given).chain(further)
 }
 
 /// Returns the table of what `mount` mounts besides the kernel's own file systems: /tmp, the writable host
 /// folder, and the host folders that the guest's own /dev, /run and /tmp would hide. Outer folders come
 /// first, because they would otherwise hide the inner ones.
-fn folders(job: &Job, current: &Path) -> Vec<u8> {
-    let own = ["/", "/dev", "/run", "/tmp"].map(Path::new);
+fn folders(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
+    let all = ["/", "/dev", "/run", "/tmp"].map(Path::new);
+    let own = if setup.is_tmp_own { &all[..] } else { &all[..3] };
     let is_covered = |path: &Path| own[1..].iter().any(|covering| path.starts_with(covering));
     let is_writable = |name: &str| name == OUTPUT;
-    let is_mounted = |(name, path): &(&str, &Path)| {
-        is_writable(name) || (is_covered(path) && !(*name == CURRENT && own.contains(path)))
+    let is_mounted = |(name, path): &(Cow<'_, str>, &Path)| {
+        is_writable(name) || (is_covered(path) && !(name == CURRENT && own.contains(path)))
     };
-    let mut mounts: Vec<_> = shared(job, current).filter(is_mounted).collect();
+    let mut mounts: Vec<_> = shared(setup, current).filter(is_mounted).collect();
     // If two folders have the same path, the writable one is mounted last and is therefore visible.
     mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(name)));
-    let mut table = TEMPORARY.to_vec();
+    let mut table = if setup.is_tmp_own { TEMPORARY.to_vec() } else { Vec::new() };
     for (name, path) in mounts {
         table.extend_from_slice(b"none ");
         for byte in path.as_os_str().as_bytes() {
@@ -135,15 +171,16 @@ fn folders(job: &Job, current: &Path) -> Vec<u8> {
                 byte => table.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
             }
         }
-        let mode = if is_writable(name) { "rw" } else { "ro" };
+        let mode = if is_writable(&name) { "rw" } else { "ro" };
         table.extend_from_slice(format!(" hostfs {mode},x-mount.mkdir,/proc/self/cwd/{name}/.\n").as_bytes());
     }
     table
 }
 
 /// Returns what `init` needs to know, as bash assignments.
-fn description(job: &Job, current: &Path) -> Vec<u8> {
-    let letters: Vec<String> = (0..job.drives.len()).map(|index| letter(index).to_string()).collect();
+fn description(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
+    let Setup { task, partitions, .. } = setup;
+    let letters: Vec<String> = (0..partitions.len()).map(|index| letter(index).to_string()).collect();
     let mut text = Vec::new();
     let mut line = |words: &[&[u8]]| {
         text.extend(words.concat());
@@ -151,17 +188,17 @@ fn description(job: &Job, current: &Path) -> Vec<u8> {
     };
     let path = |path: &Option<PathBuf>| path.as_deref().map_or(Vec::new(), |path| quoted(path.as_os_str()));
     line(&[b"CURRENT=", &quoted(current.as_os_str())]);
-    line(&[b"export INPUT=", &path(&job.input), b" OUTPUT=", &path(&job.output)]);
-    let arguments: Vec<Vec<u8>> = job.arguments.iter().map(|argument| quoted(argument.as_ref())).collect();
+    line(&[b"export INPUT=", &path(&task.input), b" OUTPUT=", &path(&task.output)]);
+    let arguments: Vec<Vec<u8>> = task.arguments.iter().map(|argument| quoted(argument.as_ref())).collect();
     line(&[b"ARGUMENTS=(", &arguments.join(&b' '), b")"]);
     line(&[b"LETTERS=(", letters.join(" ").as_bytes(), b")"]);
     line(&[b"declare -A STARTS SIZES"]);
-    for (index, drive) in job.drives.iter().enumerate() {
-        let start = drive.start.map_or("none".to_owned(), |start| start.to_string());
-        let size = drive.size.map_or(String::new(), |size| size.to_string());
+    for (index, partition) in partitions.iter().enumerate() {
+        let start = partition.start.map_or("none".to_owned(), |start| start.to_string());
+        let size = partition.size.map_or(String::new(), |size| size.to_string());
         line(&[format!("STARTS[{0}]={start} SIZES[{0}]={size}", letter(index)).as_bytes()]);
     }
-    for (name, value) in &job.environment {
+    for (name, value) in &task.environment {
         line(&[format!("export {name}=").as_bytes(), &quoted(value.as_ref())]);
     }
     text
@@ -191,7 +228,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    use super::{folders, letter, quoted};
+    use super::{Setup, folders, letter, quoted};
     use crate::job::tests::job;
 
     /// Every byte that a word can have passes through the shell unchanged.
@@ -217,8 +254,8 @@ mod tests {
         let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
         let place = [b"/run/", &name[..]].concat();
         let mut job = job();
-        job.output = Some(PathBuf::from(std::ffi::OsString::from_vec(place.clone())));
-        let table = folders(&job, Path::new("/"));
+        job.task.output = Some(PathBuf::from(std::ffi::OsString::from_vec(place.clone())));
+        let table = folders(&Setup::from(&job), Path::new("/"));
         let lines: Vec<&[u8]> = table.split(|byte| *byte == b'\n').collect();
         assert_eq!((lines[0], lines.len()), (&b"none /tmp tmpfs size=90%"[..], 3), "{table:?}");
         let words: Vec<&[u8]> = lines[1].split(|byte| b" \t".contains(byte)).collect();
@@ -256,8 +293,8 @@ mod tests {
             ),
         ] {
             let mut job = job();
-            (job.input, job.output) = (Some(input.into()), output.map(PathBuf::from));
-            let table = String::from_utf8(folders(&job, Path::new(current))).unwrap();
+            (job.task.input, job.task.output) = (Some(input.into()), output.map(PathBuf::from));
+            let table = String::from_utf8(folders(&Setup::from(&job), Path::new(current))).unwrap();
             let shown: Vec<String> = table
                 .lines()
                 .skip(1)

@@ -10,7 +10,14 @@ use rustix::fs::MemfdFlags;
 
 use crate::job::GuestError;
 
-static CLOCK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
+/// What is preloaded into the guest's kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Library {
+    /// The clock of a guest in virtual time.
+    Clock,
+    /// What a guest in the host's time needs: how its kernel traces its processes, and where its memory is.
+    RealTime,
+}
 
 /// The guest's kernel.
 #[derive(Clone, Debug)]
@@ -47,25 +54,39 @@ fn search(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Returns the library as a file that child processes can open, by this path and with this descriptor. The
-/// file has no name, so no mount can prevent its use.
-pub(crate) fn clock_library() -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
-    static LIBRARY: OnceLock<File> = OnceLock::new();
-    if LIBRARY.get().is_none() {
-        let make = || {
-            // Deliberately not close-on-exec.
-            let mut file = File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::empty())?);
-            file.write_all(CLOCK)?;
-            Ok(file)
-        };
-        let file = make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
-        // Another thread may have set it first; either file will do.
-        let _ = LIBRARY.set(file);
+impl Library {
+    fn contents(self) -> &'static [u8] {
+        match self {
+            Self::Clock => include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")),
+            Self::RealTime => include_bytes!(concat!(env!("OUT_DIR"), "/real_time.so")),
+        }
     }
-    let file = LIBRARY.get().ok_or_else(|| {
-        GuestError::io("keeping the guest's clock in memory")(std::io::ErrorKind::NotFound.into())
-    })?;
-    Ok((PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file.as_fd()))
+
+    /// Returns the library as a file that child processes can open, by this path and with this descriptor.
+    /// The file has no name, so no mount can prevent its use.
+    pub(crate) fn file(self) -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
+        static FILES: [OnceLock<File>; 2] = [OnceLock::new(), OnceLock::new()];
+        let [clock, real_time] = &FILES;
+        let kept = match self {
+            Self::Clock => clock,
+            Self::RealTime => real_time,
+        };
+        if kept.get().is_none() {
+            let make = || {
+                // Deliberately not close-on-exec.
+                let mut file = File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::empty())?);
+                file.write_all(self.contents())?;
+                Ok(file)
+            };
+            let file = make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
+            // Another thread may have set it first; either file will do.
+            let _ = kept.set(file);
+        }
+        let file = kept.get().ok_or_else(|| {
+            GuestError::io("keeping the guest's clock in memory")(std::io::ErrorKind::NotFound.into())
+        })?;
+        Ok((PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file.as_fd()))
+    }
 }
 
 /// Messages of the console when the host lacks something: the message, what is missing, and the fix.

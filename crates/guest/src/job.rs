@@ -7,11 +7,9 @@ use straddle_drive::Profile;
 use straddle_io::Counters;
 use straddle_media::Cut;
 
-/// A script to run in a guest.
+/// What a guest does, and what it has of the host.
 #[derive(Clone, Debug)]
-pub struct Job {
-    /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
-    pub drives: Vec<GuestDrive>,
+pub struct Task {
     /// The script, with its `#!` line; it runs as root.
     pub script: String,
     /// Its arguments.
@@ -29,6 +27,18 @@ pub struct Job {
     pub unconfined: bool,
     /// The guest's memory in bytes. The host allocates it as it is touched.
     pub memory: u64,
+    /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
+    /// slower.
+    pub processor: Option<usize>,
+}
+
+/// A task for a guest in virtual time.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What the guest does.
+    pub task: Task,
+    /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
+    pub drives: Vec<GuestDrive>,
     /// Seeds the guest's random numbers, and the time of its power-on.
     pub seed: u64,
     /// What the guest's work costs.
@@ -41,9 +51,37 @@ pub struct Job {
     pub trace: Option<PathBuf>,
     /// Where to write every event of the guest's kernel, one per line; used to find where two runs diverge.
     pub events: Option<PathBuf>,
-    /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
-    /// slower.
-    pub processor: Option<usize>,
+}
+
+/// A task for a guest in the host's time.
+#[derive(Clone, Debug)]
+pub struct HostedJob {
+    /// What the guest does.
+    pub task: Task,
+    /// Folders of the host that the guest sees at their own paths, although its own may cover those.
+    pub folders: Vec<PathBuf>,
+    /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
+    pub drives: Vec<HostedDrive>,
+    /// The time after which the guest is considered hung.
+    pub limit: Duration,
+}
+
+/// A drive that another process serves.
+#[derive(Clone, Debug)]
+pub struct HostedDrive {
+    /// The server's vhost-user socket.
+    pub socket: PathBuf,
+    /// Its only partition.
+    pub partition: Partition,
+}
+
+/// A drive's only partition, `/dev/vda1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// The byte at which it starts; `None` for no partition table.
+    pub start: Option<u64>,
+    /// Its size in bytes; `None` for all remaining space.
+    pub size: Option<u64>,
 }
 
 /// A drive of the guest.
@@ -51,10 +89,8 @@ pub struct Job {
 pub struct GuestDrive {
     /// The profile of the drive.
     pub profile: Profile,
-    /// The byte at which its only partition, `/dev/vda1`, starts; `None` for no partition table.
-    pub start: Option<u64>,
-    /// The size of that partition in bytes; `None` for all remaining space.
-    pub size: Option<u64>,
+    /// Its only partition.
+    pub partition: Partition,
     /// The file with its contents; `None` for memory that is discarded afterwards.
     pub store: Option<PathBuf>,
 }
@@ -218,6 +254,15 @@ pub struct Ended {
     pub spent: Spent,
 }
 
+/// The result of a run in the host's time.
+#[derive(Clone, Debug)]
+pub struct HostedEnded {
+    /// The script's exit status.
+    pub status: i32,
+    /// What it has written to `$RESULTS`.
+    pub results: Vec<u8>,
+}
+
 /// Why a guest did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
@@ -298,12 +343,11 @@ impl GuestError {
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::{Charges, Job, Limits, Spent};
+    use super::{Charges, Job, Limits, Spent, Task};
 
     /// A job without drives that does nothing.
     pub(crate) fn job() -> Job {
-        Job {
-            drives: Vec::new(),
+        let task = Task {
             script: "#!/bin/sh\n".into(),
             arguments: Vec::new(),
             library: String::new(),
@@ -312,13 +356,17 @@ pub(crate) mod tests {
             output: None,
             unconfined: false,
             memory: 64 << 20,
+            processor: None,
+        };
+        Job {
+            task,
+            drives: Vec::new(),
             seed: 0,
             charges: Charges::default(),
             limits: Limits::default(),
             cut: None,
             trace: None,
             events: None,
-            processor: None,
         }
     }
 

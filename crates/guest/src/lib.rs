@@ -1,6 +1,6 @@
-//! A Linux guest in virtual time, on modelled drives.
+//! A Linux guest in virtual time, on modelled drives, or in the host's time ([`HostedJob`]).
 //!
-//! The law of this crate: a run depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
+//! The law of this crate: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
 //! process. A library that is preloaded into it (`clock/`) provides its time, and its drives answer at the
 //! times that their models give. Nothing here waits for the host's clock, except for the limit after which a
 //! guest is considered hung. However a run ends, it leaves no process, socket or file behind. Whatever root
@@ -13,7 +13,9 @@ mod bay;
 mod confine;
 mod error_kind;
 mod folder;
+mod guest;
 mod host;
+mod hosted;
 mod job;
 mod link;
 mod machine;
@@ -22,6 +24,10 @@ mod output;
 
 pub use folder::parent as run_folders;
 pub use host::Kernel;
-pub use job::{Charges, Ended, GuestDrive, GuestError, Job, Limits, Measured, Spent, Stream};
+pub use hosted::run_hosted;
+pub use job::{
+    Charges, Ended, GuestDrive, GuestError, HostedDrive, HostedEnded, HostedJob, Job, Limits, Measured,
+    Partition, Spent, Stream, Task,
+};
 pub use machine::{memory, processors, run};
 pub use orphan::{Cleaned, RunFolder, remove_orphans};

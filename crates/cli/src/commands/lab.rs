@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Stream};
+use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task};
 use straddle_media::Cut;
 use straddle_units::ByteCount;
 
@@ -106,8 +106,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     for path in arguments.trace.iter().chain(&arguments.events) {
         keep::may_replace(path, &stores)?;
     }
-    Ok(Job {
-        drives: drives(arguments)?,
+    let task = Task {
         script,
         arguments: words,
         library: straddle_guest::LIBRARY.to_owned(),
@@ -116,6 +115,11 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         output: arguments.output.as_deref().map(folder).transpose()?,
         unconfined: arguments.unconfined,
         memory: arguments.mem.get(),
+        processor: processor(),
+    };
+    Ok(Job {
+        task,
+        drives: drives(arguments)?,
         seed: arguments.seed,
         charges: Charges::default().scaled(arguments.cpu),
         limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
@@ -126,7 +130,6 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         }),
         trace: arguments.trace.clone(),
         events: arguments.events.as_deref().map(std::path::absolute).transpose()?,
-        processor: processor(),
     })
 }
 
@@ -160,7 +163,11 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
         let given = arguments.start.get(if starts == 1 { 0 } else { index });
         let start = given.map(|start| start_byte(*start, &profile)).transpose()?;
         let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);
-        Ok(GuestDrive { profile, start, size, store: arguments.store.get(index).cloned() })
+        Ok(GuestDrive {
+            profile,
+            partition: Partition { start, size },
+            store: arguments.store.get(index).cloned(),
+        })
     };
     arguments.drive.iter().enumerate().map(drive).collect()
 }

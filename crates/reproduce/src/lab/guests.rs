@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits};
+use straddle_guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits, Partition, Task};
 
 use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
@@ -60,11 +60,11 @@ impl Machine for Guests<'_> {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
         let drive = |drive: &crate::lab::job::JobDrive| {
             let profile = Profile::open(&drive.spec)?;
-            Ok(GuestDrive { profile, start: drive.start, size: None, store: None })
+            let partition = Partition { start: drive.start, size: None };
+            Ok(GuestDrive { profile, partition, store: None })
         };
         let processor = self.claim();
-        let guest_job = straddle_guest::Job {
-            drives: job.drives.iter().map(drive).collect::<Result<_, LabError>>()?,
+        let task = Task {
             script: job.script.clone(),
             arguments: job.arguments.clone(),
             library: LIBRARY.to_owned(),
@@ -73,13 +73,17 @@ impl Machine for Guests<'_> {
             output: job.output.clone(),
             unconfined: self.unconfined,
             memory: job.memory,
+            processor,
+        };
+        let guest_job = straddle_guest::Job {
+            task,
+            drives: job.drives.iter().map(drive).collect::<Result<_, LabError>>()?,
             seed: job.seed,
             charges: self.charges,
             limits: Limits { host: self.host_limit, ..Limits::default() },
             cut: None,
             trace: None,
             events: None,
-            processor,
         };
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);

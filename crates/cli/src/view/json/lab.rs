@@ -114,7 +114,7 @@ impl LabReport {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let drives = job.drives.iter().zip(&ended.counters).map(|(drive, count)| DriveReport {
             name: drive.profile.name.clone(),
-            start_bytes: drive.start,
+            start_bytes: drive.partition.start,
             counters: counters(count),
         });
         let measure = |measured: &straddle_guest::Measured| MeasureReport {

@@ -41,7 +41,7 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
 }
 
 fn of_drive(drive: &GuestDrive, counters: &Counters) -> String {
-    let start = drive.start.map_or(String::new(), |start| format!(" (partition at byte {start})"));
+    let start = drive.partition.start.map_or(String::new(), |start| format!(" (partition at byte {start})"));
     let mut text = format!(
         "{}{start}: {} read-modify-writes, {} read and {} written inside",
         printable(&drive.profile.name),
