@@ -161,7 +161,7 @@ fn impossible_workloads_are_refused() {
         "offset = 100 bytes: the target counts in logical sectors of 512 bytes"
     );
     let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
-    assert_eq!(error(forever), "NaN s is no possible running time");
+    assert_eq!(error(forever), "a running time of NaN s is not possible");
 }
 
 #[test]

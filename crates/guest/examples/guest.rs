@@ -96,7 +96,10 @@ fn run() -> Result<u8, Failed> {
     match ended {
         Ok(ended) => {
             if let Some(path) = results {
-                std::fs::write(&path, ended.results)
+                // The guest's root may have put a link there.
+                let _ = std::fs::remove_file(&path);
+                std::fs::File::create_new(&path)
+                    .and_then(|mut file| file.write_all(&ended.results))
                     .map_err(|error| format!("{}: {error}", path.display()))?;
             }
             Ok(u8::try_from(ended.status).unwrap_or(u8::MAX))

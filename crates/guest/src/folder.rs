@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
 
 use crate::job::{GuestError, HostedJob, Job, Measured, Partition, Task};
 use crate::orphan::RunFolder;
@@ -24,6 +26,9 @@ const TEMPORARY: &[u8] = b"none /tmp tmpfs size=90%\n";
 
 /// The modification time of the folder's files that the guest sees: 2023-11-14.
 const AGE: Duration = Duration::from_secs(1_700_000_000);
+
+/// The maximum size of a file that a guest leaves, in bytes.
+const MOST_LEFT: u64 = 16 << 20;
 
 /// Names within the folder.
 pub(crate) const CLOCK: &str = "clock";
@@ -97,12 +102,23 @@ impl Folder {
 
     /// Returns the script's exit status; `None` where the guest ended before the script.
     pub(crate) fn status(&self) -> Option<i32> {
-        std::fs::read_to_string(self.path().join("status")).ok()?.trim().parse().ok()
+        String::from_utf8(self.left("status")?).ok()?.trim().parse().ok()
     }
 
     /// Returns what the script has written to `$RESULTS`.
     pub(crate) fn results(&self) -> Vec<u8> {
-        std::fs::read(self.path().join("results")).unwrap_or_default()
+        self.left("results").unwrap_or_default()
+    }
+
+    /// Reads a file that the guest has left. Its root may have put anything in its place: what is not a
+    /// regular file, or is too long, is not read.
+    fn left(&self, name: &str) -> Option<Vec<u8>> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(self.path().join(name)).ok()?;
+        let metadata = file.metadata().ok().filter(|found| found.is_file() && found.len() <= MOST_LEFT)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+        file.take(MOST_LEFT).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Returns the script's measurements, from lines of a name and a number.

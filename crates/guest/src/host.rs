@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::job::GuestError;
 
@@ -74,8 +74,14 @@ impl Library {
         if kept.get().is_none() {
             let make = || {
                 // Deliberately not close-on-exec.
-                let mut file = File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::empty())?);
+                let mut file =
+                    File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::ALLOW_SEALING)?);
                 file.write_all(self.contents())?;
+                // Guests inherit it, and the next guest is started with it.
+                rustix::fs::fcntl_add_seals(
+                    &file,
+                    SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
+                )?;
                 Ok(file)
             };
             let file = make().map_err(GuestError::io("keeping the guest's clock in memory"))?;

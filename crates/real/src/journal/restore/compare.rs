@@ -97,10 +97,10 @@ impl Checked {
         let Some(first) = found.to_write().next() else { return Ok(()) };
         let file =
             self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
-        let sectors = found.unreadable.first().map(|span| ways.sectors(span.start().get()));
-        let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
-        let readable = found.foreign.iter().chain(&found.equal).map(|span| (span, None));
-        for (span, sectors) in unreadable.chain(readable) {
+        let sectors = ways.sectors(first.start().get());
+        let differing = found.unreadable.iter().chain(&found.foreign).map(|span| (span, false));
+        let equal = found.equal.iter().map(|span| (span, true));
+        for (span, is_equal) in differing.chain(equal) {
             let (start, length) = (span.start().get(), span.len().get());
             // A span may continue into an adjacent area of the target, which may be elsewhere in the journal.
             pieces(length, |from, then| {
@@ -109,11 +109,13 @@ impl Checked {
                 let failed = |source| self.failed(at, length, source);
                 self.saved(&file, at, then).map_err(failed)?;
                 guard.nobody_came("restored", CHUNK)?;
-                let written = match sectors {
-                    Some(sectors) => sectors.write(then, at),
-                    None => ways.opened.write_inside(then, at),
-                };
-                written.map_err(failed)
+                // If it has changed since it was compared, the second comparison reports it.
+                if is_equal && !is_still(ways, at, then).map_err(failed)? {
+                    return Ok(());
+                }
+                sectors.write(then, at).map_err(failed)?;
+                // One piece at a time: after a disturbance, nothing is written any more.
+                ways.opened.file.sync_data().map_err(|source| guard.unflushed(source))
             })?;
         }
         *bytes += found.unreadable.iter().chain(&found.foreign).map(|span| span.len().get()).sum::<u64>();
@@ -143,6 +145,16 @@ impl Checked {
     fn failed(&self, offset: u64, length: u64, source: io::Error) -> JournalError {
         let (path, target) = (self.path.clone(), self.header.target.clone());
         JournalError::PutBack { path, target, offset, length, source }
+    }
+}
+
+/// Whether the target, from byte `start` on, can be read and holds `then`.
+fn is_still(ways: &Ways<'_>, start: u64, then: &[u8]) -> io::Result<bool> {
+    let mut now = Memory::new(then.len());
+    match ways.read(now.bytes_mut(), start) {
+        Ok(()) => Ok(now.bytes() == then),
+        Err(error) if is_unreadable(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

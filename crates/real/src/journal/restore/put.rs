@@ -131,7 +131,10 @@ fn confirm(
     let in_vain = |span: &Span| written.iter().any(|written| written.overlaps(*span));
     let failed = unreadable.iter().copied().find(in_vain);
     unreadable.retain(|span| !in_vain(span));
-    (put.foreign, put.unreadable) = (foreign, unreadable);
+    // An area that was left alone was not written, whatever it holds by now.
+    if !foreign.is_empty() || put.foreign.is_empty() {
+        (put.foreign, put.unreadable) = (foreign, unreadable);
+    }
     match failed {
         Some(span) => Err(guard.failed(span, rustix::io::Errno::IO.into())),
         None => guard.nobody_came("compared again", CHUNK),
@@ -179,7 +182,7 @@ impl<'a> Guard<'a> {
         Err(in_use(self.opened, self.journal, by))
     }
 
-    fn unflushed(&self, source: io::Error) -> JournalError {
+    pub(super) fn unflushed(&self, source: io::Error) -> JournalError {
         JournalError::Flush { path: self.journal.to_owned(), target: self.opened.path.clone(), source }
     }
 
