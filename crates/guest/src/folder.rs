@@ -102,23 +102,12 @@ impl Folder {
 
     /// Returns the script's exit status; `None` where the guest ended before the script.
     pub(crate) fn status(&self) -> Option<i32> {
-        String::from_utf8(self.left("status")?).ok()?.trim().parse().ok()
+        String::from_utf8(read_left(&self.path().join("status"))?).ok()?.trim().parse().ok()
     }
 
     /// Returns what the script has written to `$RESULTS`.
     pub(crate) fn results(&self) -> Vec<u8> {
-        self.left("results").unwrap_or_default()
-    }
-
-    /// Reads a file that the guest has left. Its root may have put anything in its place: what is not a
-    /// regular file, or is too long, is not read.
-    fn left(&self, name: &str) -> Option<Vec<u8>> {
-        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
-        let file = File::options().read(true).custom_flags(flags).open(self.path().join(name)).ok()?;
-        let metadata = file.metadata().ok().filter(|found| found.is_file() && found.len() <= MOST_LEFT)?;
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
-        file.take(MOST_LEFT).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        read_left(&self.path().join("results")).unwrap_or_default()
     }
 
     /// Returns the script's measurements, from lines of a name and a number.
@@ -139,6 +128,17 @@ impl Folder {
         // The guest sees this time, so it must be the same in every run.
         file.set_modified(SystemTime::UNIX_EPOCH + AGE)
     }
+}
+
+/// Reads a file that the guest has left. Its root may have put anything in its place: what is not a regular
+/// file, or is too long, is not read.
+fn read_left(path: &Path) -> Option<Vec<u8>> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(|found| found.is_file() && found.len() <= MOST_LEFT)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+    file.take(MOST_LEFT).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Returns the folder in which the folders of runs are created.
@@ -255,6 +255,22 @@ mod tests {
             let script = [b"printf %s ", &quoted(OsStr::from_bytes(word))[..]].concat();
             let output = Command::new("bash").arg("-c").arg(OsStr::from_bytes(&script)).output().unwrap();
             assert_eq!(output.stdout, word, "{:?}", output.stderr);
+        }
+    }
+
+    /// The guest's root may leave anything under the names that are read.
+    #[test]
+    fn only_short_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |command: &str| {
+            let status = Command::new("sh").args(["-c", command]).current_dir(folder.path()).status();
+            assert!(status.unwrap().success(), "{command}");
+        };
+        run("printf 7 >status; mkfifo fifo; ln -s status link; mkdir folder; truncate -s 1G long; : >empty");
+        let read = |name: &str| super::read_left(&folder.path().join(name));
+        assert_eq!((read("status"), read("empty")), (Some(b"7".to_vec()), Some(Vec::new())));
+        for name in ["fifo", "link", "folder", "long", "missing"] {
+            assert_eq!(read(name), None, "{name}");
         }
     }
 
