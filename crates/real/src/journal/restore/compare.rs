@@ -148,12 +148,12 @@ impl Checked {
     }
 }
 
-/// Whether the target, from byte `start` on, can be read and holds `then`.
+/// Whether the target, from byte `start` on, holds `then`, or cannot be read.
 fn is_still(ways: &Ways<'_>, start: u64, then: &[u8]) -> io::Result<bool> {
     let mut now = Memory::new(then.len());
     match ways.read(now.bytes_mut(), start) {
         Ok(()) => Ok(now.bytes() == then),
-        Err(error) if is_unreadable(&error) => Ok(false),
+        Err(error) if is_unreadable(&error) => Ok(true),
         Err(error) => Err(error),
     }
 }
