@@ -13,6 +13,7 @@ pub mod claim;
 mod error_kind;
 pub mod evidence;
 pub mod fields;
+pub mod hex;
 pub mod identify;
 pub mod image;
 pub mod ioctl;

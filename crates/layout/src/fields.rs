@@ -7,5 +7,5 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == 0) {
         return String::new();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    straddle_device::hex::encode(bytes)
 }

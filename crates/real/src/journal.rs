@@ -35,6 +35,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::FileId;
+use straddle_device::hex::encode as hex;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use self::disk::Disk;
@@ -160,10 +161,6 @@ struct Saved {
     start: u64,
     length: u64,
     sha256: String,
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Header {

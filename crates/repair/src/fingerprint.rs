@@ -5,6 +5,7 @@
 
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
+use straddle_device::hex::encode as hex;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
 use straddle_layout::{Role, Stack};
@@ -42,11 +43,6 @@ impl Fingerprint {
         }
         Ok(Self { size: medium.len(), sector: block, serial, table: hex(&hash.finalize()) })
     }
-}
-
-/// Formats bytes in hexadecimal, two digits per byte.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads the bytes of `span`.

@@ -226,15 +226,8 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let fresh = request.table.is_some();
     let names = named_harm(situation, request)?;
     let grain = Grain::of(situation.topology, size, block, request.grain);
-    let mut draft = Draft {
-        situation,
-        request,
-        grain: &grain,
-        identities: Identities::new(request.seed),
-        notes: Vec::new(),
-        wipe: Vec::new(),
-        spared: if fresh { Spared::default() } else { Spared::of(situation)? },
-    };
+    let spared = if fresh { Spared::default() } else { Spared::of(situation)? };
+    let mut draft = Draft::new(situation, request, &grain, spared);
     let table = match request.table {
         _ if request.convert => draft.converted_table()?,
         Some(format) => draft.new_table(format)?,
@@ -340,7 +333,12 @@ struct Draft<'a> {
     spared: Spared,
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    fn new(situation: &'a Situation<'a>, request: &'a Request, grain: &'a Grain, spared: Spared) -> Self {
+        let identities = Identities::new(request.seed);
+        Self { situation, request, grain, identities, notes: Vec::new(), wipe: Vec::new(), spared }
+    }
+
     fn block(&self) -> BlockSize {
         self.situation.block()
     }

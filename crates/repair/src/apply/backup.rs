@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use straddle_device::hex::{decode as unhex, encode as hex};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::ApplyError;
 use crate::encode::Step;
-use crate::fingerprint::hex;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Plan, Slot, span_of};
 
@@ -178,14 +178,6 @@ fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
     }
     watched.retain(|(_, _, size)| *size > 0);
     watched
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }
 
 impl Unstored {

@@ -6,6 +6,7 @@
 //! the reason.
 
 use straddle_device::Medium;
+use straddle_device::hex::encode as hex;
 use straddle_layout::{Partition, Problem, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -13,7 +14,6 @@ use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LBAS, MBR_LEAD, Plan, Slo
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
-use crate::fingerprint::hex;
 
 /// How many bytes of its sector an MBR or an extended boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);

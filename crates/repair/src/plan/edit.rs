@@ -1,5 +1,6 @@
 //! Changes to the present table: what a request does not name is kept bit for bit.
 
+use straddle_device::hex::encode as hex;
 use straddle_layout::{Problem, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -7,7 +8,6 @@ use super::place::{check_percents, extended_entry, next_number, next_primary};
 use super::{Change, Draft, Entry, Format, MBR_LBAS, MBR_LEAD, Slot, Table, kept, span_of};
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
-use crate::fingerprint::hex;
 use crate::request::{Grow, Part, Size};
 
 impl Draft<'_> {

@@ -11,7 +11,6 @@ use super::{Change, Draft, Format, Plan, Situation, Slot, Table, named_harm, spa
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
-use crate::guid::Identities;
 use crate::request::Request;
 
 /// Boot loaders keep their core image between an MBR and the first partition, which usually starts here.
@@ -47,15 +46,7 @@ impl<'a> Base<'a> {
             return Err(PlanError::Unchangeable(why));
         }
         let grain = Grain::of(situation.topology, situation.size(), situation.block(), request.grain);
-        let mut draft = Draft {
-            situation,
-            request,
-            grain: &grain,
-            identities: Identities::new(request.seed),
-            notes: Vec::new(),
-            wipe: Vec::new(),
-            spared,
-        };
+        let mut draft = Draft::new(situation, request, &grain, spared);
         let table = draft.present_table()?;
         Ok(Self { situation, table, notes: draft.notes })
     }

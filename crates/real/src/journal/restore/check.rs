@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use straddle_device::FileId;
+use straddle_device::hex::encode as hex;
 
 use super::compare::{Checked, pieces};
 use crate::journal::disk::Disk;
-use crate::journal::{DAMAGED, HEADER, Header, JournalError, Saved, born, hex, is_of_age, title};
+use crate::journal::{DAMAGED, HEADER, Header, JournalError, Saved, born, is_of_age, title};
 use crate::open::{Access, Io, Opened};
 
 /// State of the checks of a journal's files, one after the other.
