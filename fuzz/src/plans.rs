@@ -1,13 +1,10 @@
 //! Plans, backups and scripts, which may come from an untrusted source and are checked before a disk is
 //! touched.
 
-use std::io;
-
 use straddle_device::topology::Topology;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::read_stack;
 use straddle_repair::apply::Backup;
-use straddle_repair::disk::{Disk, WritePermit};
 use straddle_repair::{
     Plan, Request, Seed, Situation, Step, encode, from_sfdisk, make, parse_file, to_sfdisk,
 };
@@ -16,7 +13,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 /// The size of the disk for requests and backups.
 const SIZE: u64 = 64 << 20;
 
-/// A disk of zeros that refuses writes.
+/// A disk of zeros.
 struct Zeros(u64);
 
 impl Medium for Zeros {
@@ -31,16 +28,6 @@ impl Medium for Zeros {
         }
         buf.fill(0);
         Ok(())
-    }
-}
-
-impl Disk for Zeros {
-    fn write_at(&mut self, _: ByteOffset, _: &[u8], _: &WritePermit) -> io::Result<()> {
-        unreachable!("nothing is written")
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        unreachable!("nothing is written")
     }
 }
 

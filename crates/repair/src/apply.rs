@@ -7,9 +7,9 @@
 //!
 //! ```
 //! # use std::path::Path;
-//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, disk::FileDisk};
-//! fn apply(disk: &mut FileDisk, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan, None)?;
+//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
+//! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
+//!     let prepared = Prepared::of(disk, plan)?;
 //!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
 //!     backed_up.write()?;
 //!     Ok(())
@@ -19,9 +19,9 @@
 //! Without a stored backup there is no `write` to call:
 //!
 //! ```compile_fail,E0599
-//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, disk::FileDisk};
-//! fn apply(disk: &mut FileDisk, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan, None)?;
+//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
+//! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
+//!     let prepared = Prepared::of(disk, plan)?;
 //!     prepared.write()?;
 //!     Ok(())
 //! }
@@ -31,9 +31,9 @@
 //!
 //! ```compile_fail,E0382
 //! # use std::path::Path;
-//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, disk::FileDisk};
-//! fn apply(disk: &mut FileDisk, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan, None)?;
+//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
+//! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
+//!     let prepared = Prepared::of(disk, plan)?;
 //!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
 //!     backed_up.write()?;
 //!     backed_up.write()?;
@@ -45,11 +45,11 @@
 //!
 //! ```compile_fail,E0499
 //! # use std::path::Path;
-//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, disk::{Disk, FileDisk}};
-//! fn apply(disk: &mut FileDisk, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan, None)?;
+//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
+//! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
+//!     let prepared = Prepared::of(disk, plan)?;
 //!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
-//!     disk.flush().unwrap();
+//!     drop(Prepared::of(disk, plan));
 //!     backed_up.write()?;
 //!     Ok(())
 //! }
@@ -77,26 +77,35 @@
 //! Nor can a [`BackedUp`], from which steps are written:
 //!
 //! ```compile_fail,E0451
-//! # use straddle_repair::{Step, apply::BackedUp, disk::FileDisk};
-//! fn pretend(disk: &mut FileDisk, steps: Vec<Step>) -> BackedUp<'_> {
+//! # use straddle_repair::{Step, apply::BackedUp, Target};
+//! fn pretend(disk: &mut Target<'_>, steps: Vec<Step>) -> BackedUp<'_> {
 //!     BackedUp { disk, plan: None, steps }
 //! }
 //! ```
 //!
-//! A disk accepts bytes only from this module, and does not give access to its file:
+//! A target gives out its bytes, and takes none:
 //!
-//! ```compile_fail,E0423
-//! # use straddle_repair::disk::{Disk, FileDisk, WritePermit};
+//! ```
+//! # use straddle_device::{Medium, ReadError};
+//! # use straddle_repair::Target;
 //! # use straddle_units::ByteOffset;
-//! fn write(disk: &mut FileDisk) {
-//!     disk.write_at(ByteOffset::new(0), &[0; 512], &WritePermit(())).unwrap();
+//! fn read(disk: &mut Target<'_>) -> Result<(), ReadError> {
+//!     disk.read_at(ByteOffset::new(0), &mut [0; 512])
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # use straddle_repair::Target;
+//! # use straddle_units::ByteOffset;
+//! fn write(disk: &mut Target<'_>) {
+//!     disk.write_at(ByteOffset::new(0), &[0; 512]).unwrap();
 //! }
 //! ```
 //!
 //! ```compile_fail,E0616
-//! # use straddle_repair::disk::FileDisk;
-//! fn file(disk: &FileDisk) -> &std::fs::File {
-//!     &disk.file
+//! # use straddle_repair::Target;
+//! fn file(disk: Target<'static>) {
+//!     let _ = disk.held;
 //! }
 //! ```
 //!
@@ -104,10 +113,10 @@
 //!
 //! ```
 //! # use std::path::Path;
-//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, disk::FileDisk};
-//! fn undo(disk: &mut FileDisk) -> Result<(), ApplyError> {
+//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, Target};
+//! fn undo(disk: &mut Target<'_>) -> Result<(), ApplyError> {
 //!     let backup = Backup::load(Path::new("plan.json.undo"))?;
-//!     let backed_up = backup.undo(disk, None, LaterWrites::Refuse)?;
+//!     let backed_up = backup.undo(disk, LaterWrites::Refuse)?;
 //!     backed_up.write()?;
 //!     Ok(())
 //! }
@@ -115,10 +124,10 @@
 //!
 //! ```compile_fail,E0382
 //! # use std::path::Path;
-//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, disk::FileDisk};
-//! fn undo(disk: &mut FileDisk) -> Result<(), ApplyError> {
+//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, Target};
+//! fn undo(disk: &mut Target<'_>) -> Result<(), ApplyError> {
 //!     let backup = Backup::load(Path::new("plan.json.undo"))?;
-//!     let backed_up = backup.undo(disk, None, LaterWrites::Refuse)?;
+//!     let backed_up = backup.undo(disk, LaterWrites::Refuse)?;
 //!     backed_up.write()?;
 //!     backed_up.write()?;
 //!     Ok(())

@@ -1,10 +1,11 @@
 //! The kind of each error.
 
+use straddle_device::OpenError;
 use straddle_units::ErrorKind;
 
 use crate::apply::{ApplyError, BackupError};
-use crate::disk::DiskError;
 use crate::error::PlanError;
+use crate::target::TargetError;
 
 impl PlanError {
     /// Returns the kind of failure.
@@ -71,12 +72,20 @@ impl BackupError {
     }
 }
 
-impl DiskError {
-    /// Returns the kind of failure.
+impl TargetError {
+    /// Returns the kind of failure. A file that is known not to be a raw image is refused, as writing to it
+    /// would destroy its contents.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InUse(_) | Self::Replaced => ErrorKind::Refused,
-            Self::Io(_) | Self::NotADisk => ErrorKind::Failed,
+            Self::Partition(_) => ErrorKind::Usage,
+            Self::Open(OpenError::NotRead { .. } | OpenError::Image(_))
+            | Self::NotRaw(_)
+            | Self::Zoned(_)
+            | Self::ReadOnly
+            | Self::InUse(_)
+            | Self::Replaced => ErrorKind::Refused,
+            Self::Open(error) => error.kind(),
+            Self::Io(_) => ErrorKind::Failed,
         }
     }
 }
@@ -112,8 +121,9 @@ mod tests {
             Box::new(stored()),
             Box::new(BackupError::Load { path: "undo".into(), source: cause() }),
             Box::new(BackupError::Damaged { path: "undo".into(), why: "its sum".to_owned() }),
-            Box::new(DiskError::Io(cause())),
-            Box::new(DiskError::Replaced),
+            Box::new(TargetError::Io(cause())),
+            Box::new(TargetError::Open(OpenError::Io(cause()))),
+            Box::new(TargetError::Replaced),
             Box::new(RealignError::Table(PlanError::Read(read()))),
             Box::new(RealignError::Moves(straddle_relocate::RelocateError::Job("why".to_owned()))),
         ]

@@ -1,13 +1,12 @@
 //! Plans partition tables on the right boundaries, and writes them so that a power cut at any point leaves
 //! the old table or the new one.
 //!
-//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value. Only [`apply`] writes.
-//! It writes exactly what a plan or a backup says, and overwrites no byte that is not in a backup on stable
-//! storage.
+//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value. Only [`apply`] writes,
+//! and only to a [`Target`], which this crate opens itself. It writes exactly what a plan or a backup says, and
+//! overwrites no byte that is not in a backup on stable storage.
 
 pub mod apply;
 mod contents;
-pub mod disk;
 mod encode;
 mod error;
 mod error_kind;
@@ -22,6 +21,7 @@ mod plan;
 pub mod realign;
 mod request;
 mod sfdisk;
+mod target;
 
 pub use encode::{Step, encode};
 pub use error::PlanError;
@@ -36,3 +36,4 @@ pub use plan::{
 };
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};
+pub use target::{Identity, Simulated, Target, TargetError, examine, serial_of};

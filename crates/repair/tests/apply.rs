@@ -8,12 +8,13 @@ mod common;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use common::Memory;
+use common::{Memory, target};
 use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared, Progress};
-use straddle_repair::disk::{Disk, WritePermit};
-use straddle_repair::{Format, Part, Plan, PlanError, PlanFile, Request, Seed, Size};
+use straddle_repair::{
+    Format, Identity, Part, Plan, PlanError, PlanFile, Request, Seed, Simulated, Size, Target,
+};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 const SIZE: u64 = 64 << 20;
@@ -59,8 +60,8 @@ impl Medium for Faulty {
     }
 }
 
-impl Disk for Faulty {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8], _: &WritePermit) -> io::Result<()> {
+impl Simulated for Faulty {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         Backup::load(&self.undo).expect("the backup is whole before the first write");
         self.is_written = true;
         match self.fault {
@@ -97,8 +98,9 @@ fn plan_of(memory: &Memory) -> Plan {
 fn apply(folder: &Path, plan: &Plan, size: u64, fault: Fault) -> (Result<(), ApplyError>, Faulty) {
     let undo = folder.join("undo");
     let mut disk = Faulty { memory: Memory::new(size), fault, undo: undo.clone(), is_written: false };
-    let done = Prepared::of(&mut disk, plan, None)
-        .and_then(|prepared| prepared.back_up(&undo)?.write()?.tell_kernel("no-such-disk"));
+    let identity = Identity { kernel_name: Some("no-such-disk".to_owned()), ..Identity::default() };
+    let done = Prepared::of(&mut Target::simulated(&mut disk, identity), plan)
+        .and_then(|prepared| prepared.back_up(&undo)?.write()?.tell_kernel());
     (done, disk)
 }
 
@@ -164,12 +166,12 @@ fn an_undo_is_refused_where_data_would_be_lost() {
         "all but the kernel's list of no such disk: {done:?}"
     );
     let backup = Backup::load(&disk.undo).unwrap();
-    assert_eq!(backup.progress(&disk, None).unwrap(), Progress::Whole);
+    assert_eq!(backup.progress(&target(&mut disk)).unwrap(), Progress::Whole);
     let start = plan.span(&plan.table().partitions[0]).unwrap().start();
     disk.memory.put(start.get(), &[7; 512]);
     let written = disk.memory.clone();
     let refused =
-        |disk: &mut Faulty, later: LaterWrites| backup.undo(disk, None, later).map(drop).unwrap_err();
+        |disk: &mut Faulty, later: LaterWrites| backup.undo(&mut target(disk), later).map(drop).unwrap_err();
     let error = refused(&mut disk, LaterWrites::Refuse);
     assert!(matches!(error, ApplyError::WrittenSince { partition: 1, .. }), "{error:?}");
     disk.fault = Fault::Busy;
@@ -177,6 +179,6 @@ fn an_undo_is_refused_where_data_would_be_lost() {
     assert!(matches!(error, ApplyError::InUse(_)), "{error:?}");
     assert_eq!(disk.memory, written);
     disk.fault = Fault::None;
-    backup.undo(&mut disk, None, LaterWrites::Discard).unwrap().write().unwrap();
-    assert_eq!(backup.progress(&disk, None).unwrap(), Progress::Nothing);
+    backup.undo(&mut target(&mut disk), LaterWrites::Discard).unwrap().write().unwrap();
+    assert_eq!(backup.progress(&target(&mut disk)).unwrap(), Progress::Nothing);
 }

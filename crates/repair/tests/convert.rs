@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Memory, Random, Reading, each_cut, plan_and_write, random_table, seeds, topology};
+use common::{Memory, Random, Reading, each_cut, plan_and_write, random_table, seeds, target, topology};
 use straddle_device::Medium;
 use straddle_layout::{Role, TableKind, read_stack};
 use straddle_repair::apply::{ApplyError, Backup, Prepared};
@@ -34,7 +34,7 @@ fn conversion(disk: &Memory, from: BlockSize) -> Result<Plan, PlanError> {
 /// Converts the table on `disk`; returns the steps and their backup.
 fn convert_and_back_up(disk: &mut Memory, from: BlockSize) -> Result<(Vec<Step>, Backup), PlanError> {
     let plan = Plan::from_json(&conversion(disk, from)?.to_json().unwrap())?;
-    match common::write(disk, &plan, None) {
+    match common::write(&mut target(disk), &plan) {
         Ok(done) => Ok(done),
         Err(ApplyError::Plan(error)) => Err(error),
         Err(error) => panic!("{error}"),
@@ -113,7 +113,7 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
                 assert_eq!(lasting(&disk, other(from)), listed);
                 states += cut_everywhere(&before, &disk, &steps, from, 0);
                 let mut undone = disk.clone();
-                let undo = common::undo(&mut undone, &backup);
+                let undo = common::undo(&mut target(&mut undone), &backup);
                 states += cut_everywhere(&disk, &before, &undo, other(from), 0);
                 assert_eq!(bytes_of(&undone), bytes_of(&before), "an undo brings back every byte");
                 // And back.
@@ -238,7 +238,10 @@ fn what_cannot_be_said_exactly_is_refused() {
     let mut file = PlanFile::from(&conversion(&disk, BlockSize::B512).unwrap());
     file.table.partitions.pop();
     let plan = Plan::try_from(file).unwrap();
-    assert!(matches!(Prepared::of(&mut disk, &plan, None), Err(ApplyError::Plan(PlanError::Invalid(_)))));
+    assert!(matches!(
+        Prepared::of(&mut target(&mut disk), &plan),
+        Err(ApplyError::Plan(PlanError::Invalid(_)))
+    ));
 }
 
 /// Space that a GPT's backup takes in larger sectors is usable again in the smaller ones.

@@ -14,15 +14,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_of, topology};
+use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_of, target, topology};
 use skip::{PATH, present};
 use straddle_audit::{Context, Severity};
 use straddle_device::MemoryMedium;
+use straddle_device::image::Format as ImageFormat;
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
-use straddle_repair::disk::FileDisk;
 use straddle_repair::{
-    ChangeFile, Entry, Format, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, from_sfdisk,
-    make,
+    ChangeFile, Entry, Format, Identity, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, Target,
+    from_sfdisk, make,
     peers::{Free, peers},
     to_sfdisk,
 };
@@ -48,10 +48,10 @@ fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, 
 }
 
 /// A sparse file of `size` bytes.
-fn image(dir: &Path, name: &str, size: u64) -> FileDisk {
+fn image(dir: &Path, name: &str, size: u64) -> Target<'static> {
     let path = dir.join(name);
     File::create(&path).unwrap().set_len(size).unwrap();
-    FileDisk::open(&path, ByteCount::new(size), None).unwrap()
+    Target::open(&path, Some(ImageFormat::Raw)).unwrap()
 }
 
 /// Number, first sector, count.
@@ -100,7 +100,7 @@ fn by_parted(plan: &Plan, path: &str) -> Rows {
 }
 
 /// The audit's findings on the disk as read back.
-fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, String)> {
+fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, String)> {
     let (topology, stack) = (topology(assume), stack_of(disk, block_of(assume)));
     let context = Context {
         target: "disk",
@@ -157,7 +157,7 @@ fn what_is_planned_is_what_every_tool_reads() {
         let told = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
         assert_eq!(Plan::from_json(&plan.to_json().unwrap()).unwrap(), plan);
         let (_, backup) =
-            common::write(&mut disk, &plan, None).unwrap_or_else(|error| panic!("{error}\n{}", told()));
+            common::write(&mut disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", told()));
         judge(&plan, &request, &disk, &assume, &told);
         scripts(&plan, &disk, dir.path(), &assume, &told);
         common::undo(&mut disk, &backup);
@@ -167,8 +167,8 @@ fn what_is_planned_is_what_every_tool_reads() {
     assert!(made * 2 > count);
 }
 
-fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &dyn Fn() -> String) {
-    let path = disk.path().to_str().unwrap();
+fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, told: &dyn Fn() -> String) {
+    let path = disk.path().unwrap().to_str().unwrap();
     assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", told());
     if plan.block() == BlockSize::B512 {
         assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", told());
@@ -240,7 +240,7 @@ fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
         let mut child = command.spawn().unwrap();
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait().unwrap();
-        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20), None).unwrap();
+        let disk = Target::open(Path::new(path), Some(ImageFormat::Raw)).unwrap();
         stack_of(&disk, BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
     };
     let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
@@ -271,8 +271,8 @@ fn what_other_tools_would_do_to_an_image_is_what_they_do() {
 
 /// Checks that other tools make the same table from our script, that their dump gives our table, and that we
 /// read what they write.
-fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn() -> String) {
-    let path = disk.path().to_str().unwrap();
+fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, told: &dyn Fn() -> String) {
+    let path = disk.path().unwrap().to_str().unwrap();
     let script = to_sfdisk(plan, path);
     let mut request = Request::new(Seed(99));
     request.allow_misaligned = true;
@@ -293,10 +293,10 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&dump), words(&script), "{}", told());
     let theirs = image(dir, "theirs", plan.disk().size.get());
-    let name = theirs.path().to_str().unwrap().to_owned();
+    let name = theirs.path().unwrap().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
-    let theirs = FileDisk::open(Path::new(&name), plan.disk().size, None).unwrap();
+    let theirs = Target::open(Path::new(&name), Some(ImageFormat::Raw)).unwrap();
     let block = block_of(assume);
     assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
 }
@@ -376,7 +376,8 @@ fn bad_requests_are_refused_and_write_nothing() {
 /// Returns why `plan` is refused on a disk.
 fn refusal(disk: &common::Memory, plan: &Plan, serial: Option<&str>) -> String {
     let mut disk = disk.clone();
-    Prepared::of(&mut disk, plan, serial).map(|_| ()).unwrap_err().to_string()
+    let identity = Identity { serial: serial.map(str::to_owned), ..Identity::default() };
+    Prepared::of(&mut Target::simulated(&mut disk, identity), plan).map(|_| ()).unwrap_err().to_string()
 }
 
 /// A plan for another disk, and one for a disk that has changed since.
@@ -396,8 +397,8 @@ fn a_plan_knows_its_disk() {
     assert!(refused(&changed, None).contains("plan again"));
     let mut used = disk.clone();
     used.put(1 << 20, &[1; 512]);
-    assert!(Prepared::of(&mut used, &plan, None).is_ok(), "data are nobody's table");
-    common::write(&mut disk, &plan, None).unwrap();
+    assert!(Prepared::of(&mut target(&mut used), &plan).is_ok(), "data are nobody's table");
+    common::write(&mut target(&mut disk), &plan).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
     let blank = common::Memory::new(64 << 20);
     let edited = |edit: &dyn Fn(&mut TableFile)| {
@@ -424,18 +425,18 @@ fn an_undo_is_for_what_was_done() {
     request.parts = vec![Part::new(Size::Rest)];
     let plan = common::plan(&disk, "512e", &request).unwrap();
     let path = dir.path().join("undo");
-    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap();
+    Prepared::of(&mut target(&mut disk), &plan).unwrap().back_up(&path).unwrap();
     assert_eq!(disk, before, "a backup alone writes nothing");
-    let again = Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path);
+    let again = Prepared::of(&mut target(&mut disk), &plan).unwrap().back_up(&path).map(drop);
     assert!(matches!(again, Err(ApplyError::Backup(BackupError::Store { .. }))), "a backup replaces nothing");
     std::fs::remove_file(&path).unwrap();
-    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap().write().unwrap();
+    Prepared::of(&mut target(&mut disk), &plan).unwrap().back_up(&path).unwrap().write().unwrap();
     let backup = Backup::load(&path).unwrap();
     let mut changed = disk.clone();
     changed.put(512, &[1; 512]);
-    let error = backup.undo(&mut changed, None, LaterWrites::Refuse).map(|_| ()).unwrap_err();
+    let error = backup.undo(&mut target(&mut changed), LaterWrites::Refuse).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("byte 512"));
-    common::undo(&mut disk, &backup);
+    common::undo(&mut target(&mut disk), &backup);
     for at in (0..64_u64 << 20).step_by(1 << 20) {
         let read = |disk: &common::Memory| {
             let mut bytes = vec![0; 1 << 20];

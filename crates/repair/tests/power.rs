@@ -11,7 +11,7 @@ mod common;
 
 use common::{
     Memory, Random, Reading, UNIT, block_of, each_cut, plan_and_back_up, plan_and_write, random_disk,
-    random_part, random_table, seeds, undo,
+    random_part, random_table, seeds, target, undo,
 };
 use straddle_device::Medium;
 use straddle_repair::{Format, Grow, Part, Request, Seed, Size, Step};
@@ -77,7 +77,7 @@ fn every_cut_on_a_small_disk_leaves_the_old_or_the_new_table() {
                 let (_, steps, backup) = plan_and_back_up(&mut disk, assume, to).unwrap();
                 states += cut_everywhere(&before, &disk, &steps, block_of(assume), 0);
                 let after = disk.clone();
-                let undone = undo(&mut disk, &backup);
+                let undone = undo(&mut target(&mut disk), &backup);
                 states += cut_everywhere(&after, &before, &undone, block_of(assume), 0);
             }
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 
-use common::{Memory, Random, Reading, plan_and_write, seeds, stack_of, topology};
+use common::{Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::layer::{Facts, FileSystem, Layer};
@@ -421,7 +421,7 @@ fn what_cannot_be_moved_is_refused() {
 fn its_table_alone_is_not_written() {
     let mut disk = Disk::new("512e", Format::Mbr, SECTORS, &XP);
     let realign = disk.aligned();
-    let refused = Prepared::of(&mut disk.medium, realign.plan(), None).err().unwrap();
+    let refused = Prepared::of(&mut target(&mut disk.medium), realign.plan()).err().unwrap();
     assert!(matches!(refused, ApplyError::Plan(PlanError::MovesData(1))), "{refused}");
 }
 

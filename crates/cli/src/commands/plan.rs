@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use straddle_device::sysfs::{Directory, name_of_disk};
-use straddle_device::{DeviceKind, OpenError, Options, Target};
+use straddle_device::{DeviceKind, Options, Target};
 use straddle_layout::{Stack, TableKind};
 use straddle_repair::peers::{Free, Peer, peers};
-use straddle_repair::{Plan, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
+use straddle_repair::{
+    Plan, Request, Seed, Situation, examine, from_sfdisk, make, parse_file, serial_of, to_sfdisk,
+};
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use super::apply::LARGEST_PLAN;
@@ -43,8 +44,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
-    let opened = straddle_device::open(&arguments.target, &options);
-    let mut target = opened.map_err(|error| of_open_error(error, &name))?;
+    let mut target = examine(&arguments.target, &options).with_context(|| name.clone())?;
     let stack = match arguments.convert_table {
         Some(size) => read_other(&mut target, arguments.logical, size.into(), &name)?,
         None => read(&mut target, &options, &name)?,
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         return Err(RefusedError(text).into());
     }
     let medium = target.medium.as_deref().ok_or_else(|| unreadable(&name))?;
-    let serial = target.kernel_name.as_deref().and_then(serial_of);
+    let serial = serial_of(&target);
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
     let plan = make(&situation, &request).with_context(|| name.clone())?;
@@ -140,7 +140,6 @@ fn random_seed() -> Result<Seed> {
 
 /// Reads the target's table, in the target's own sector size. Refuses a target that has no table of its own.
 fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
-    check_kind(target, name)?;
     if target.kind != DeviceKind::Image && options.logical.is_some() {
         return Err(UsageError(format!(
             "{name} reports its own sector size: --logical applies to images only"
@@ -158,7 +157,6 @@ fn unreadable(name: &str) -> anyhow::Error {
 /// an image, is meant to have them. `former` is the sector size in which the table counts, if the user gave
 /// it.
 fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
-    check_kind(target, name)?;
     target.topology.adopt_table_block(new);
     let logical = target.topology.logical.value();
     if logical != new {
@@ -169,57 +167,6 @@ fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, na
     }
     let medium = target.medium.as_deref().ok_or_else(|| unreadable(name))?;
     Ok(straddle_examine::read_converted(medium, new, former)?)
-}
-
-/// Returns the error with the target's name. A target known not to be a raw image is refused, as writing to
-/// it would destroy its contents. Commands that only read treat the same error as a failure, so the library
-/// cannot decide this.
-pub(crate) fn of_open_error(error: OpenError, name: &str) -> anyhow::Error {
-    let is_refusal = matches!(error, OpenError::NotRead { .. } | OpenError::Image(_));
-    let error = anyhow::Error::from(error).context(name.to_owned());
-    if is_refusal { RefusedError(format!("{error:#}")).into() } else { error }
-}
-
-/// Refuses a target that has no table of its own, or cannot be written as it is.
-fn check_kind(target: &Target, name: &str) -> Result<()> {
-    if let Some(number) = target.partition {
-        let text = format!("{name} is partition {number} of a disk: name the disk");
-        return Err(UsageError(text).into());
-    }
-    check_raw(target, name)?;
-    check_zones(target, name)
-}
-
-/// Refuses an image file whose bytes are not those of its disk.
-pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
-    let Some(container) = &target.container else { return Ok(()) };
-    let text = format!(
-        "{name} is an image of another format than raw ({}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes for the disk",
-        container.format
-    );
-    Err(RefusedError(text).into())
-}
-
-/// Refuses a zoned device unless conventional zones hold the table, at the start and, for the backup of a
-/// GPT, at the end. In other zones a table would have to be written in order.
-pub(crate) fn check_zones(target: &Target, name: &str) -> Result<()> {
-    match &target.zoned {
-        Some(zoned) if zoned.holds_table != Some(true) => {
-            let text = format!(
-                "{name} is a {} zoned device, and no conventional zones hold a partition table at its start and its end: use \
-                 it whole (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
-                zoned.model
-            );
-            Err(RefusedError(text).into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns the serial number or other name of a disk, by which another disk in its place is noticed.
-pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
-    let directory = Directory::new(std::path::Path::new("/sys/block").join(kernel_name.replace('/', "!")));
-    name_of_disk(&directory)
 }
 
 /// Returns where the other tools would put each new partition.

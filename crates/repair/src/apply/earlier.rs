@@ -1,11 +1,12 @@
 //! An existing backup: how many of its steps the disk already holds.
 
+use straddle_device::Medium;
 use straddle_units::ByteOffset;
 
 use super::ApplyError;
 use super::backup::{Backup, UNIT};
-use crate::disk::Disk;
 use crate::encode::Step;
+use crate::target::Target;
 
 /// How much of what a backup's steps write is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +25,16 @@ pub enum Progress {
 }
 
 impl Backup {
-    /// Returns how many of the steps are on `disk`. Refuses another disk, and one that has been changed
+    /// Returns how many of the steps are on `target`. Refuses another disk, and one that has been changed
     /// otherwise, as [`undo`](Self::undo) does.
-    pub fn progress(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Progress, ApplyError> {
-        self.0.undoing(disk, serial)?;
+    pub fn progress(&self, target: &Target<'_>) -> Result<Progress, ApplyError> {
+        self.0.undoing(target, target.identity().serial.as_deref())?;
         let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
         let (mut written, mut of) = (0, 0);
         for step in self.0.steps().ok_or_else(contradicts)? {
             let Step::Write { at, old, new, .. } = step else { continue };
             let mut found = vec![0; old.len()];
-            disk.read_at(ByteOffset::new(at), &mut found)?;
+            target.read_at(ByteOffset::new(at), &mut found)?;
             for (now, (old, new)) in found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT))) {
                 if old != new {
                     of += now.len();

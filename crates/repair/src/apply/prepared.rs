@@ -11,13 +11,13 @@ use straddle_units::Lba;
 
 use super::backup::Unstored;
 use super::{ApplyError, BackedUp, check_kernel};
-use crate::disk::Disk;
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::foresee;
 use crate::lost::Lost;
 use crate::plan::{Change, Entry, Plan, Slot};
+use crate::target::{Disk, Target};
 
 /// The steps of a plan, together with the disk that it was made for. Nothing is written yet.
 ///
@@ -25,15 +25,14 @@ use crate::plan::{Change, Entry, Plan, Slot};
 pub struct Prepared<'a> {
     disk: &'a mut dyn Disk,
     plan: &'a Plan,
-    serial: Option<String>,
     steps: Vec<Step>,
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks `plan` against `disk`, whose serial number is `serial`, and against the disk's contents.
-    pub fn of(disk: &'a mut dyn Disk, plan: &'a Plan, serial: Option<&str>) -> Result<Self, ApplyError> {
-        let steps = steps_of(disk, plan, serial)?;
-        Ok(Self { disk, plan, serial: serial.map(str::to_owned), steps })
+    /// Checks `plan` against `target` and its contents.
+    pub fn of(target: &'a mut Target<'_>, plan: &'a Plan) -> Result<Self, ApplyError> {
+        let steps = steps_of(target, plan)?;
+        Ok(Self { disk: target, plan, steps })
     }
 
     /// The steps to be written, for display.
@@ -41,15 +40,11 @@ impl<'a> Prepared<'a> {
         &self.steps
     }
 
-    /// The disk, for reading.
-    pub fn disk(&self) -> &dyn Disk {
-        self.disk
-    }
-
     /// Stores the bytes that will be overwritten in a new file at `path`, after checking that the kernel
     /// would accept a new table for the disk.
     pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
-        let Self { disk, plan, serial, steps } = self;
+        let Self { disk, plan, steps } = self;
+        let serial = disk.identity().serial.clone();
         check_kernel(disk)?;
         Unstored::of(&steps, disk.len(), serial).watching(disk, plan, &steps)?.store(path)?;
         Ok(BackedUp { disk, plan: Some(plan), steps })
@@ -57,27 +52,9 @@ impl<'a> Prepared<'a> {
 }
 
 /// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.
-fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
+    check_identity(disk, plan)?;
     let (block, planned) = (plan.block(), plan.disk());
-    let (size, wanted) = (disk.len().get(), planned.size.get());
-    if size != wanted {
-        return Err(ApplyError::OtherDisk(format!(
-            "the plan is for a disk of {wanted} bytes, and this one has {size}"
-        )));
-    }
-    if planned.serial.as_deref() != serial {
-        let told = |serial: Option<&str>| {
-            serial.map_or_else(
-                || "without a serial number".to_owned(),
-                |s| format!("with the serial number {s}"),
-            )
-        };
-        return Err(ApplyError::OtherDisk(format!(
-            "the plan is for a disk {}, and this is one {}",
-            told(planned.serial.as_deref()),
-            told(serial)
-        )));
-    }
     let stack = plan.read_present(disk)?;
     let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
     if found != *planned {
@@ -94,6 +71,29 @@ fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<St
     let steps = encode(plan, disk, &stack)?;
     foresee::check(disk, plan, &steps)?;
     Ok(steps)
+}
+
+/// Checks the size, the sectors and the serial number of the disk.
+fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
+    let (block, planned, identity) = (plan.block(), plan.disk(), disk.identity());
+    let refuse = |why: String| Err(ApplyError::OtherDisk(why));
+    let (size, wanted) = (disk.len().get(), planned.size.get());
+    if size != wanted {
+        return refuse(format!("the plan is for a disk of {wanted} bytes, and this one has {size}"));
+    }
+    if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
+        return refuse(format!(
+            "the plan counts in {block}-byte sectors, and the disk has {sector}-byte ones"
+        ));
+    }
+    if planned.serial == identity.serial {
+        return Ok(());
+    }
+    let numbered = |serial: Option<&String>| {
+        serial.map_or_else(|| "without a serial number".to_owned(), |s| format!("with the serial number {s}"))
+    };
+    let (wanted, found) = (numbered(planned.serial.as_ref()), numbered(identity.serial.as_ref()));
+    refuse(format!("the plan is for a disk {wanted}, and this is one {found}"))
 }
 
 /// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a

@@ -8,8 +8,8 @@ use straddle_units::ByteOffset;
 
 use super::backup::{Backup, BackupFile, UNIT, WATCHED, Watched, sum_without};
 use super::{ApplyError, BackedUp, check_kernel};
-use crate::disk::Disk;
 use crate::encode::Step;
+use crate::target::Target;
 
 /// What an undo does with data written since to partitions that the plan made or grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +21,24 @@ pub enum LaterWrites {
 }
 
 impl Backup {
-    /// Checks the backup against `disk`, whose serial number is `serial`. Refuses a disk that holds neither
-    /// the previous contents nor what was written over them: another program has changed it.
+    /// Checks the backup against `target`. Refuses a disk that holds neither the previous contents nor what
+    /// was written over them: another program has changed it.
     pub fn undo<'a>(
         &self,
-        disk: &'a mut dyn Disk,
-        serial: Option<&str>,
+        target: &'a mut Target<'_>,
         later: LaterWrites,
     ) -> Result<BackedUp<'a>, ApplyError> {
-        let steps = self.0.undoing(disk, serial)?;
+        let steps = self.0.undoing(target, target.identity().serial.as_deref())?;
         if later == LaterWrites::Refuse {
-            self.0.check_unwritten(disk)?;
+            self.0.check_unwritten(target)?;
         }
-        check_kernel(disk)?;
-        Ok(BackedUp { disk, plan: None, steps })
+        check_kernel(target)?;
+        Ok(BackedUp { disk: target, plan: None, steps })
     }
 
     /// Returns the steps of an undo from a backup that was not loaded from a file, without checking its
     /// checksum. They are for inspection only and cannot be written.
-    pub fn preview(json: &[u8], disk: &dyn Disk) -> Option<Vec<Step>> {
+    pub fn preview(json: &[u8], disk: &dyn Medium) -> Option<Vec<Step>> {
         let backup: BackupFile = serde_json::from_slice(json).ok()?;
         backup.undoing(disk, None).ok()
     }
@@ -65,7 +64,7 @@ impl BackupFile {
     /// Returns the steps that restore the previous contents of `disk`: the recorded steps in reverse order.
     /// Refuses a disk that holds neither the previous contents nor what was written over them: another
     /// program has changed it.
-    pub(super) fn undoing(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+    pub(super) fn undoing(&self, disk: &dyn Medium, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
         let other = |why: String| ApplyError::OtherDisk(why);
         if disk.len().get() != self.size || self.serial.as_deref() != serial {
             let text = format!("the backup is of another disk ({} bytes)", self.size);

@@ -10,10 +10,10 @@ use straddle_layout::read_stack;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::ApplyError;
-use crate::disk::{Disk, WritePermit};
 use crate::encode::Step;
 use crate::foresee::{self, lay_over};
 use crate::plan::Plan;
+use crate::target::Disk;
 
 /// Steps together with their disk; what they overwrite is stored in a backup. Nothing is written yet.
 ///
@@ -34,11 +34,10 @@ impl<'a> BackedUp<'a> {
     /// Writes the steps and verifies them by reading back: the bytes, and with a plan also the table.
     pub fn write(self) -> Result<Written<'a>, ApplyError> {
         let Self { disk, plan, steps } = self;
-        let permit = WritePermit::new();
         for step in &steps {
             match step {
                 Step::Write { at, new, what, .. } => disk
-                    .write_at(ByteOffset::new(*at), new, &permit)
+                    .write_at(ByteOffset::new(*at), new)
                     .map_err(|source| ApplyError::Write { what: what.clone(), at: *at, source })?,
                 Step::Flush => flush(disk)?,
             }
@@ -71,10 +70,10 @@ impl Written<'_> {
         self.places
     }
 
-    /// Has the kernel reread the partition table of the block device that it calls `name`, and compares the
-    /// partitions it then lists with the plan's table. Does nothing for an image, whose table no kernel
-    /// reads.
-    pub fn tell_kernel(&self, name: &str) -> Result<(), ApplyError> {
+    /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
+    /// with the plan's table. Does nothing for an image, whose table no kernel reads.
+    pub fn tell_kernel(&self) -> Result<(), ApplyError> {
+        let Some(name) = &self.disk.identity().kernel_name else { return Ok(()) };
         let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
         let listed = || -> Vec<(u32, u64)> {
             let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)

@@ -11,8 +11,9 @@ use straddle_device::{Assume, Medium, ReadError};
 use straddle_io::SplitMix64;
 use straddle_layout::{PartitionType, Stack, read_stack};
 use straddle_repair::apply::{ApplyError, Backup, LaterWrites, Prepared};
-use straddle_repair::disk::{Disk, WritePermit};
-use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
+use straddle_repair::{
+    Identity, Part, Plan, PlanError, Request, Seed, Simulated, Situation, Size, Step, Target, make,
+};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 /// Random draws for tests: the same seed gives the same draws.
@@ -97,8 +98,8 @@ impl Medium for Memory {
     }
 }
 
-impl Disk for Memory {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8], _: &WritePermit) -> io::Result<()> {
+impl Simulated for Memory {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         self.put(at.get(), bytes);
         Ok(())
     }
@@ -129,13 +130,14 @@ pub(crate) fn plan(medium: &dyn Medium, assume: &str, request: &Request) -> Resu
     make(&Situation { medium, topology: &topology, stack: &stack, serial: None }, request)
 }
 
-/// Writes `plan` to `disk`; returns its steps and their backup.
-pub(crate) fn write(
-    disk: &mut dyn Disk,
-    plan: &Plan,
-    serial: Option<&str>,
-) -> Result<(Vec<Step>, Backup), ApplyError> {
-    let prepared = Prepared::of(disk, plan, serial)?;
+/// A simulated disk without a serial number, as it is written.
+pub(crate) fn target(disk: &mut dyn Simulated) -> Target<'_> {
+    Target::simulated(disk, Identity::default())
+}
+
+/// Writes `plan` to `target`; returns its steps and their backup.
+pub(crate) fn write(target: &mut Target<'_>, plan: &Plan) -> Result<(Vec<Step>, Backup), ApplyError> {
+    let prepared = Prepared::of(target, plan)?;
     let steps = prepared.steps().to_vec();
     // In memory if possible: there are many backups, and none is needed after a power cut.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -146,8 +148,8 @@ pub(crate) fn write(
 }
 
 /// Restores what `backup` holds; returns the steps.
-pub(crate) fn undo(disk: &mut dyn Disk, backup: &Backup) -> Vec<Step> {
-    let backed_up = backup.undo(disk, None, LaterWrites::Refuse).unwrap();
+pub(crate) fn undo(target: &mut Target<'_>, backup: &Backup) -> Vec<Step> {
+    let backed_up = backup.undo(target, LaterWrites::Refuse).unwrap();
     let steps = backed_up.steps().to_vec();
     backed_up.write().unwrap();
     steps
@@ -160,7 +162,7 @@ pub(crate) fn plan_and_back_up(
     request: &Request,
 ) -> Result<(Plan, Vec<Step>, Backup), PlanError> {
     let plan = plan(disk, assume, request)?;
-    match write(disk, &plan, None) {
+    match write(&mut target(disk), &plan) {
         Ok((steps, backup)) => Ok((plan, steps, backup)),
         Err(ApplyError::Plan(error)) => Err(error),
         Err(error) => panic!("{error}"),

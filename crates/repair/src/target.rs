@@ -1,0 +1,266 @@
+//! Disks that can be written.
+//!
+//! The law of this module: a [`Target`] is a raw image or a whole disk that this crate has opened itself, after
+//! it found out what it is: its format, its zones, its sectors and its serial number. No other process uses
+//! it, as far as locks, the kernel and /proc tell. It gives out its bytes for reading only; what is written
+//! comes from [`apply`](crate::apply).
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use straddle_device::claim::{self, Claim, LockError};
+use straddle_device::image::Format;
+use straddle_device::ioctl::{IoctlError, reread_partitions};
+use straddle_device::live::Machine;
+use straddle_device::sysfs::{Directory, name_of_disk};
+use straddle_device::{FileId, Medium, OpenError, Options, ReadError, Zoned};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+
+/// Why a target cannot be written, or cannot be planned for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// It cannot be opened or read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It is a partition, which has no table of its own.
+    #[error("is partition {0} of a disk: name the disk")]
+    Partition(u32),
+    /// Its bytes are not those of its disk.
+    #[error(
+        "is an image of another format than raw ({0}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes \
+         for the disk"
+    )]
+    NotRaw(Format),
+    /// Its zones cannot hold a table.
+    #[error(
+        "is a {} zoned device, and no conventional zones hold a partition table at its start and its end: use it whole \
+         (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
+        .0.model
+    )]
+    Zoned(Zoned),
+    /// The kernel refuses all writes.
+    #[error("nothing was written: the device is read-only")]
+    ReadOnly,
+    /// The operating system refused.
+    #[error("cannot open for writing")]
+    Io(#[source] io::Error),
+    /// Another process uses it, or has opened it for exclusive use.
+    #[error("nothing was written: it is in use: {0}")]
+    InUse(String),
+    /// The path now leads to another file than the one that was examined.
+    #[error("nothing was written: it was replaced while it was opened")]
+    Replaced,
+}
+
+/// Opens the target at `path` for reading, and checks that a table could be written to it: a raw image or a
+/// whole disk, whose zones allow it.
+///
+/// # Errors
+///
+/// [`TargetError`] with the reason; nothing is locked.
+pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target, TargetError> {
+    let target = straddle_device::open(path, options)?;
+    if let Some(number) = target.partition {
+        return Err(TargetError::Partition(number));
+    }
+    if let Some(container) = &target.container {
+        return Err(TargetError::NotRaw(container.format));
+    }
+    match &target.zoned {
+        Some(zoned) if zoned.holds_table != Some(true) => Err(TargetError::Zoned(zoned.clone())),
+        _ => Ok(target),
+    }
+}
+
+/// Returns the serial number or other name of a disk, by which another disk in its place is noticed. An image
+/// has none.
+pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
+    let name = target.kernel_name.as_deref()?;
+    name_of_disk(&Directory::new(Path::new("/sys/block").join(name.replace('/', "!"))))
+}
+
+/// What identifies a disk, beside its size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The serial number or other name.
+    pub serial: Option<String>,
+    /// The kernel's name of a block device.
+    pub kernel_name: Option<String>,
+    /// The logical sector size of a block device.
+    pub sector: Option<BlockSize>,
+}
+
+/// A disk that exists in a program only, for tests and simulations.
+pub trait Simulated: Medium {
+    /// Writes `bytes` at `at`. They may remain in a cache, and reach the medium in any order.
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns when everything written is on the medium.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Has the kernel reread the partition table (BLKRRPART); `None` if no kernel reads it.
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        None
+    }
+}
+
+/// A disk, open for writing by this crate.
+pub struct Target<'d> {
+    held: Held<'d>,
+    identity: Identity,
+}
+
+enum Held<'d> {
+    File(Claimed),
+    Simulated(&'d mut dyn Simulated),
+}
+
+/// A raw image or a block device, locked.
+struct Claimed {
+    file: File,
+    path: PathBuf,
+    len: ByteCount,
+    is_device: bool,
+    /// The lock, held as long as the disk is open.
+    _claim: Claim,
+}
+
+impl Target<'static> {
+    /// Opens and locks the raw image or whole disk at `path`; an image has this `format`, or the one that its
+    /// bytes show. A block device is opened for exclusive use (O_EXCL), which the kernel refuses while the
+    /// device or a partition of it is mounted or held. Other users are searched for as well, as not every
+    /// process claims what it uses.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot or must not be written; see [`TargetError`].
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TargetError> {
+        let options = Options { format, ..Options::default() };
+        let examined = examine(path, &options)?;
+        if examined.read_only {
+            return Err(TargetError::ReadOnly);
+        }
+        let file = Claimed::open(path, examined.size, examined.id)?;
+        let is_device = examined.kernel_name.is_some();
+        let identity = Identity {
+            serial: serial_of(&examined),
+            sector: is_device.then(|| examined.topology.logical.value()),
+            kernel_name: examined.kernel_name,
+        };
+        Ok(Self { held: Held::File(file), identity })
+    }
+}
+
+impl<'d> Target<'d> {
+    /// A simulated disk.
+    pub fn simulated(disk: &'d mut dyn Simulated, identity: Identity) -> Self {
+        Self { held: Held::Simulated(disk), identity }
+    }
+
+    /// The path by which a file or device was opened.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.held {
+            Held::File(file) => Some(&file.path),
+            Held::Simulated(_) => None,
+        }
+    }
+
+    /// What identifies it.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+impl Claimed {
+    /// `seen` identifies the file that was examined before; another one in its place is refused.
+    fn open(path: &Path, len: ByteCount, seen: Option<FileId>) -> Result<Self, TargetError> {
+        let metadata = std::fs::metadata(path).map_err(TargetError::Io)?;
+        let is_device = metadata.file_type().is_block_device();
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if is_device {
+            flags |= OFlags::EXCL;
+        }
+        let open =
+            OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path);
+        let file = open.map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::BUSY.raw_os_error() => {
+                let uses = Machine::read(None).uses(path);
+                let unknown =
+                    "the kernel refuses exclusive use, because it or a partition of it is mounted or held";
+                TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
+            }
+            _ => TargetError::Io(error),
+        })?;
+        let id = FileId::of_open(&file).map_err(TargetError::Io)?;
+        if id != FileId::of(&metadata) {
+            return Err(TargetError::Replaced);
+        }
+        let claim = claim::take(&file, path).map_err(|error| match error {
+            LockError::Io(source) => TargetError::Io(source),
+            error => TargetError::InUse(error.to_string()),
+        })?;
+        if seen.is_some_and(|seen| seen != id) {
+            return Err(TargetError::Replaced);
+        }
+        Ok(Self { file, path: path.to_owned(), len, is_device, _claim: claim })
+    }
+}
+
+impl Medium for Target<'_> {
+    fn len(&self) -> ByteCount {
+        match &self.held {
+            Held::File(file) => file.len,
+            Held::Simulated(disk) => disk.len(),
+        }
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        match &self.held {
+            Held::File(file) => {
+                file.file.read_exact_at(buf, at.get()).map_err(|source| ReadError::Io { at, source })
+            }
+            Held::Simulated(disk) => disk.read_at(at, buf),
+        }
+    }
+}
+
+/// A target as this crate writes it. Only a [`Target`] is one.
+pub(crate) trait Disk: Medium {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<()>;
+    /// Has the kernel reread the partition table; `None` if no kernel reads it.
+    fn reread_table(&self) -> Option<Result<(), IoctlError>>;
+    fn identity(&self) -> &Identity;
+}
+
+impl Disk for Target<'_> {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.held {
+            Held::File(file) => file.file.write_all_at(bytes, at.get()),
+            Held::Simulated(disk) => disk.write_at(at, bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.held {
+            Held::File(file) => file.file.sync_data(),
+            Held::Simulated(disk) => disk.flush(),
+        }
+    }
+
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        match &self.held {
+            Held::File(file) => file.is_device.then(|| reread_partitions(&file.file)),
+            Held::Simulated(disk) => disk.reread_table(),
+        }
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
