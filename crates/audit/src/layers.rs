@@ -194,7 +194,9 @@ fn start_rule(layer: &Layer) -> &'static Rule {
         Facts::Pv(_) => &rules::PV_DATA_STRADDLES,
         Facts::Lv(_) => &rules::LV_SEGMENT_STRADDLES,
         Facts::Luks(_) => &rules::LUKS_PAYLOAD_STRADDLES,
-        _ => &rules::PAYLOAD_STRADDLES,
+        Facts::Mapped(_) | Facts::FileSystem(_) | Facts::Table(_) | Facts::Opaque => {
+            &rules::PAYLOAD_STRADDLES
+        }
     }
 }
 
