@@ -53,7 +53,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         if boots { ", and Windows does not boot from it" } else { "" }
     );
     let mut finding =
-        Finding::on_partition(&rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
+        Finding::on_partition(rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
     finding.severity = if boots { Severity::Warning } else { Severity::Advice };
     finding.fix = Some(fix(context, partition, kind, fs, start));
     findings.push(finding);
