@@ -16,6 +16,7 @@ mod mechanism;
 mod media_cache;
 mod operations;
 mod parameters;
+mod part;
 mod queue;
 mod read_cache;
 mod rest;
@@ -28,6 +29,7 @@ pub use firmware::{
 pub use geometry::{Direction, Geometry, GeometryError, Place, Zone};
 pub use mechanism::HeadTimes;
 pub use parameters::{DiskParameters, Protection, ReadCacheParameters, RmwPolicy, WriteCacheParameters};
+pub use part::Part;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 

@@ -1,14 +1,13 @@
 //! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
 //! possible.
 
-use std::io::Read;
-use std::path::Path;
-
 use serde::Deserialize;
 use straddle_io::Nanos;
 use toml::{Table, Value};
 
-use super::{Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, builtin, source};
+use super::{
+    Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, Values, builtin, read, source,
+};
 use crate::disk::{
     Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection,
     ReadCacheParameters, RmwPolicy, SeekCurve, Spindle, WriteCacheParameters, Zone,
@@ -17,8 +16,6 @@ use crate::ssd::{FlashFile, SsdParameters};
 
 /// The longest chain of bases.
 const LONGEST_CHAIN: usize = 8;
-/// The largest profile, in bytes.
-const LARGEST_FILE: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -171,20 +168,7 @@ struct Text {
 
 fn find(name: &str) -> Result<Text, ProfileError> {
     if name.contains('/') || name.ends_with(".toml") {
-        let path = Path::new(name);
-        let unreadable = |source| ProfileError::Unreadable { path: path.to_owned(), source };
-        // A pipe or a device may have no end, whatever size it says it has.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is not a file")));
-        }
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > LARGEST_FILE {
-            let message = format!("the file is too large; a profile has at most {LARGEST_FILE} bytes");
-            return Err(ProfileError::Syntax { name: name.to_owned(), message });
-        }
-        return Ok(Text { name: name.to_owned(), text });
+        return Ok(Text { name: name.to_owned(), text: read::text(name)? });
     }
     match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned() }),
@@ -234,10 +218,8 @@ pub(super) fn parse(
     let syntax =
         |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
     let file = File::deserialize(Value::Table(table)).map_err(syntax)?;
-    let mut profile = Check { name }.profile(file)?;
-    profile.figures = figures;
-    profile.variants = known;
-    Ok(profile)
+    let values = Check { name }.values(file)?;
+    Ok(Profile::of_checked(Values { figures, variants: known, ..values }))
 }
 
 fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
@@ -291,7 +273,7 @@ impl Check<'_> {
         time.ok_or_else(|| self.impossible(key, milliseconds, "must be a time from 0 to 10 s"))
     }
 
-    fn profile(&self, file: File) -> Result<Profile, ProfileError> {
+    fn values(&self, file: File) -> Result<Values, ProfileError> {
         let claims = self.claims(&file.claims)?;
         let interface = self.interface(&file.interface)?;
         let (sectors, body) = match &file.flash {
@@ -312,7 +294,7 @@ impl Check<'_> {
         });
         let (figures, variants) = (Vec::new(), Vec::new());
         let File { name, title, notes, .. } = file;
-        Ok(Profile { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
+        Ok(Values { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
     }
 
     fn flash(

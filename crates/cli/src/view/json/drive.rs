@@ -209,7 +209,7 @@ fn claims(claims: &Claims) -> ClaimsReport {
 }
 
 /// Returns "disk" or "ssd".
-pub(crate) const fn kind(profile: &Profile) -> &'static str {
+pub(crate) fn kind(profile: &Profile) -> &'static str {
     match profile.body {
         Body::Disk(_) => "disk",
         Body::Ssd(_) => "ssd",
