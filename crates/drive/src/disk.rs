@@ -34,6 +34,7 @@ pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 
 use straddle_io::{Completion, Counters, Request, RequestId, Time};
+use straddle_units::ByteCount;
 
 use crate::event::MediaEvent;
 use crate::interface::{Interface, Sectors};
@@ -139,7 +140,11 @@ impl Disk {
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),
             queue: Queue::new(interface.queue_depth),
             intake: Intake::new(),
-            buffer: WriteBuffer::new(physical, rmw == RmwPolicy::Deferred, write_cache.segment),
+            buffer: WriteBuffer::new(
+                physical,
+                rmw == RmwPolicy::Deferred,
+                write_cache.segment.map_or(0, ByteCount::get),
+            ),
             destager: Destager::new(parameters),
             media_cache,
             cache: ReadCache::new(parameters.read_cache, firmware.segments),

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use straddle_io::Nanos;
+use straddle_units::ByteCount;
 use toml::{Table, Value};
 
 use super::{
@@ -423,15 +424,16 @@ impl Check<'_> {
 
     fn write_cache(&self, file: &WriteCacheFile) -> Result<WriteCacheParameters, ProfileError> {
         let extents = self.within("write_cache.extents", u64::from(file.extents), 1, 1 << 20)?;
-        if file.segment_bytes != 0 {
-            self.power_of_two("write_cache.segment_bytes", file.segment_bytes, 4096, 1 << 30)?;
-        }
+        let segment = match file.segment_bytes {
+            0 => None,
+            bytes => Some(self.power_of_two("write_cache.segment_bytes", bytes, 4096, 1 << 30)?),
+        };
         let window = self.within("write_cache.window", u64::from(file.window), 1, 4096)?;
         Ok(WriteCacheParameters {
             enabled: file.enabled,
-            bytes: self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?,
+            size: ByteCount::new(self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?),
             extents: usize::try_from(extents).unwrap_or(1),
-            segment: file.segment_bytes,
+            segment: segment.map(ByteCount::new),
             window: usize::try_from(window).unwrap_or(1),
             setup: self.time("write_cache.setup_us", file.setup_us / 1e3)?,
             idle: self.time("write_cache.idle_ms", file.idle_ms)?,
