@@ -241,7 +241,7 @@ fn a_miss_waits_for_the_sector_and_sends_behind_the_heads() {
 }
 
 #[test]
-fn a_write_is_told_of_when_the_medium_has_it_or_when_the_buffer_has() {
+fn a_write_is_reported_when_the_medium_has_it_or_when_the_buffer_has() {
     let write = [(Operation::Write, 0, 3)];
     let time = times(&import(&[]).unwrap(), 0.0, &write)[0];
     assert!(near(time, 5.0 + 1.5 + 0.02), "{time}");
@@ -299,7 +299,7 @@ fn the_bus_of_the_parv_slows_the_link_down() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
+fn what_is_wrong_is_reported_with_file_and_line() {
     let cases: [(&str, &str, &str); 14] = [
         ("Head switch time = 0.5,", "", "made_up.model:31: the block has no \"Head switch time\""),
         (
