@@ -1,6 +1,8 @@
-//! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included.
+//! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included;
+//! and every test program has a row in tests/README.md.
 //!
-//! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. A line of `FILES`
+//! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. In C only files are
+//! measured. A line of `FILES`
 //! or `FUNCTIONS` is an exception until its source is split: the source may shrink but must not grow, and the
 //! line must be removed when it is no longer needed.
 
@@ -24,9 +26,13 @@ const FILES: &[(&str, usize)] = &[];
 /// Functions over the limit (`file::function`), and their numbers of lines.
 const FUNCTIONS: &[(&str, usize)] = &[];
 
-/// Every Rust source of the repository.
-fn sources() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// Every source of the repository whose name has one of the extensions.
+fn sources(extensions: &[&str]) -> Vec<(String, String)> {
+    let root = root();
     let mut folders: Vec<PathBuf> =
         ["crates", "tests", "benches", "fuzz"].iter().map(|name| root.join(name)).collect();
     let mut sources = Vec::new();
@@ -39,7 +45,9 @@ fn sources() -> Vec<(String, String)> {
             let kind = entry.file_type().unwrap();
             if kind.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 folders.push(path);
-            } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
+            } else if kind.is_file()
+                && path.extension().is_some_and(|of| extensions.iter().any(|extension| of == *extension))
+            {
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
                 sources.push((name, fs::read_to_string(&path).unwrap()));
             }
@@ -109,20 +117,86 @@ fn hold(what: &str, limit: usize, lengths: &[(String, usize)], exceptions: &[(&s
 #[test]
 fn files_stay_short() {
     let lengths: Vec<_> =
-        sources().into_iter().map(|(name, source)| (name, source.lines().count())).collect();
+        sources(&["rs", "c", "h"]).into_iter().map(|(name, source)| (name, source.lines().count())).collect();
     assert!(lengths.len() > 500, "{} sources found", lengths.len());
+    assert!(lengths.iter().any(|(name, _)| name == "crates/guest/clock/clock.c"));
     hold("files", FILE_LIMIT, &lengths, FILES);
 }
 
 #[test]
 fn functions_stay_short() {
     let mut lengths = Vec::new();
-    for (file, source) in sources() {
+    for (file, source) in sources(&["rs"]) {
         let named = |(name, lines)| (format!("{file}::{name}"), lines);
         lengths.extend(functions_of(&file, &source).into_iter().map(named));
     }
     assert!(lengths.len() > 5000, "{} functions found", lengths.len());
     hold("functions", FUNCTION_LIMIT, &lengths, FUNCTIONS);
+}
+
+/// The test programs: the sources directly in `tests` and in `crates/*/tests`.
+fn programs() -> Vec<String> {
+    let crates =
+        fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("tests"));
+    let folders = crates.chain([root().join("tests")]).filter(|folder| folder.is_dir());
+    let paths = folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    let programs = paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    programs.map(|path| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+/// The paths in the first column of the table. A name without a folder is in the folder of the one before it.
+fn rows(readme: &str) -> Vec<String> {
+    let mut rows = Vec::new();
+    for row in readme.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()) {
+        let mut folder = "";
+        for path in row.split('`').skip(1).step_by(2).filter(|path| path.contains(['/', '.'])) {
+            match path.rsplit_once('/') {
+                Some((of, _)) => {
+                    folder = of;
+                    rows.push(path.to_owned());
+                }
+                None => rows.push(format!("{folder}/{path}")),
+            }
+        }
+    }
+    rows
+}
+
+/// Whether a row is about the program: it names it, with `*` for any characters, or the folder that it is in.
+fn is_about(row: &str, program: &str) -> bool {
+    let matches = |path: &str| match row.split_once('*') {
+        None => row == path,
+        Some((start, end)) => {
+            path.len() >= start.len() + end.len() && path.starts_with(start) && path.ends_with(end)
+        }
+    };
+    let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
+    matches(program) || (folder != "tests" && matches(folder))
+}
+
+#[test]
+fn every_test_program_has_a_row() {
+    let rows = rows(&fs::read_to_string(root().join("tests/README.md")).unwrap());
+    let programs = programs();
+    assert!(programs.len() > 80 && rows.len() > 80, "{} programs, {} rows", programs.len(), rows.len());
+    let missing: Vec<&String> =
+        programs.iter().filter(|program| !rows.iter().any(|row| is_about(row, program))).collect();
+    assert!(missing.is_empty(), "no row in tests/README.md: {missing:?}");
+    let gone: Vec<&String> = rows
+        .iter()
+        .filter(|row| row.ends_with(".rs") && !row.contains('*') && !root().join(row).is_file())
+        .collect();
+    assert!(gone.is_empty(), "rows in tests/README.md for files that do not exist: {gone:?}");
+}
+
+#[test]
+fn a_row_is_about_what_it_names() {
+    let readme =
+        "| where | what |\n| `crates/a/tests/b.rs`, `c.rs` | x |\n| `tests/d*.rs` | see `tests/e.rs` |\n";
+    let rows = rows(readme);
+    assert_eq!(rows, ["crates/a/tests/b.rs", "crates/a/tests/c.rs", "tests/d*.rs"]);
+    assert!(is_about("tests/d*.rs", "tests/dd.rs") && !is_about("tests/d*.rs", "tests/e.rs"));
+    assert!(is_about("crates/a/tests", "crates/a/tests/f.rs") && !is_about("tests", "tests/f.rs"));
 }
 
 #[test]

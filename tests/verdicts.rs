@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use straddle_io::SplitMix64;
 use tools::{Dir, STRADDLE, list, output, present, shell, told, word, write_table};
 
 /// The report of `check --json` on a file, with the exit status.
@@ -83,15 +84,9 @@ fn what_is_no_disk_is_not_judged() {
 fn noise_is_not_judged() {
     let dir = Dir::new("noise");
     for seed in 1..=20_u64 {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[5]
-        };
-        fs::write(dir.join("noise"), std::iter::repeat_with(next).take(100_000).collect::<Vec<u8>>())
-            .unwrap();
+        let mut noise = vec![0; 100_000];
+        SplitMix64::new(seed).fill(&mut noise);
+        fs::write(dir.join("noise"), noise).unwrap();
         let (target, code) = judged(dir.path(), "noise", &[]);
         assert_eq!((word(&target, "status").as_str(), code), ("not_judged", 3), "seed {seed}: {target}");
     }

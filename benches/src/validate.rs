@@ -4,14 +4,14 @@
 //! traces and parameters are not part of straddle; their folder is an argument. If it is missing, a message
 //! says so.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use straddle_drive::disk::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
-use straddle_drive::profile::Body;
-use straddle_drive::{Profile, disksim};
+use straddle_drive::Profile;
+use straddle_drive::disk::Part;
+use straddle_drive::disksim::{self, LARGEST_FILE};
 use straddle_io::Nanos;
 use straddle_trace::{Format, Options, Pace, Reader, replay};
 
@@ -37,58 +37,22 @@ const DRIVES: [Measured; 5] = [
 const QUANTILES: u32 = 10_000;
 
 /// A part of the model that is removed to show its effect.
-type Step = (&'static str, fn(&mut Profile));
+type Step = (&'static str, Option<Part>);
 
 const STEPS: [Step; 12] = [
-    ("everything", |_| {}),
-    ("no spares, slips, management area", |profile| on_disk(profile, without_gaps)),
-    ("no write settling of its own", |profile| {
-        on_disk(profile, |disk| {
-            disk.heads = HeadTimes { head_switch: disk.heads.head_switch, ..HeadTimes::default() }
-        });
-    }),
-    ("flat overheads, link overlapped", |profile| on_disk(profile, |disk| disk.firmware.times = None)),
-    ("overheads: always after a read", |profile| on_disk(profile, without_history)),
-    ("no read-ahead", |profile| on_disk(profile, |disk| disk.read_cache.read_ahead = 0)),
-    ("no read cache", |profile| on_disk(profile, |disk| disk.read_cache.segments = 0)),
-    ("plain segments", |profile| on_disk(profile, |disk| disk.firmware.segments = SegmentRules::default())),
-    ("written data not kept", |profile| {
-        on_disk(profile, |disk| disk.firmware.segments.keeps_written = false)
-    }),
-    ("passing sectors not kept", |profile| {
-        on_disk(profile, |disk| disk.firmware.segments.keeps_passed = false)
-    }),
-    ("no zero-latency reads", |profile| on_disk(profile, |disk| disk.firmware.reads_on_arrival = false)),
-    ("writes begin with the first sector", |profile| {
-        on_disk(profile, |disk| {
-            if let Some(times) = &mut disk.firmware.times {
-                (times.write_begins_with, times.write_travel) = (1, Nanos::ZERO);
-            }
-        });
-    }),
+    ("everything", None),
+    ("no spares, slips, management area", Some(Part::Gaps)),
+    ("no write settling of its own", Some(Part::WriteSettling)),
+    ("flat overheads, link overlapped", Some(Part::CommandTimes)),
+    ("overheads: always after a read", Some(Part::TimesAfterWrite)),
+    ("no read-ahead", Some(Part::ReadAhead)),
+    ("no read cache", Some(Part::ReadCache)),
+    ("plain segments", Some(Part::SegmentRules)),
+    ("written data not kept", Some(Part::KeptWrites)),
+    ("passing sectors not kept", Some(Part::KeptPassing)),
+    ("no zero-latency reads", Some(Part::ZeroLatencyReads)),
+    ("writes begin with the first sector", Some(Part::WaitForData)),
 ];
-
-fn on_disk(profile: &mut Profile, change: impl FnOnce(&mut DiskParameters)) {
-    if let Body::Disk(disk) = &mut profile.body {
-        change(disk);
-    }
-}
-
-/// Gives an address to every sector of every track.
-fn without_gaps(disk: &mut DiskParameters) {
-    let zones: Vec<_> = disk.geometry.zones().map(|(_, zone)| *zone).collect();
-    if let Ok(plain) = Geometry::new(&zones, disk.geometry.surfaces(), 1, Direction::Forward) {
-        disk.geometry = plain;
-    }
-}
-
-fn without_history(disk: &mut DiskParameters) {
-    if let Some(times) = &mut disk.firmware.times {
-        for history in [&mut times.read_hit, &mut times.read_miss, &mut times.write] {
-            history.after_write = history.after_read;
-        }
-    }
-}
 
 /// Validates the model on all drives in the folder, and prints the results. Returns true if every drive is
 /// within its limit.
@@ -143,11 +107,14 @@ fn print_steps(dir: &Path) -> Result<()> {
         print!(" {:>10}", drive.stem);
     }
     println!();
-    for (name, change) in STEPS {
+    for (name, part) in STEPS {
         print!("{name:42} ");
         for drive in &DRIVES {
-            let mut profile = import(dir, drive)?;
-            change(&mut profile);
+            let profile = import(dir, drive)?;
+            let profile = match part {
+                Some(part) => profile.without(part),
+                None => profile,
+            };
             print!(" {:>10.4}", service_times(dir, drive, &profile)?.demerit());
         }
         println!();
@@ -156,7 +123,16 @@ fn print_steps(dir: &Path) -> Result<()> {
 }
 
 fn import(dir: &Path, drive: &Measured) -> Result<Profile> {
-    disksim::import(dir, drive.stem).with_context(|| format!("{}: its parameters", drive.name))
+    let read = |name: &str| {
+        let path = dir.join(name);
+        let size = fs::metadata(&path)?.len();
+        if size > LARGEST_FILE {
+            let message = format!("it has {size} bytes; a parameter file has at most {LARGEST_FILE}");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        fs::read_to_string(path)
+    };
+    disksim::import(drive.stem, &read).with_context(|| format!("{}: its parameters", drive.name))
 }
 
 /// Service times in milliseconds, of the real drive and of the model.

@@ -15,6 +15,7 @@ const LIBRARIES: [(&str, &[&str]); 2] = [
             "clock/open.c",
             "clock/owners.c",
             "clock/registers.c",
+            "clock/table.c",
         ],
     ),
     ("real_time.so", &["clock/open.c", "clock/owners.c", "clock/real_time.c", "clock/registers.c"]),

@@ -54,7 +54,7 @@ pub fn disksim(data: &[u8]) {
         let file = files.iter().find(|(known, _)| *known == ending).and_then(|(_, text)| text.clone());
         file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     };
-    match disksim::import_from("fuzz", &read) {
+    match disksim::import("fuzz", &read) {
         Ok(profile) => crate::drive::requests(Drive::new(&profile), parts.next().unwrap_or_default()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -1,5 +1,7 @@
 //! Tables that are damaged, endless, or impossible.
 
+use straddle_io::SplitMix64;
+
 use super::*;
 
 /// A boot record with these entries (type, start, count).
@@ -237,22 +239,6 @@ fn memory_does_not_grow_with_what_a_table_claims() {
     }
 }
 
-/// A pseudorandom generator with a seed (xorshift64*; Vigna, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % (limit as u64)).unwrap()
-    }
-}
-
 /// Images written by sfdisk, if it is installed.
 fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
     let scripts = [
@@ -305,24 +291,24 @@ fn tables_with_random_damage() {
         .collect();
     let damaged = dir.path().join("damaged.img");
     for case in 0..CASES {
-        let mut random = Random(seed.wrapping_add(u64::from(case) << 32));
-        let (content, sectors) = &contents[random.below(contents.len())];
+        let mut random = SplitMix64::new(seed.wrapping_add(u64::from(case) << 32));
+        let (content, sectors) = &contents[random.index(contents.len())];
         let mut bytes = content.clone();
-        for _ in 0..=random.below(12) {
-            let at = sectors[random.below(sectors.len())] * 512 + random.below(512);
-            match random.below(4) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes[at] = [0, 0xff, 0x7f, 0x80][random.below(4)],
-                2 => bytes[at] = u8::try_from(random.below(256)).unwrap(),
+        for _ in 0..=random.index(12) {
+            let at = sectors[random.index(sectors.len())] * 512 + random.index(512);
+            match random.index(4) {
+                0 => bytes[at] ^= 1 << random.index(8),
+                1 => bytes[at] = [0, 0xff, 0x7f, 0x80][random.index(4)],
+                2 => bytes[at] = u8::try_from(random.index(256)).unwrap(),
                 _ => {
                     let sector = at / 512 * 512;
-                    let fill = [0, 0xff][random.below(2)];
-                    bytes[at..(at + random.below(64)).min(sector + 512)].fill(fill);
+                    let fill = [0, 0xff][random.index(2)];
+                    bytes[at..(at + random.index(64)).min(sector + 512)].fill(fill);
                 }
             }
         }
-        if random.below(8) == 0 {
-            bytes.truncate(1 + random.below(bytes.len()));
+        if random.index(8) == 0 {
+            bytes.truncate(1 + random.index(bytes.len()));
         }
         // Zeros between the sectors stay a hole.
         let file = File::create(&damaged).unwrap();
@@ -330,7 +316,7 @@ fn tables_with_random_damage() {
         for sector in sectors.iter().map(|sector| sector * 512).filter(|sector| *sector < bytes.len()) {
             file.write_all_at(&bytes[sector..(sector + 512).min(bytes.len())], sector as u64).unwrap();
         }
-        let options = options[random.below(options.len())];
+        let options = options[random.index(options.len())];
         let run = run(command().arg("check").args(options).arg(&damaged));
         let fine = matches!(run.code, Some(0 | 1 | 3)) && !run.err.contains("panicked");
         if !fine {

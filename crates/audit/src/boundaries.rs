@@ -40,14 +40,14 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let physical = topology.physical.value();
     // An optimal I/O size that cannot be true is not a boundary.
     let io_opt = crate::optimum::boundary(topology);
-    add("physical sector", Some(physical), &rules::START_STRADDLES);
-    add("indirection unit", value(&topology.indirection_unit), &rules::OFF_INDIRECTION_UNIT);
-    add("RAID chunk", value(&topology.chunk), &rules::OFF_STRIPE);
-    add("stripe", value(&topology.stripe), &rules::OFF_STRIPE);
-    add("minimum I/O size", value(&topology.io_min).filter(|min| *min > physical), &rules::OFF_IO_MIN);
-    add("optimal I/O size", io_opt.filter(|opt| *opt > physical), &rules::OFF_IO_OPT);
-    add("erase block", value(&topology.erase_block), &rules::OFF_ERASE_BLOCK);
-    add("1 MiB grain", Some(GRAIN), &rules::OFF_GRAIN);
+    add("physical sector", Some(physical), rules::START_STRADDLES);
+    add("indirection unit", value(&topology.indirection_unit), rules::OFF_INDIRECTION_UNIT);
+    add("RAID chunk", value(&topology.chunk), rules::OFF_STRIPE);
+    add("stripe", value(&topology.stripe), rules::OFF_STRIPE);
+    add("minimum I/O size", value(&topology.io_min).filter(|min| *min > physical), rules::OFF_IO_MIN);
+    add("optimal I/O size", io_opt.filter(|opt| *opt > physical), rules::OFF_IO_OPT);
+    add("erase block", value(&topology.erase_block), rules::OFF_ERASE_BLOCK);
+    add("1 MiB grain", Some(GRAIN), rules::OFF_GRAIN);
     named
 }
 

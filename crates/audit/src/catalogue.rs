@@ -4,9 +4,10 @@
 //! A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
 //! S04x the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
-//! The law of this module: a rule is a line of the list and a text. The compiler rejects a line without a
-//! text, a text without a line, and a text under another code; findings refer to rules by the names listed
-//! here.
+//! The law of this module: a rule is a line of the list, a definition, and a place that finds it. The compiler
+//! rejects a line without a definition, a definition without a line or under another code, and a rule that no
+//! finding is made with. Findings are made with the names listed here ([`START_STRADDLES`]) and compared by
+//! code ([`Code::START_STRADDLES`]), so that a comparison does not count as a use.
 
 mod container;
 mod device;
@@ -19,9 +20,9 @@ mod table;
 
 use std::fmt;
 
-pub use rule::{About, Kind, Rule, Severity};
+pub use rule::{About, Definition, Kind, Rule, Severity};
 
-/// Defines [`Code`] and [`RULES`] from one list.
+/// Defines [`Code`], [`RULES`] and the names with which findings are made from one list.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident,)* })*) => {
         /// The code of a rule, in order. The variant's name is the code's text.
@@ -42,12 +43,32 @@ macro_rules! rules {
             }
         }
 
-        $($(pub(crate) use $subject::$name;)*)*
+        #[allow(dead_code, reason = "not every rule is compared with")]
+        impl Code {
+            $($(
+                #[doc = concat!("The code `", stringify!($code), "`.")]
+                pub(crate) const $name: Self = Self::$code;
+            )*)*
+        }
 
-        $($(const _: () = assert!(matches!($name.code, Code::$code), "the text has another code than its line");)*)*
+        $($(
+            const _: () =
+                assert!(matches!($subject::$name.code, Code::$code), "the definition has another code than its line");
+        )*)*
+
+        mod list {
+            use super::rule::Rule;
+
+            $($(pub(super) static $name: Rule = Rule::listed(&super::$subject::$name);)*)*
+        }
 
         /// Every rule, in order of code.
-        pub static RULES: &[&Rule] = &[$($(&$name,)*)*];
+        pub static RULES: &[&Rule] = &[$($(&list::$name,)*)*];
+
+        $($(
+            #[deny(dead_code, reason = "a rule that no finding is made with")]
+            pub(crate) const $name: &Rule = &list::$name;
+        )*)*
     };
 }
 

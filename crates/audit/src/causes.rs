@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use straddle_device::DeviceKind;
 use straddle_units::Boundary;
 
-use crate::catalogue as rules;
-use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Rule, Severity, Subject};
+use crate::catalogue::Code;
+use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Severity, Subject};
 use crate::{Context, layers};
 
 /// A target of a run and the findings on it.
@@ -40,7 +40,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
         // The first boundary in the list is the finest.
         let Some(cause) = findings.iter().find(counts).map(Cause::of) else { continue };
         for finding in findings.iter_mut().filter(|f| is_of_start(f) && f.rule.code != cause.code) {
-            if finding.miss.is_some() || *finding.rule == rules::DOS_START {
+            if finding.miss.is_some() || finding.rule.code == Code::DOS_START {
                 finding.follows = vec![cause.clone()];
             }
         }
@@ -50,7 +50,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
         return;
     }
     let made_up =
-        |f: &&Finding| *f.rule == rules::LAYERS_CANCEL && f.subject == Subject::Disk && f.layer.len() == 1;
+        |f: &&Finding| f.rule.code == Code::LAYERS_CANCEL && f.subject == Subject::Disk && f.layer.len() == 1;
     let made_up = findings.iter().find(made_up).map(Cause::of);
     let Some(shift) = findings.iter().find(|f| is_shift(f)).map(Cause::of) else { return };
     for finding in findings.iter_mut() {
@@ -64,7 +64,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
 
 /// Whether the finding reports that the device's own addresses are shifted, or cannot be aligned.
 fn is_shift(finding: &Finding) -> bool {
-    *finding.rule == rules::FIRMWARE_OFFSET || *finding.rule == rules::KERNEL_MISALIGNED
+    finding.rule.code == Code::FIRMWARE_OFFSET || finding.rule.code == Code::KERNEL_MISALIGNED
 }
 
 /// Whether the missed boundary would be met if the device's addresses were not shifted.
@@ -94,11 +94,11 @@ fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
             && f.rule.about == About::Placement
-            && *f.rule != rules::HIDDEN_SECTORS
+            && f.rule.code != Code::HIDDEN_SECTORS
             && f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty())
     };
     let moved: Vec<Cause> = findings.iter().filter(moves).map(Cause::of).collect();
-    for finding in findings.iter_mut().filter(|f| *f.rule == rules::HIDDEN_SECTORS) {
+    for finding in findings.iter_mut().filter(|f| f.rule.code == Code::HIDDEN_SECTORS) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
         if finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty()) {
             finding.fix = Some(Fix::advice(format!(
@@ -118,7 +118,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
         // Findings about the device's own faults, and shifts that a layer makes up for, do not follow from
         // anything below.
         let follows = |f: &&mut Finding| {
-            let own = f.follows.iter().any(|cause| cause.code == rules::LAYERS_CANCEL.code);
+            let own = f.follows.iter().any(|cause| cause.code == Code::LAYERS_CANCEL);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
         };
         for finding in seen[upper].findings.iter_mut().filter(follows) {
@@ -170,19 +170,15 @@ fn is_phase(finding: &Finding) -> bool {
 }
 
 /// The rules for a layer whose data begins off a physical sector.
-const LAYER_STARTS: [&Rule; 4] = [
-    &rules::MD_DATA_STRADDLES,
-    &rules::PV_DATA_STRADDLES,
-    &rules::LUKS_PAYLOAD_STRADDLES,
-    &rules::PAYLOAD_STRADDLES,
-];
+const LAYER_STARTS: [Code; 4] =
+    [Code::MD_DATA_STRADDLES, Code::PV_DATA_STRADDLES, Code::LUKS_PAYLOAD_STRADDLES, Code::PAYLOAD_STRADDLES];
 
 /// Whether a finding reports a misaligned start of something that others stand on: a disk, a partition, or a
 /// layer's data.
 fn is_off(finding: &Finding) -> bool {
     let is_start = match finding.rule.about {
-        About::Placement => finding.rule.kind == Kind::Alignment && *finding.rule != rules::END_STRADDLES,
-        _ => LAYER_STARTS.contains(&finding.rule),
+        About::Placement => finding.rule.kind == Kind::Alignment && finding.rule.code != Code::END_STRADDLES,
+        _ => LAYER_STARTS.contains(&finding.rule.code),
     };
     is_start && finding.severity > Severity::Advice && finding.miss.is_some() && finding.follows.is_empty()
 }

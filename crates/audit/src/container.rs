@@ -22,7 +22,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             physical.get()
         );
         let fix = convert(context, "qcow2 -o cluster_size=64k");
-        findings.push(Finding::on_disk(&rules::CONTAINER_UNIT_SMALL, None, message).fixed_by(fix));
+        findings.push(Finding::on_disk(rules::CONTAINER_UNIT_SMALL, None, message).fixed_by(fix));
     }
 }
 
@@ -47,7 +47,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
         physical.get()
     );
     let miss = Some(Miss { name: "physical sector of the host", boundary, past });
-    let finding = Finding::on_disk(&rules::CONTAINER_OFF, Some(placed.host), message);
+    let finding = Finding::on_disk(rules::CONTAINER_OFF, Some(placed.host), message);
     findings.push(Finding { miss, ..finding.fixed_by(convert(context, "qcow2")) });
 }
 

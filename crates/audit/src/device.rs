@@ -38,7 +38,7 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let fix = Fix::advice(
         "align the partitions or devices that it is made of (check each of them), then recreate it on them",
     );
-    findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
+    findings.push(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
 }
 
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -54,7 +54,7 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
             "correct the size where it comes from (QEMU: opt_io_size=0), or leave it: tools take -1 for 0, and nothing is \
              misaligned by it",
         );
-        findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
+        findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
     }
     let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
         return;
@@ -69,7 +69,7 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let fix = Fix::advice(
         "when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default",
     );
-    findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
+    findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
 }
 
 /// Describes the starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would derive from this
@@ -120,7 +120,7 @@ fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
         claims.join(", ")
     );
     let fix = Fix::advice("give starts in MiB: tools that trust the drive do not align by themselves");
-    findings.push(Finding::on_disk(&rules::KNOWN_LIAR, None, message).fixed_by(fix));
+    findings.push(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix));
 }
 
 fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -138,7 +138,7 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
         figure.source()
     );
     findings.push(
-        Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
+        Finding::on_disk(rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
             .fixed_by(Fix::advice(summary)),
     );
 }
@@ -200,7 +200,7 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         others.join(", "),
         physical.why().unwrap_or("the first")
     );
-    findings.push(Finding::on_disk(&rules::SOURCES_DISAGREE, None, message));
+    findings.push(Finding::on_disk(rules::SOURCES_DISAGREE, None, message));
 }
 
 fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -220,5 +220,5 @@ fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
         "with a backup of everything on it, or before anything is: nvme format --lbaf={place} on the namespace. \
          THIS DESTROYS EVERYTHING ON IT"
     );
-    findings.push(Finding::on_disk(&rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
+    findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
 }

@@ -62,8 +62,8 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     let physical = topology.physical.value();
     let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
     let (rule, what, wanted): (&'static Rule, _, _) = match unit {
-        _ if size < physical => (&rules::FS_BLOCK_SMALL, "physical sector", physical),
-        Some(unit) if size < unit => (&rules::FS_BLOCK_BELOW_UNIT, "indirection unit", unit),
+        _ if size < physical => (rules::FS_BLOCK_SMALL, "physical sector", physical),
+        Some(unit) if size < unit => (rules::FS_BLOCK_BELOW_UNIT, "indirection unit", unit),
         _ => return,
     };
     let message = format!(
@@ -118,7 +118,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     let fix =
         fix.unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
-    findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, fix) });
+    findings.push(Finding { miss, ..finding(rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
 
 /// Checks for stripe hints that contradict the array below, or the hints of the device.
@@ -148,7 +148,7 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         shown(stripe)
     );
     findings.push(finding(
-        &rules::HINTS_CONTRADICT,
+        rules::HINTS_CONTRADICT,
         place,
         place.start,
         message,
@@ -244,7 +244,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     } else {
         Fix::advice("none: ZFS has no ashift as large; larger records help")
     };
-    findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, fix));
+    findings.push(finding(rules::ASHIFT_SMALL, place, place.start, message, fix));
 }
 
 /// Checks a database's pages on this file system: whether they cover whole units, and whether they can be
@@ -260,12 +260,12 @@ fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<F
     let straddles = straddling(place, page);
     if !straddles.is_empty() {
         let fix = Fix::advice("align every layer below to the unit, and use a page that is a multiple of it");
-        findings.push(finding(&rules::PAGE_STRADDLES, place, place.start, sentence(straddles), fix));
+        findings.push(finding(rules::PAGE_STRADDLES, place, place.start, sentence(straddles), fix));
     }
     let torn = not_atomic(place, fs, page);
     if !torn.is_empty() {
         let fix = Fix::advice("keep the database's own protection (doublewrite, full-page writes) on");
-        findings.push(finding(&rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix));
+        findings.push(finding(rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix));
     }
 }
 

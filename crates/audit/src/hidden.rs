@@ -45,14 +45,15 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         return;
     }
     // Only a BIOS's boot code reads the number, and only in the active partition.
-    let boots =
-        context.stack.kind == TableKind::Mbr && partition.attributes.bootable && kind != FsKind::Exfat;
+    let boots = context.stack.kind == TableKind::Mbr
+        && partition.attributes.bootable
+        && kind.boots_from_recorded_start();
     let message = format!(
         "its {kind} says that {hidden} sectors lie before it, but it starts at sector {start}: it was moved or copied{}",
         if boots { ", and Windows does not boot from it" } else { "" }
     );
     let mut finding =
-        Finding::on_partition(&rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
+        Finding::on_partition(rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
     finding.severity = if boots { Severity::Warning } else { Severity::Advice };
     finding.fix = Some(fix(context, partition, kind, fs, start));
     findings.push(finding);
@@ -73,7 +74,7 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 }
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
-    let (Ok(number), false) = (u32::try_from(start), kind == FsKind::Exfat) else {
+    let (Ok(number), true) = (u32::try_from(start), kind.boots_from_recorded_start()) else {
         return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use straddle_layout::{Partition, Role, Stack, TableKind};
 
-use crate::catalogue as rules;
+use crate::catalogue::Code;
 use crate::finding::{Finding, Kind, Reported, Severity, Subject};
 
 /// The verdict on one partition.
@@ -160,7 +160,7 @@ fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition>
     for listed in findings.iter().enumerate() {
         match listed.1.subject {
             Subject::Partition(number) => found.entry(number).or_default().push(listed),
-            Subject::Disk if listed.1.rule == &rules::KERNEL_MISALIGNED => hopeless = Some(listed),
+            Subject::Disk if listed.1.rule.code == Code::KERNEL_MISALIGNED => hopeless = Some(listed),
             Subject::Disk => {}
         }
     }
@@ -181,7 +181,7 @@ fn of_partition(partition: &Partition, own: &[Listed<'_>], hopeless: Option<List
         verdict: verdict(partition, decisive.map(|(_, f)| f)),
         decisive: decisive.map(|(at, _)| at),
         inside: inside.first_max_by_key(|(_, f)| f.severity).map(|(at, _)| at),
-        made_up: own.iter().find(|(_, f)| f.rule == &rules::LAYERS_CANCEL).map(|(at, _)| *at),
+        made_up: own.iter().find(|(_, f)| f.rule.code == Code::LAYERS_CANCEL).map(|(at, _)| *at),
     }
 }
 

@@ -11,7 +11,7 @@ use straddle_layout::{FsKind, Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::boundaries::{Named, named_boundaries};
-use crate::catalogue as rules;
+use crate::catalogue::{self as rules, Code};
 use crate::filesystems::FileSystemPlace;
 use crate::finding::{Finding, Fix, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
@@ -190,11 +190,11 @@ fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlac
 /// The rule for a layer whose data starts inside a physical sector.
 fn start_rule(layer: &Layer) -> &'static Rule {
     match layer.facts {
-        Facts::Md(_) => &rules::MD_DATA_STRADDLES,
-        Facts::Pv(_) => &rules::PV_DATA_STRADDLES,
-        Facts::Lv(_) => &rules::LV_SEGMENT_STRADDLES,
-        Facts::Luks(_) => &rules::LUKS_PAYLOAD_STRADDLES,
-        _ => &rules::PAYLOAD_STRADDLES,
+        Facts::Md(_) => rules::MD_DATA_STRADDLES,
+        Facts::Pv(_) => rules::PV_DATA_STRADDLES,
+        Facts::Lv(_) => rules::LV_SEGMENT_STRADDLES,
+        Facts::Luks(_) => rules::LUKS_PAYLOAD_STRADDLES,
+        Facts::Mapped(_) | Facts::FileSystem(_) | Facts::Table(_) | Facts::Opaque => rules::PAYLOAD_STRADDLES,
     }
 }
 
@@ -242,9 +242,9 @@ fn check_pieces(
         if named.rule.severity == Severity::Advice {
             continue;
         }
-        let is_physical = named.rule == &rules::START_STRADDLES;
+        let is_physical = named.rule.code == Code::START_STRADDLES;
         let boundary = named.boundary;
-        let rule = if is_physical { start_rule(layer) } else { &rules::LAYER_OFF_UNIT };
+        let rule = if is_physical { start_rule(layer) } else { rules::LAYER_OFF_UNIT };
         let skewed = pieces.iter().map(|piece| (piece, Skew::of(piece, own_offset(place, piece), boundary)));
         // Misalignment that a layer only inherits is reported at the culprit below it.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
@@ -350,7 +350,7 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
         named.name
     );
     let fix = Fix::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
-    finding(&rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
+    finding(rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
 }
 
 /// A finding at the path of `place`.
@@ -382,7 +382,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
             size.get()
         );
         let fix = rebuild::larger_chunk(md.chunk, size);
-        findings.push(finding(&rules::MD_CHUNK_SMALL, place, layer.drive, message, fix));
+        findings.push(finding(rules::MD_CHUNK_SMALL, place, layer.drive, message, fix));
     }
 }
 
@@ -437,7 +437,7 @@ fn off_stripe(
         size.get()
     );
     let fix = rebuild::on_boundary(&place.label(), layer, boundary);
-    Some(finding(&rules::OFF_ARRAY_STRIPE, place, on_drive, message, fix))
+    Some(finding(rules::OFF_ARRAY_STRIPE, place, on_drive, message, fix))
 }
 
 fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
@@ -449,5 +449,5 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
         luks.sector_size.get()
     );
     let fix = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
-    finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, fix)
+    finding(rules::LUKS_SECTOR_SMALL, place, layer.drive, message, fix)
 }

@@ -53,7 +53,7 @@ use straddle_layout::live::Disagreement;
 use straddle_units::ByteCount;
 
 pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
-pub use catalogue::{About, Code, Kind, RULES, Rule, Severity, rule};
+pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reported, Risk, Subject};

@@ -5,7 +5,7 @@ use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
-use crate::catalogue as rules;
+use crate::catalogue::{self as rules, Code};
 use crate::finding::{Finding, Fix, Miss};
 use crate::fix;
 use crate::layers::{split, split_fix};
@@ -77,7 +77,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     findings.push(Finding {
         miss: Some(Miss { name: "physical sector", boundary, past }),
         fix: Some(fix),
-        ..Finding::on_disk(&rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
+        ..Finding::on_disk(rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
     });
 }
 
@@ -90,7 +90,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         if past == ByteCount::ZERO {
             continue;
         }
-        let is_physical = named.rule == &rules::START_STRADDLES;
+        let is_physical = named.rule.code == Code::START_STRADDLES;
         off_physical |= is_physical;
         // A start that misses the physical sector also misses every coarser grain; the advice would only
         // repeat that.
@@ -135,15 +135,15 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
     let (start, size) = (partition.span.start(), named.boundary.size());
     let place = format!("starts at byte {start} (LBA {})", partition.start);
     let past = past.get();
-    if named.rule == &rules::START_STRADDLES && partition.span.len() < size {
+    if named.rule.code == Code::START_STRADDLES && partition.span.len() < size {
         format!("{place}, {past} bytes past a {}-byte physical sector boundary", size.get())
-    } else if named.rule == &rules::START_STRADDLES {
+    } else if named.rule.code == Code::START_STRADDLES {
         format!(
             "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies across \
              two physical sectors",
             size = size.get()
         )
-    } else if named.rule == &rules::OFF_GRAIN {
+    } else if named.rule.code == Code::OFF_GRAIN {
         let physical = context.topology.physical.value().get();
         let hidden = match Boundary::multiples_of(USUAL_PHYSICAL) {
             Some(usual) if !usual.is_aligned(start) => {
@@ -179,7 +179,7 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     );
     found.push(Finding {
         miss: Some(Miss { name: "physical sector", boundary: physical, past }),
-        ..Finding::on_partition(&rules::END_STRADDLES, partition.number, end, message)
+        ..Finding::on_partition(rules::END_STRADDLES, partition.number, end, message)
     });
 }
 
@@ -202,7 +202,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
     );
     found.push(Finding {
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
-        ..Finding::on_partition(&rules::ATOMIC_LOST, partition.number, start, message)
+        ..Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message)
     });
 }
 
@@ -220,5 +220,5 @@ fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec
         "starts at sector 63: a DOS habit (one track of 63 sectors) of partitioning tools before about 2010"
             .to_owned()
     };
-    found.push(Finding::on_partition(&rules::DOS_START, partition.number, partition.span.start(), message));
+    found.push(Finding::on_partition(rules::DOS_START, partition.number, partition.span.start(), message));
 }

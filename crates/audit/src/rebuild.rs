@@ -69,7 +69,9 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
         Facts::Table(_) => {
             Fix::advice(format!("move {label} to a multiple of {unit} bytes of what its table is on"))
         }
-        _ => Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes")),
+        Facts::Mapped(_) | Facts::FileSystem(_) | Facts::Opaque => {
+            Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes"))
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::catalogue::{self as rules, Code};
+use crate::catalogue::Code;
 use crate::causes::{self, Seen};
 use crate::finding::{About, Finding, Place, Reported};
 use crate::way::Step;
@@ -146,7 +146,7 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     match (lower.layer.is_empty(), upper.layer.is_empty()) {
         (false, false) => leads_further(&lower.layer, &upper.layer),
         // The kernel passes this state up to every device that stands on the lower one.
-        (true, true) => *lower.rule == rules::KERNEL_MISALIGNED,
+        (true, true) => lower.rule.code == Code::KERNEL_MISALIGNED,
         _ => false,
     }
 }

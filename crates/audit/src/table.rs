@@ -42,24 +42,24 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
 /// The rule that a problem breaks, and the offset at which it shows.
 fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     match problem {
-        Problem::GptPrimaryDamaged { at, .. } => (&rules::GPT_PRIMARY_DAMAGED, *at),
-        Problem::GptBackupDamaged { at, .. } => (&rules::GPT_BACKUP_DAMAGED, *at),
-        Problem::GptUnusable { at, .. } => (&rules::GPT_UNUSABLE, *at),
-        Problem::GptBackupMisplaced { at, .. } => (&rules::GPT_BACKUP_MISPLACED, *at),
-        Problem::GptPastEnd { at } => (&rules::GPT_PAST_END, *at),
-        Problem::GptCopiesDiffer { at } => (&rules::GPT_COPIES_DIFFER, *at),
+        Problem::GptPrimaryDamaged { at, .. } => (rules::GPT_PRIMARY_DAMAGED, *at),
+        Problem::GptBackupDamaged { at, .. } => (rules::GPT_BACKUP_DAMAGED, *at),
+        Problem::GptUnusable { at, .. } => (rules::GPT_UNUSABLE, *at),
+        Problem::GptBackupMisplaced { at, .. } => (rules::GPT_BACKUP_MISPLACED, *at),
+        Problem::GptPastEnd { at } => (rules::GPT_PAST_END, *at),
+        Problem::GptCopiesDiffer { at } => (rules::GPT_COPIES_DIFFER, *at),
         Problem::ProtectiveWithoutGpt { at } | Problem::NoProtectiveMbr { at } => {
-            (&rules::PROTECTIVE_MBR, *at)
+            (rules::PROTECTIVE_MBR, *at)
         }
-        Problem::OtherBlockSize { at, .. } => (&rules::OTHER_SECTOR_SIZE, *at),
+        Problem::OtherBlockSize { at, .. } => (rules::OTHER_SECTOR_SIZE, *at),
         Problem::EbrLoop { at } | Problem::EbrOutOfRange { at, .. } | Problem::EbrBadSignature { at } => {
-            (&rules::EBR_DAMAGED, *at)
+            (rules::EBR_DAMAGED, *at)
         }
-        Problem::TooManyPartitions { at } => (&rules::TOO_MANY, *at),
-        Problem::Overlap { at, .. } => (&rules::OVERLAP, *at),
-        Problem::OutOfRange { at, .. } => (&rules::OUT_OF_RANGE, *at),
-        Problem::BadEntry { at, .. } => (&rules::BAD_ENTRY, *at),
-        Problem::Unreadable { at, .. } => (&rules::UNREADABLE, *at),
+        Problem::TooManyPartitions { at } => (rules::TOO_MANY, *at),
+        Problem::Overlap { at, .. } => (rules::OVERLAP, *at),
+        Problem::OutOfRange { at, .. } => (rules::OUT_OF_RANGE, *at),
+        Problem::BadEntry { at, .. } => (rules::BAD_ENTRY, *at),
+        Problem::Unreadable { at, .. } => (rules::UNREADABLE, *at),
     }
 }
 
@@ -178,7 +178,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         ),
     };
     findings
-        .push(Finding::on_disk(&rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).fixed_by(fix));
+        .push(Finding::on_disk(rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).fixed_by(fix));
 }
 
 /// How much of the disk its MBR can address, if it has one.
@@ -197,6 +197,6 @@ fn check_past_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
             reach.get()
         );
         let at = ByteOffset::new(reach.get());
-        findings.push(Finding::on_partition(&rules::PAST_2_32, partition.number, at, message));
+        findings.push(Finding::on_partition(rules::PAST_2_32, partition.number, at, message));
     }
 }

@@ -9,8 +9,8 @@ use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind
 use straddle_units::ByteCount;
 
 use crate::Context;
-use crate::catalogue as rules;
-use crate::finding::{Finding, Rule, Severity, Subject};
+use crate::catalogue::Code;
+use crate::finding::{Finding, Severity, Subject};
 
 /// The MBR types of PReP boot and EFI system partitions.
 const MBR_PREP: u8 = 0x41;
@@ -36,7 +36,7 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
     for finding in found.iter_mut().filter(|f| weighs(f)) {
         if let Some(why) = &nothing {
             lower(finding, why);
-        } else if finding.rule == &rules::END_STRADDLES {
+        } else if finding.rule.code == Code::END_STRADDLES {
             match tail(context, partition) {
                 Tail::Unused(why) => lower(finding, &why),
                 Tail::Written(why) => finding.message += &format!("; {why}"),
@@ -47,9 +47,9 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
 
 /// Adjusts the severity of findings in the file systems of boot partitions and read-only images.
 pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
-    let is_placed: [&Rule; 4] =
-        [&rules::FS_BLOCK_SMALL, &rules::FS_BLOCK_BELOW_UNIT, &rules::DATA_AREA_OFF, &rules::START_STRADDLES];
-    for finding in findings.iter_mut().filter(|f| is_placed.contains(&f.rule)) {
+    let is_placed =
+        [Code::FS_BLOCK_SMALL, Code::FS_BLOCK_BELOW_UNIT, Code::DATA_AREA_OFF, Code::START_STRADDLES];
+    for finding in findings.iter_mut().filter(|f| is_placed.contains(&f.rule.code)) {
         let why = match finding.subject {
             Subject::Partition(number) if !finding.layer.is_empty() => {
                 let partition = context.stack.partitions.iter().find(|p| p.number == number);

@@ -50,15 +50,19 @@ pub fn centre(differences: &[f64], alpha: f64) -> Option<Interval> {
     }
     means.sort_unstable_by(f64::total_cmp);
     let last = means.len() - 1;
-    Some(Interval { value: median(&means), low: means[rank], high: means[last - rank] })
+    Some(Interval { value: median_of_sorted(&means)?, low: means[rank], high: means[last - rank] })
 }
 
-/// Returns the median of sorted values, or zero without values.
-pub fn median(sorted: &[f64]) -> f64 {
-    match sorted {
-        [] => 0.0,
-        values => f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]),
-    }
+/// Returns the median, or `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    median_of_sorted(&sorted)
+}
+
+fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+    let low = sorted.get(sorted.len().checked_sub(1)? / 2)?;
+    Some(f64::midpoint(*low, *sorted.get(sorted.len() / 2)?))
 }
 
 /// Returns the index, from 0, of the pairwise mean at which the interval begins: the greatest number c for

@@ -40,12 +40,7 @@ pub struct Arm {
 impl Arm {
     /// Returns the seconds per request by which arms are compared: the median if there are several rounds.
     pub fn seconds_per_request(&self) -> f64 {
-        if self.turns.is_empty() {
-            return self.samples.seconds_per_request();
-        }
-        let mut rounds = self.rounds();
-        rounds.sort_unstable_by(f64::total_cmp);
-        median(&rounds).exp()
+        median(&self.rounds()).map_or_else(|| self.samples.seconds_per_request(), f64::exp)
     }
 
     /// Returns the mean of the two turns of each round.
@@ -118,10 +113,9 @@ impl Ratio {
         let pairs = |one: &[f64], other: &[f64]| -> Vec<f64> {
             one.iter().zip(other).map(|(one, other)| one - other).collect()
         };
-        let mut rounds = pairs(&arm.rounds(), &to.rounds());
+        let rounds = pairs(&arm.rounds(), &to.rounds());
         let interval = centre(&rounds, DOUBT).map(Interval::exponentials);
-        rounds.sort_unstable_by(f64::total_cmp);
-        let value = interval.map_or_else(|| median(&rounds).exp(), |interval| interval.value);
+        let value = interval.map(|interval| interval.value).or(median(&rounds).map(f64::exp)).unwrap_or(1.0);
         // The best and the worst of many arms are picked, so this applies C. Bonferroni's correction for the
         // number of pairs. A drift moves a round's two turns in opposite directions, so the turns are
         // symmetric even without averaging, and there are twice as many of them.

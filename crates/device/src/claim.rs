@@ -226,8 +226,8 @@ pub fn is_kept(file: &File) -> bool {
 
 /// Returns how long the kernel makes a process wait (proc_sys_fs(5)).
 pub fn waits_for() -> Duration {
-    let told = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
-    Duration::from_secs(told.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
+    let text = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
+    Duration::from_secs(text.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
 }
 
 /// Releases both locks and the lease while the file stays open, because the kernel may hold the open file for

@@ -159,7 +159,7 @@ fn changed_images_do_no_harm() {
     assert!(too_much.is_err(), "the limit does not hold");
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     for (kind, image) in seeds(Path::new(&dir)) {
-        assert_eq!(use_bytes(image.clone()).filter(|told| !told.contains("not opened")), None, "{kind}");
+        assert_eq!(use_bytes(image.clone()).filter(|error| !error.contains("not opened")), None, "{kind}");
         let places = telling(&image);
         let run = TestRunner::new(config.clone()).run(&(changes(), any::<bool>()), |(changes, signed)| {
             let mut image = image.clone();
@@ -198,7 +198,7 @@ fn qcow2() -> Vec<u8> {
 }
 
 #[test]
-fn absurd_qcow2_headers_are_told_with_their_byte() {
+fn absurd_qcow2_headers_are_reported_with_their_byte() {
     assert_eq!(use_bytes(qcow2()), None);
     let two = |a: Change, b: Change| vec![a, b];
     let cases: Vec<(Vec<Change>, &str)> = vec![
@@ -244,13 +244,13 @@ fn absurd_qcow2_headers_are_told_with_their_byte() {
         for (at, value) in &changes {
             put(&mut image, *at, value);
         }
-        let told = use_bytes(image).unwrap_or_default();
-        assert!(told.contains(wanted), "{changes:?}: '{told}' is not '{wanted}'");
+        let error = use_bytes(image).unwrap_or_default();
+        assert!(error.contains(wanted), "{changes:?}: '{error}' is not '{wanted}'");
     }
 }
 
 #[test]
-fn absurd_tables_are_told_with_their_byte() {
+fn absurd_tables_are_reported_with_their_byte() {
     if !present(&["qemu-img"]) {
         return;
     }
@@ -295,13 +295,13 @@ fn absurd_tables_are_told_with_their_byte() {
             put(&mut image, end - 512, &copy);
         }
         sign(kind, &mut image);
-        let told = use_bytes(image).unwrap_or_default();
-        assert!(told.contains(wanted), "{kind} {at} {value:?}: '{told}' is not '{wanted}'");
+        let error = use_bytes(image).unwrap_or_default();
+        assert!(error.contains(wanted), "{kind} {at} {value:?}: '{error}' is not '{wanted}'");
     }
 }
 
 #[test]
-fn a_vdi_block_past_every_number_is_told() {
+fn a_vdi_block_past_every_number_is_reported() {
     if !present(&["qemu-img"]) {
         return;
     }
@@ -312,12 +312,12 @@ fn a_vdi_block_past_every_number_is_told() {
     put(&mut image, 0x178, &0xFFFF_FE00_u32.to_le_bytes());
     put(&mut image, 0x17C, &u32::MAX.to_le_bytes());
     put(&mut image, 0x200, &0xFFFF_FFFD_u32.to_le_bytes());
-    let told = use_bytes(image).unwrap();
-    assert!(told.contains("byte 512: block 4294967293 is past the end of the file"), "{told}");
+    let error = use_bytes(image).unwrap();
+    assert!(error.contains("byte 512: block 4294967293 is past the end of the file"), "{error}");
 }
 
 #[test]
-fn absurd_descriptors_are_told_with_their_byte() {
+fn absurd_descriptors_are_reported_with_their_byte() {
     let first = "# Disk DescriptorFile\n";
     let many = "RW 1 ZERO\n".repeat(20_000);
     let cases = [
@@ -336,8 +336,8 @@ fn absurd_descriptors_are_told_with_their_byte() {
         ("parentCID=1\nRW 9 ZERO\n".to_owned(), "the parent (without a name) is not opened"),
     ];
     for (text, wanted) in cases {
-        let told = use_bytes(format!("{first}{text}").into_bytes()).unwrap_or_default();
-        assert!(told.contains(wanted), "{:.80}: '{told}' is not '{wanted}'", text);
+        let error = use_bytes(format!("{first}{text}").into_bytes()).unwrap_or_default();
+        assert!(error.contains(wanted), "{:.80}: '{error}' is not '{wanted}'", text);
     }
 }
 
@@ -353,7 +353,7 @@ fn a_zstd_frame_that_asks_for_much_memory_is_refused() {
     put(&mut image, 128 << 10, &(1 << 62 | 192_u64 << 10).to_be_bytes());
     for window in [0xF8, 0x60, 0xFF] {
         put(&mut image, 192 << 10, &[0x28, 0xB5, 0x2F, 0xFD, 0x00, window, 0x01, 0x00, 0x00]);
-        let told = use_bytes(image.clone()).unwrap();
-        assert!(told.contains("byte 196608: compressed data that cannot be decompressed"), "{told}");
+        let error = use_bytes(image.clone()).unwrap();
+        assert!(error.contains("byte 196608: compressed data that cannot be decompressed"), "{error}");
     }
 }

@@ -42,21 +42,21 @@ impl Watch {
 
 /// Performs everything that a caller may do with an image, and returns the errors.
 fn use_image(path: &Path, allowed: &[PathBuf]) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     match open_with(path, allowed) {
-        Err(error) => told.push(chain(&error)),
-        Ok(straddle_device::image::Opened::Raw(_)) => told.push("raw".to_owned()),
+        Err(error) => messages.push(chain(&error)),
+        Ok(straddle_device::image::Opened::Raw(_)) => messages.push("raw".to_owned()),
         Ok(straddle_device::image::Opened::Image(image)) => {
-            told.extend(read(image.as_ref(), 0, 512).err());
-            told.extend(read(image.as_ref(), 12 << 20, 512).err());
-            told.extend(image.remarks().iter().cloned());
+            messages.extend(read(image.as_ref(), 0, 512).err());
+            messages.extend(read(image.as_ref(), 12 << 20, 512).err());
+            messages.extend(image.remarks().iter().cloned());
         }
     }
     let options = Options { allow_backing: allowed.to_vec(), ..Options::default() };
     if let Ok(target) = straddle_device::open(path, &options) {
-        told.extend(target.remarks);
+        messages.extend(target.remarks);
     }
-    told
+    messages
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn a_backing_file_stays_closed_unless_named() {
     for image in &images {
         // Not opened without permission, nor with permission for another file or for the folder.
         for allowed in [vec![], vec![at("other.raw")], vec![dir.path().to_owned()]] {
-            let told = use_image(image, &allowed);
-            assert!(told[0].contains(", which is not opened; see --allow-backing"), "{told:?}");
-            assert!(watches.iter().all(|watch| !watch.was_opened()), "{}: {told:?}", image.display());
+            let messages = use_image(image, &allowed);
+            assert!(messages[0].contains(", which is not opened; see --allow-backing"), "{messages:?}");
+            assert!(watches.iter().all(|watch| !watch.was_opened()), "{}: {messages:?}", image.display());
         }
     }
     for image in &images[..4] {
@@ -124,13 +124,13 @@ fn a_secret_is_not_read_by_naming_it() {
         put(&mut bytes, at, name.as_bytes());
         put(&mut bytes, 16, &u32::try_from(name.len()).unwrap().to_be_bytes());
         fs::write(&image, &bytes).unwrap();
-        let told = use_image(&image, &[]);
+        let messages = use_image(&image, &[]);
         let wanted = format!("needs the backing file {}, which is not opened", name.escape_debug());
-        assert!(told[0].contains(&wanted), "{told:?}");
+        assert!(messages[0].contains(&wanted), "{messages:?}");
     }
     // A FIFO is refused even if the user names it.
-    let told = use_image(&image, std::slice::from_ref(&odd));
-    assert!(told[0].contains("not a regular file"), "{told:?}");
+    let messages = use_image(&image, std::slice::from_ref(&odd));
+    assert!(messages[0].contains("not a regular file"), "{messages:?}");
 }
 
 #[test]
@@ -141,9 +141,11 @@ fn a_name_cannot_write_to_the_terminal() {
     let dir = TempDir::new().unwrap();
     let name = format!("\u{1b}]0;title\u{7}{}", "x".repeat(500));
     qemu_img(dir.path(), &["create", "-u", "-f", "qcow2", "-F", "raw", "-b", &name, "image", "1M"]);
-    let told = use_image(&dir.path().join("image"), &[]).join("");
+    let messages = use_image(&dir.path().join("image"), &[]).join("");
     assert!(
-        !told.contains(|c: char| c.is_control()) && told.contains("\\u{1b}]0;title") && told.contains('…')
+        !messages.contains(|c: char| c.is_control())
+            && messages.contains("\\u{1b}]0;title")
+            && messages.contains('…')
     );
 }
 
@@ -165,8 +167,8 @@ fn circles_end() {
     differencing_vhdx(dir.path(), "f.vhdx", "e.vhdx");
     let all: Vec<PathBuf> = ["a", "b", "self", "c.vhd", "d.vhd", "e.vhdx", "f.vhdx"].map(at).into();
     for image in &all {
-        let told = use_image(image, &all);
-        assert!(told[0].contains("number 17: is it its own?"), "{}: {told:?}", image.display());
+        let messages = use_image(image, &all);
+        assert!(messages[0].contains("number 17: is it its own?"), "{}: {messages:?}", image.display());
     }
 }
 

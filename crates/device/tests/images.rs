@@ -404,7 +404,7 @@ fn parallels_of_every_kind() {
 
 /// A file name in a form's command is one shell word, whatever characters it has.
 #[test]
-fn every_known_form_is_told_and_not_taken_for_raw() {
+fn every_known_form_is_reported_and_not_taken_for_raw() {
     let dir = TempDir::new().unwrap();
     let plain = dir.path().join("disk");
     fs::write(&plain, vec![0x42; 70_000]).unwrap();

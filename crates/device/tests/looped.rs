@@ -87,8 +87,8 @@ fn boundaries_are_those_of_what_is_below() {
         looped(&directory.path().join("sys/block"), "loop0", "/srv/disk.img", offset);
         let target = opened(directory.path(), "loop0");
         check(&target, 4096, offset, &format!("a file at {offset}"));
-        let told =
+        let is_named =
             target.remarks.iter().any(|remark| remark.contains(&format!("/srv/disk.img from byte {offset}")));
-        assert_eq!(told, offset != 0, "{:?}", target.remarks);
+        assert_eq!(is_named, offset != 0, "{:?}", target.remarks);
     }
 }

@@ -16,6 +16,7 @@ mod mechanism;
 mod media_cache;
 mod operations;
 mod parameters;
+mod part;
 mod queue;
 mod read_cache;
 mod rest;
@@ -28,10 +29,12 @@ pub use firmware::{
 pub use geometry::{Direction, Geometry, GeometryError, Place, Zone};
 pub use mechanism::HeadTimes;
 pub use parameters::{DiskParameters, Protection, ReadCacheParameters, RmwPolicy, WriteCacheParameters};
+pub use part::Part;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 
 use straddle_io::{Completion, Counters, Request, RequestId, Time};
+use straddle_units::ByteCount;
 
 use crate::event::MediaEvent;
 use crate::interface::{Interface, Sectors};
@@ -137,7 +140,11 @@ impl Disk {
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),
             queue: Queue::new(interface.queue_depth),
             intake: Intake::new(),
-            buffer: WriteBuffer::new(physical, rmw == RmwPolicy::Deferred, write_cache.segment),
+            buffer: WriteBuffer::new(
+                physical,
+                rmw == RmwPolicy::Deferred,
+                write_cache.segment.map_or(0, ByteCount::get),
+            ),
             destager: Destager::new(parameters),
             media_cache,
             cache: ReadCache::new(parameters.read_cache, firmware.segments),

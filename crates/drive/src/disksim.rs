@@ -13,18 +13,17 @@ mod mechanics;
 mod syntax;
 
 use std::io;
-use std::path::Path;
 
 use crate::disk::{GeometryError, SeekError};
 use crate::interface::Sectors;
-use crate::profile::{Body, Claims, Profile};
+use crate::profile::{Body, Claims, Profile, Values};
 use fields::Fields;
 use syntax::{Block, Located, Value};
 
 /// The size of DiskSim's block, in bytes.
 const BLOCK: u64 = 512;
-/// The largest parameter file accepted, in bytes.
-const LARGEST_FILE: u64 = 4 << 20;
+/// The largest parameter file to read, in bytes.
+pub const LARGEST_FILE: u64 = 4 << 20;
 
 /// Why a parameter set cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -99,21 +98,9 @@ pub enum ImportError {
     },
 }
 
-/// Imports the drive of `dir/stem.diskspecs`.
-pub fn import(dir: &Path, stem: &str) -> Result<Profile, ImportError> {
-    import_from(stem, &|name| {
-        let path = dir.join(name);
-        let size = std::fs::metadata(&path)?.len();
-        if size > LARGEST_FILE {
-            let message = format!("it has {size} bytes; a parameter file has at most {LARGEST_FILE}");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        }
-        std::fs::read_to_string(path)
-    })
-}
-
-/// As [`import`], but calls `read` with a file's name to get its text.
-pub fn import_from(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
+/// Imports the drive of `stem.diskspecs`. Calls `read` with the name of each file of the set to get its text,
+/// which has at most [`LARGEST_FILE`] bytes.
+pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
     let folder = Folder { read };
     let file = format!("{stem}.diskspecs");
     let specs = folder.block(&file, "disksim_disk")?;
@@ -132,7 +119,7 @@ pub fn import_from(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Res
     }
     let capacity = claimed * BLOCK;
     let name = specs.name().trim_end_matches("_validate").to_owned();
-    Ok(Profile {
+    Ok(Profile::of_checked(Values {
         title: format!("{name}, from DiskSim's parameters"),
         notes: None,
         claims: Claims {
@@ -153,7 +140,7 @@ pub fn import_from(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Res
         fit: None,
         figures: Vec::new(),
         variants: Vec::new(),
-    })
+    }))
 }
 
 /// The folder that a parameter set is in.

@@ -2,6 +2,7 @@
 //!
 //! The law of this crate: a drive is a deterministic machine. It reads no clock, starts no thread, does no I/O and draws
 //! no random number; the same requests at the same times give the same answers to the nanosecond on every machine.
+//! The only I/O of the crate is [`Profile::open`], which reads a profile's file; a test enforces this.
 //! Requests go in through [`Drive::submit`], time moves only through [`Drive::advance`], and completions come
 //! out in order of time. What a drive claims, what it really is, and how long its operations take are three
 //! separate things.
@@ -14,6 +15,9 @@ mod event;
 mod interface;
 pub mod profile;
 pub mod ssd;
+
+#[cfg(test)]
+mod law;
 
 pub use drive::Drive;
 pub use event::MediaEvent;

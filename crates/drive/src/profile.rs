@@ -4,23 +4,39 @@
 //! give every number a source, or `fitted`. `base` names a profile to start from. `[variants."jumper=on"]`
 //! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: the code
 //! below this module can rely on every figure being possible.
+//!
+//! The law of this module: a [`Profile`] is possible. Only this crate makes one, after checking it.
 
 mod builtin;
 mod file;
+mod read;
 mod source;
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
 
-use crate::disk::{DiskParameters, Geometry, GeometryError, SeekCurve, SeekError};
+use crate::disk::{DiskParameters, Geometry, GeometryError, Part, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
 
-/// A drive that can be modelled.
+/// A drive that can be modelled. Its values have been checked and cannot be set afterwards: another value is
+/// another text, which is checked as well.
+///
+/// ```compile_fail,E0594
+/// let mut profile = straddle_drive::Profile::open("wd10ears").unwrap();
+/// profile.sectors.physical = 0;
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
+    values: Values,
+}
+
+/// The values of a [`Profile`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
     /// The profile's name.
     pub name: String,
     /// Manufacturer, model, size and year.
@@ -194,7 +210,20 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
+impl Deref for Profile {
+    type Target = Values;
+
+    fn deref(&self) -> &Values {
+        &self.values
+    }
+}
+
 impl Profile {
+    /// A profile of values that the caller has checked.
+    pub(crate) const fn of_checked(values: Values) -> Self {
+        Self { values }
+    }
+
     /// The names of the shipped profiles, sorted.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::PROFILES.iter().map(|(name, _)| *name)
@@ -225,7 +254,7 @@ impl Profile {
 
     /// The first offset, as the host counts, at which a physical sector or indirection unit begins.
     pub const fn first_boundary(&self) -> u64 {
-        let Sectors { physical, firmware_offset } = self.sectors;
+        let Sectors { physical, firmware_offset } = self.values.sectors;
         // A profile's offset is less than its sector.
         (physical - firmware_offset) % physical
     }
@@ -236,11 +265,11 @@ impl Profile {
             (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
         // An SSD reports its indirection unit as the preferred minimum I/O (NVMe NPWG), not as a physical
         // sector.
-        let told = match self.body {
+        let reported = match self.body {
             Body::Disk(_) => self.claims.physical_sector,
             Body::Ssd(_) => self.claims.minimum_io.unwrap_or(self.claims.physical_sector),
         };
-        told != self.sectors.physical || phase != self.sectors.firmware_offset
+        reported != self.sectors.physical || phase != self.sectors.firmware_offset
     }
 }
 
@@ -251,5 +280,13 @@ impl Profile {
             Body::Disk(disk) => Some((&disk.geometry, &disk.seek)),
             Body::Ssd(_) => None,
         }
+    }
+
+    /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.
+    pub fn without(mut self, part: Part) -> Self {
+        if let Body::Disk(disk) = &mut self.values.body {
+            disk.remove(part);
+        }
+        self
     }
 }

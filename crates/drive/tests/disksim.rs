@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use straddle_drive::disksim::{ImportError, import_from};
+use straddle_drive::disksim::{self, ImportError};
 use straddle_drive::profile::Body;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Nanos, Operation, Request, Time};
@@ -127,7 +127,7 @@ fn files(changes: &[(&str, &str)]) -> HashMap<String, String> {
 fn import(changes: &[(&str, &str)]) -> Result<Profile, ImportError> {
     let files = files(changes);
     let missing = || io::Error::from(io::ErrorKind::NotFound);
-    import_from("made_up", &|name| files.get(name).cloned().ok_or_else(missing))
+    disksim::import("made_up", &|name| files.get(name).cloned().ok_or_else(missing))
 }
 
 /// Sends requests one at a time, each `pause` after the previous completion; returns their times in
@@ -241,7 +241,7 @@ fn a_miss_waits_for_the_sector_and_sends_behind_the_heads() {
 }
 
 #[test]
-fn a_write_is_told_of_when_the_medium_has_it_or_when_the_buffer_has() {
+fn a_write_is_reported_when_the_medium_has_it_or_when_the_buffer_has() {
     let write = [(Operation::Write, 0, 3)];
     let time = times(&import(&[]).unwrap(), 0.0, &write)[0];
     assert!(near(time, 5.0 + 1.5 + 0.02), "{time}");
@@ -292,14 +292,14 @@ fn the_bus_of_the_parv_slows_the_link_down() {
         source made_up.diskspecs\ninstantiate [ disk0 ] as MADE_UP\n\
         topology disksim_iodriver driver0 [ disksim_bus bus0 [ disksim_disk disk0 [] ] ]";
     files.insert("made_up.parv".to_owned(), parv.to_owned());
-    let profile = import_from("made_up", &|name| Ok(files[name].clone())).unwrap();
+    let profile = disksim::import("made_up", &|name| Ok(files[name].clone())).unwrap();
     let read = |first, count| (Operation::Read, first, count);
     let times = times(&profile, 100.0, &[read(0, 3), read(3, 4)]);
     assert!(near(times[1], 0.1 + 4.0 * 0.5 + 0.01), "{times:?}");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
+fn what_is_wrong_is_reported_with_file_and_line() {
     let cases: [(&str, &str, &str); 14] = [
         ("Head switch time = 0.5,", "", "made_up.model:31: the block has no \"Head switch time\""),
         (
@@ -350,7 +350,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
         let error = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         assert!(error.contains(says), "{to}: {error}, not {says}");
     }
-    let error = import_from("absent", &|_| Err(io::Error::from(io::ErrorKind::NotFound))).unwrap_err();
+    let error = disksim::import("absent", &|_| Err(io::Error::from(io::ErrorKind::NotFound))).unwrap_err();
     assert_eq!(error.to_string(), "cannot read absent.diskspecs");
 }
 

@@ -43,7 +43,19 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     let how = match content {
         Content::Volume(VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf) => "mdadm --assemble --scan",
         Content::Volume(VolumeKind::Drbd) => "drbdadm up all",
-        _ => "dmraid -ay",
+        Content::Named(_) => "dmraid -ay",
+        // Content without members, for which nothing is assembled.
+        Content::Volume(
+            VolumeKind::Pv
+            | VolumeKind::Luks
+            | VolumeKind::Integrity
+            | VolumeKind::Verity
+            | VolumeKind::Bcache,
+        )
+        | Content::FileSystem(_)
+        | Content::LogicalVolume
+        | Content::Table
+        | Content::Live(_) => "dmraid -ay",
     };
     format!("{disks} the array ({how}), and check that")
 }

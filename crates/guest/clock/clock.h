@@ -48,8 +48,10 @@ void map_owners(struct stat64 *status);
 /* files.c, or real_time.c */
 int open_file(const char *name, int flags, mode_t mode);
 
-/* files.c: the host's descriptor for one that the guest's kernel holds; -1 with errno set where there is none. */
+/* table.c: the host's descriptor for one that the guest's kernel holds; -1 with errno set where there is none. */
 int host_descriptor(int fd);
+
+/* files.c */
 int close_file(int fd);
 ssize_t write_file(int fd, const void *data, size_t length);
 

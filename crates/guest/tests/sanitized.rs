@@ -9,8 +9,8 @@ mod skip;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const SOURCES: [&str; 7] =
-    ["clock.c", "events.c", "files.c", "interrupts.c", "open.c", "owners.c", "registers.c"];
+const SOURCES: [&str; 8] =
+    ["clock.c", "events.c", "files.c", "interrupts.c", "open.c", "owners.c", "registers.c", "table.c"];
 
 /// Compiles the harness with the additional options, and runs it in a folder of its own. `None` where there
 /// is no compiler with sanitizers.

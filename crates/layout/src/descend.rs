@@ -172,7 +172,8 @@ impl Walk {
         let metered = Metered { medium: local, read: AtomicU64::new(0) };
         let found = match kind {
             Content::Volume(kind) => Found::Volume(volumes::read(kind, &metered)),
-            _ => Found::Other(kind),
+            Content::FileSystem(_) | Content::LogicalVolume | Content::Table => Found::Other(kind),
+            Content::Named(_) | Content::Live(_) => Found::Other(kind),
         };
         self.metadata = self.metadata.saturating_sub(metered.read.into_inner());
         Some(found)
@@ -353,7 +354,7 @@ fn begins(layer: &Layer) -> Vec<ByteOffset> {
         }
         Facts::Luks(luks) => luks.payload.into_iter().collect(),
         Facts::Mapped(mapped) => mapped.payload.into_iter().collect(),
-        _ => Vec::new(),
+        Facts::Md(_) | Facts::Lv(_) | Facts::FileSystem(_) | Facts::Opaque => Vec::new(),
     };
     // Positions of a table and of its partitions count alike; those of other layers count from the layer's
     // own first byte.

@@ -58,7 +58,7 @@ fn unusual_block_sizes_and_entry_sizes_work() {
 }
 
 #[test]
-fn a_device_with_a_table_for_the_other_block_size_is_told_so() {
+fn a_device_with_a_table_for_the_other_block_size_is_reported_so() {
     let image = Gpt::sample(4096).build();
     let stack = read_as(&image, B512, None);
     assert_eq!((stack.block, stack.block_found, stack.partitions.len()), (BlockSize::B4096, true, 2));

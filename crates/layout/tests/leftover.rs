@@ -76,7 +76,7 @@ fn an_ntfs_is_one_where_its_file_table_is() {
 
 /// A table beside a boot sector alone: the content is not NTFS, whatever the first bytes of the sector are.
 #[test]
-fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
+fn a_boot_sector_without_its_file_system_is_not_reported_beside_a_table() {
     let image = Image::new("leftover-boot", 20 << 20);
     if run("mkfs.ntfs", &["-qFf"], &image.0, "").is_none() {
         return;
@@ -86,12 +86,12 @@ fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
     if run("sfdisk", &sfdisk, &image.0, table).is_none() {
         return;
     }
-    let told = |image: &Image| -> Vec<&str> {
+    let leftovers = |image: &Image| -> Vec<&str> {
         let found = beside(&image.medium(), &image.stack(None)).unwrap();
         found.iter().map(|found| found.name()).collect()
     };
     assert_eq!(
-        (image.stack(None).kind, told(&image)),
+        (image.stack(None).kind, leftovers(&image)),
         (TableKind::Content(FsKind::Ntfs.into()), vec!["dos"])
     );
     // With content in the partition, the table counts instead.
@@ -101,10 +101,10 @@ fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
     }
     let file = std::fs::OpenOptions::new().write(true).open(&image.0).unwrap();
     file.write_all_at(&std::fs::read(&content.0).unwrap(), 2048 * 512).unwrap();
-    assert_eq!((image.stack(None).kind, told(&image)), (TableKind::Mbr, vec!["ntfs"]));
+    assert_eq!((image.stack(None).kind, leftovers(&image)), (TableKind::Mbr, vec!["ntfs"]));
     // Its file table has been overwritten.
     file.write_all_at(&[0x5A; 4096], 4 * 4096).unwrap();
-    assert_eq!(told(&image), [""; 0]);
+    assert_eq!(leftovers(&image), [""; 0]);
     if let Some(theirs) = blkid(&image) {
         assert_eq!(theirs, "");
     }

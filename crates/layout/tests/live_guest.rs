@@ -35,13 +35,13 @@ fn in_the_guest() -> Answer {
     let cmdline = fs::read_to_string("/proc/cmdline")?;
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname")?;
     assert!(cmdline.contains("rootfstype=hostfs") && hostname.trim() == "guest", "this writes to disks");
-    let told = std::env::var("PROBE_DO")?;
-    match told.split(' ').collect::<Vec<&str>>()[..] {
+    let command = std::env::var("PROBE_DO")?;
+    match command.split(' ').collect::<Vec<&str>>()[..] {
         ["tree", name] => tree(name),
         ["compare", disk] => compare(disk),
         ["fill", node] => fill(Path::new(node)),
         ["verify", disk, layer] => verify(disk, layer),
-        _ => Err(format!("PROBE_DO={told}").into()),
+        _ => Err(format!("PROBE_DO={command}").into()),
     }
 }
 

@@ -16,6 +16,7 @@ use std::process::Command;
 
 use skip::present;
 use straddle_device::FileMedium;
+use straddle_io::SplitMix64;
 use straddle_layout::{TableKind, read_stack};
 use straddle_units::ByteCount;
 use tempfile::TempDir;
@@ -187,8 +188,8 @@ fn what_tools_make_has_the_name_that_blkid_gives() {
             let command = command.replace("IMAGE", "image");
             let line = format!("PATH=$PATH:/usr/sbin:/sbin; {command}");
             let output = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{command}: {told}");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{command}: {errors}");
             tried += 1;
             judge(dir.path(), name, is_table, &command, &mut judged);
         }
@@ -240,15 +241,10 @@ fn silicon_medley_by_its_sum() {
 #[test]
 fn noise_is_nothing() {
     let dir = TempDir::new().unwrap();
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = SplitMix64::new(1);
     let mut noise = vec![0_u8; 256 << 10];
     for round in 0..200 {
-        for byte in &mut noise {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            *byte = state.to_le_bytes()[3];
-        }
+        random.fill(&mut noise);
         drop(image(dir.path(), &[(0, &noise), (-(256 << 10), &noise)]));
         assert_eq!(kind(dir.path()), TableKind::None, "round {round}");
     }

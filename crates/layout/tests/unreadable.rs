@@ -48,7 +48,7 @@ fn unread(medium: MemoryMedium, from: u64, len: u64) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn a_partition_that_cannot_be_read_is_told_at_its_byte() {
+fn a_partition_that_cannot_be_read_is_reported_at_its_byte() {
     let disk = || {
         let entries = vec![(1, 2048, 6143), (2, 8192, 12287), (3, 16384, 20479)];
         let gpt = Gpt { block: 512, blocks: 65536, count: 128, entry_size: 128, entries, protective: true };
@@ -68,7 +68,7 @@ fn a_partition_that_cannot_be_read_is_told_at_its_byte() {
 }
 
 #[test]
-fn a_disk_without_a_table_is_told_too() {
+fn a_disk_without_a_table_is_reported_too() {
     for sector in 24..128 {
         let blank = MemoryMedium::sparse(Vec::new(), ByteCount::new(64 << 20));
         assert_eq!(unread(blank, sector * 512, 512), [(0, sector * 512)], "sector {sector}");

@@ -1,9 +1,9 @@
 //! Statistics that outliers, drift and unusual distributions do not distort, mostly because they use order
 //! alone.
 
-/// Returns the median; NaN for no values.
+/// Returns the median of times. NaN without any, so that every comparison with it fails.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
+    straddle_bench::median(values).unwrap_or(f64::NAN)
 }
 
 /// Returns the value below which `share` of the others lie, interpolated between neighbours; NaN for no

@@ -22,7 +22,7 @@ fn probed(specification: &str) -> (Profile, Report) {
 #[test]
 fn every_shipped_drive_is_what_it_is_found_to_be() {
     for name in Profile::names() {
-        let options = Profile::open(name).unwrap().variants;
+        let options = Profile::open(name).unwrap().variants.clone();
         let options = options.iter().map(|option| format!("{name},{option}"));
         for specification in std::iter::once(name.to_owned()).chain(options) {
             let (profile, report) = probed(&specification);

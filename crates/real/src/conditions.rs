@@ -211,7 +211,5 @@ fn completed(stat: &str) -> u64 {
 }
 
 fn middle(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    median(&sorted)
+    median(values).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! S07x: image containers.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static CONTAINER_OFF: Rule = Rule {
+pub(super) const CONTAINER_OFF: Definition = Definition {
     code: Code::S070,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -19,7 +19,7 @@ pub(crate) static CONTAINER_OFF: Rule = Rule {
     ],
 };
 
-pub(crate) static CONTAINER_UNIT_SMALL: Rule = Rule {
+pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     code: Code::S071,
     severity: Severity::Advice,
     kind: Kind::Alignment,

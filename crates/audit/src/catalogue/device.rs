@@ -1,8 +1,8 @@
 //! S02x: what the device reports about itself.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
+pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     code: Code::S020,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -19,7 +19,7 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
-pub(crate) static BOGUS_IO_OPT: Rule = Rule {
+pub(super) const BOGUS_IO_OPT: Definition = Definition {
     code: Code::S021,
     severity: Severity::Advice,
     kind: Kind::Device,
@@ -41,7 +41,7 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     ],
 };
 
-pub(crate) static KNOWN_LIAR: Rule = Rule {
+pub(super) const KNOWN_LIAR: Definition = Definition {
     code: Code::S022,
     severity: Severity::Advice,
     kind: Kind::Device,
@@ -56,7 +56,7 @@ pub(crate) static KNOWN_LIAR: Rule = Rule {
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
-pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
+pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     code: Code::S023,
     severity: Severity::Advice,
     kind: Kind::Device,
@@ -76,7 +76,7 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
     ],
 };
 
-pub(crate) static SOURCES_DISAGREE: Rule = Rule {
+pub(super) const SOURCES_DISAGREE: Definition = Definition {
     code: Code::S024,
     severity: Severity::Advice,
     kind: Kind::Device,
@@ -90,7 +90,7 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
 };
 
-pub(crate) static FASTER_FORMAT: Rule = Rule {
+pub(super) const FASTER_FORMAT: Definition = Definition {
     code: Code::S025,
     severity: Severity::Advice,
     kind: Kind::Device,

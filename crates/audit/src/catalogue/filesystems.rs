@@ -1,8 +1,8 @@
 //! S06x: file systems.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
+pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     code: Code::S060,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -18,7 +18,7 @@ pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
-pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
+pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     code: Code::S061,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -33,7 +33,7 @@ pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
 
-pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
+pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     code: Code::S062,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -48,7 +48,7 @@ pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
     sources: &["NVM Express NVM Command Set specification, NPWG"],
 };
 
-pub(crate) static DATA_AREA_OFF: Rule = Rule {
+pub(super) const DATA_AREA_OFF: Definition = Definition {
     code: Code::S063,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -66,7 +66,7 @@ pub(crate) static DATA_AREA_OFF: Rule = Rule {
     ],
 };
 
-pub(crate) static HINTS_CONTRADICT: Rule = Rule {
+pub(super) const HINTS_CONTRADICT: Definition = Definition {
     code: Code::S064,
     severity: Severity::Warning,
     kind: Kind::Layers,
@@ -82,7 +82,7 @@ pub(crate) static HINTS_CONTRADICT: Rule = Rule {
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };
 
-pub(crate) static ASHIFT_SMALL: Rule = Rule {
+pub(super) const ASHIFT_SMALL: Definition = Definition {
     code: Code::S065,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -95,7 +95,7 @@ pub(crate) static ASHIFT_SMALL: Rule = Rule {
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
 
-pub(crate) static PAGE_STRADDLES: Rule = Rule {
+pub(super) const PAGE_STRADDLES: Definition = Definition {
     code: Code::S066,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -108,7 +108,7 @@ pub(crate) static PAGE_STRADDLES: Rule = Rule {
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
 };
 
-pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
+pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
     code: Code::S067,
     severity: Severity::Advice,
     kind: Kind::Atomicity,
@@ -125,7 +125,7 @@ pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
     ],
 };
 
-pub(crate) static HIDDEN_SECTORS: Rule = Rule {
+pub(super) const HIDDEN_SECTORS: Definition = Definition {
     code: Code::S068,
     severity: Severity::Warning,
     kind: Kind::Layers,

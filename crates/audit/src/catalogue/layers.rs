@@ -1,8 +1,8 @@
 //! S05x: layers on partitions, from RAID members to logical volumes.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
+pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     code: Code::S050,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -21,7 +21,7 @@ pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static PV_DATA_STRADDLES: Rule = Rule {
+pub(super) const PV_DATA_STRADDLES: Definition = Definition {
     code: Code::S051,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -40,7 +40,7 @@ pub(crate) static PV_DATA_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static LV_SEGMENT_STRADDLES: Rule = Rule {
+pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     code: Code::S052,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -59,7 +59,7 @@ pub(crate) static LV_SEGMENT_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static LUKS_PAYLOAD_STRADDLES: Rule = Rule {
+pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     code: Code::S053,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -77,7 +77,7 @@ pub(crate) static LUKS_PAYLOAD_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static PAYLOAD_STRADDLES: Rule = Rule {
+pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
     code: Code::S054,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -91,7 +91,7 @@ pub(crate) static PAYLOAD_STRADDLES: Rule = Rule {
     sources: &["Linux drivers/md/bcache/bcache_ondisk.h", "Linux drivers/md/dm-integrity.c"],
 };
 
-pub(crate) static LAYER_OFF_UNIT: Rule = Rule {
+pub(super) const LAYER_OFF_UNIT: Definition = Definition {
     code: Code::S055,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -106,7 +106,7 @@ pub(crate) static LAYER_OFF_UNIT: Rule = Rule {
     sources: &["Linux block/blk-settings.c, blk_stack_limits"],
 };
 
-pub(crate) static LAYERS_CANCEL: Rule = Rule {
+pub(super) const LAYERS_CANCEL: Definition = Definition {
     code: Code::S056,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -121,7 +121,7 @@ pub(crate) static LAYERS_CANCEL: Rule = Rule {
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
 };
 
-pub(crate) static OFF_ARRAY_STRIPE: Rule = Rule {
+pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     code: Code::S057,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -138,7 +138,7 @@ pub(crate) static OFF_ARRAY_STRIPE: Rule = Rule {
     sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],
 };
 
-pub(crate) static MD_CHUNK_SMALL: Rule = Rule {
+pub(super) const MD_CHUNK_SMALL: Definition = Definition {
     code: Code::S058,
     severity: Severity::Warning,
     kind: Kind::Alignment,

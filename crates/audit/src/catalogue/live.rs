@@ -1,8 +1,8 @@
 //! S08x: the running kernel, and unreadable bytes.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static VIEWS_DISAGREE: Rule = Rule {
+pub(super) const VIEWS_DISAGREE: Definition = Definition {
     code: Code::S080,
     severity: Severity::Warning,
     kind: Kind::Layers,
@@ -16,7 +16,7 @@ pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
-pub(crate) static UNREADABLE: Rule = Rule {
+pub(super) const UNREADABLE: Definition = Definition {
     code: Code::S081,
     severity: Severity::Error,
     kind: Kind::Unreadable,

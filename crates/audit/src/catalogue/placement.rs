@@ -1,8 +1,8 @@
 //! S00x: where partitions start and end.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static START_STRADDLES: Rule = Rule {
+pub(super) const START_STRADDLES: Definition = Definition {
     code: Code::S001,
     severity: Severity::Error,
     kind: Kind::Alignment,
@@ -31,7 +31,7 @@ pub(crate) static START_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static END_STRADDLES: Rule = Rule {
+pub(super) const END_STRADDLES: Definition = Definition {
     code: Code::S002,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -57,7 +57,7 @@ pub(crate) static END_STRADDLES: Rule = Rule {
     ],
 };
 
-pub(crate) static OFF_IO_MIN: Rule = Rule {
+pub(super) const OFF_IO_MIN: Definition = Definition {
     code: Code::S003,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -75,7 +75,7 @@ pub(crate) static OFF_IO_MIN: Rule = Rule {
     ],
 };
 
-pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
+pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     code: Code::S004,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -96,7 +96,7 @@ pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
     ],
 };
 
-pub(crate) static OFF_STRIPE: Rule = Rule {
+pub(super) const OFF_STRIPE: Definition = Definition {
     code: Code::S005,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -115,7 +115,7 @@ pub(crate) static OFF_STRIPE: Rule = Rule {
     ],
 };
 
-pub(crate) static OFF_IO_OPT: Rule = Rule {
+pub(super) const OFF_IO_OPT: Definition = Definition {
     code: Code::S006,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -133,7 +133,7 @@ pub(crate) static OFF_IO_OPT: Rule = Rule {
     ],
 };
 
-pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
+pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
     code: Code::S007,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -148,7 +148,7 @@ pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
     sources: &["Linux Documentation/ABI, mmc preferred_erase_size", "flashbench, Arnd Bergmann"],
 };
 
-pub(crate) static OFF_GRAIN: Rule = Rule {
+pub(super) const OFF_GRAIN: Definition = Definition {
     code: Code::S008,
     severity: Severity::Advice,
     kind: Kind::Alignment,
@@ -164,7 +164,7 @@ pub(crate) static OFF_GRAIN: Rule = Rule {
     sources: &["parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT", "util-linux libfdisk/src/alignment.c"],
 };
 
-pub(crate) static ATOMIC_LOST: Rule = Rule {
+pub(super) const ATOMIC_LOST: Definition = Definition {
     code: Code::S009,
     severity: Severity::Warning,
     kind: Kind::Alignment,
@@ -182,7 +182,7 @@ pub(crate) static ATOMIC_LOST: Rule = Rule {
     ],
 };
 
-pub(crate) static DOS_START: Rule = Rule {
+pub(super) const DOS_START: Definition = Definition {
     code: Code::S010,
     severity: Severity::Advice,
     kind: Kind::Alignment,

@@ -1,6 +1,7 @@
 //! The parts of a rule.
 
 use std::fmt;
+use std::ops::Deref;
 
 use super::Code;
 
@@ -77,9 +78,9 @@ pub enum About {
     Medium,
 }
 
-/// A rule: its permanent code, and everything that `straddle explain` prints about it.
+/// What defines a rule: its permanent code, and everything that `straddle explain` prints about it.
 #[derive(Debug)]
-pub struct Rule {
+pub struct Definition {
     /// `S001` and so on; never reused.
     pub code: Code,
     /// The usual severity of its findings.
@@ -100,6 +101,37 @@ pub struct Rule {
     pub fix: &'static str,
     /// Where this is documented.
     pub sources: &'static [&'static str],
+}
+
+/// A rule of the list [`super::RULES`], which alone makes rules. Its definition can be read:
+///
+/// ```
+/// let rule = straddle_audit::rule("S001").unwrap();
+/// assert_eq!(rule.code, straddle_audit::Code::S001);
+/// ```
+///
+/// It cannot be changed:
+///
+/// ```compile_fail,E0594
+/// fn change(rule: &mut straddle_audit::Rule) {
+///     rule.title = "something else";
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Rule(&'static Definition);
+
+impl Rule {
+    pub(in crate::catalogue) const fn listed(definition: &'static Definition) -> Self {
+        Self(definition)
+    }
+}
+
+impl Deref for Rule {
+    type Target = Definition;
+
+    fn deref(&self) -> &Definition {
+        self.0
+    }
 }
 
 /// Rules are equal if their codes are: each code belongs to a single rule.

@@ -1,8 +1,8 @@
 //! S03x and S04x: the partition table.
 
-use super::{About, Code, Kind, Rule, Severity};
+use super::{About, Code, Definition, Kind, Severity};
 
-pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
+pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     code: Code::S030,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -21,7 +21,7 @@ pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
     ],
 };
 
-pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
+pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     code: Code::S031,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -34,7 +34,7 @@ pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
 
-pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
+pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     code: Code::S032,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -47,7 +47,7 @@ pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
-pub(crate) static GPT_UNUSABLE: Rule = Rule {
+pub(super) const GPT_UNUSABLE: Definition = Definition {
     code: Code::S033,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -60,7 +60,7 @@ pub(crate) static GPT_UNUSABLE: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
-pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
+pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
     code: Code::S034,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -73,7 +73,7 @@ pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.1"],
 };
 
-pub(crate) static GPT_PAST_END: Rule = Rule {
+pub(super) const GPT_PAST_END: Definition = Definition {
     code: Code::S035,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -86,7 +86,7 @@ pub(crate) static GPT_PAST_END: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
-pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
+pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
     code: Code::S036,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -99,7 +99,7 @@ pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
-pub(crate) static PROTECTIVE_MBR: Rule = Rule {
+pub(super) const PROTECTIVE_MBR: Definition = Definition {
     code: Code::S037,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -113,7 +113,7 @@ pub(crate) static PROTECTIVE_MBR: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
-pub(crate) static EBR_DAMAGED: Rule = Rule {
+pub(super) const EBR_DAMAGED: Definition = Definition {
     code: Code::S040,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -126,7 +126,7 @@ pub(crate) static EBR_DAMAGED: Rule = Rule {
     sources: &["Linux block/partitions/msdos.c, parse_extended"],
 };
 
-pub(crate) static OVERLAP: Rule = Rule {
+pub(super) const OVERLAP: Definition = Definition {
     code: Code::S041,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -139,7 +139,7 @@ pub(crate) static OVERLAP: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
-pub(crate) static OUT_OF_RANGE: Rule = Rule {
+pub(super) const OUT_OF_RANGE: Definition = Definition {
     code: Code::S042,
     severity: Severity::Error,
     kind: Kind::Table,
@@ -152,7 +152,7 @@ pub(crate) static OUT_OF_RANGE: Rule = Rule {
     sources: &["Linux block/partitions/core.c, blk_add_partition"],
 };
 
-pub(crate) static BAD_ENTRY: Rule = Rule {
+pub(super) const BAD_ENTRY: Definition = Definition {
     code: Code::S043,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -165,7 +165,7 @@ pub(crate) static BAD_ENTRY: Rule = Rule {
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
-pub(crate) static TOO_MANY: Rule = Rule {
+pub(super) const TOO_MANY: Definition = Definition {
     code: Code::S044,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -178,7 +178,7 @@ pub(crate) static TOO_MANY: Rule = Rule {
     sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],
 };
 
-pub(crate) static MBR_REACH: Rule = Rule {
+pub(super) const MBR_REACH: Definition = Definition {
     code: Code::S045,
     severity: Severity::Warning,
     kind: Kind::Table,
@@ -191,7 +191,7 @@ pub(crate) static MBR_REACH: Rule = Rule {
     sources: &["Linux block/partitions/msdos.c"],
 };
 
-pub(crate) static PAST_2_32: Rule = Rule {
+pub(super) const PAST_2_32: Definition = Definition {
     code: Code::S046,
     severity: Severity::Warning,
     kind: Kind::Table,

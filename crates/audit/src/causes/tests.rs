@@ -1,3 +1,4 @@
+use crate::catalogue as rules;
 use std::collections::{BTreeMap, BTreeSet};
 
 use straddle_layout::VolumeKind;
@@ -27,9 +28,8 @@ fn fixed(findings: &[Finding]) -> Vec<&str> {
 fn what_is_not_reported_is_no_cause() {
     let number = Subject::Partition(1);
     let make = || {
-        let mut all =
-            [&rules::START_STRADDLES, &rules::OFF_IO_MIN, &rules::DOS_START, &rules::HIDDEN_SECTORS]
-                .map(|rule| finding(rule, number, 32256, 0));
+        let mut all = [rules::START_STRADDLES, rules::OFF_IO_MIN, rules::DOS_START, rules::HIDDEN_SECTORS]
+            .map(|rule| finding(rule, number, 32256, 0));
         let cause = Cause::of(&all[0]);
         all[1].follows = vec![cause.clone()];
         all[2].follows = vec![cause];
@@ -65,17 +65,17 @@ fn what_shows_above_follows_from_every_partition_below() {
     let run = |below: &[(usize, u32)]| {
         let mut found: Vec<Vec<Finding>> = vec![
             vec![
-                finding(&rules::START_STRADDLES, Subject::Disk, 0, 512),
-                finding(&rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
+                finding(rules::START_STRADDLES, Subject::Disk, 0, 512),
+                finding(rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
                 // Misaligned by itself: no shift of all addresses would align this byte.
-                finding(&rules::START_STRADDLES, Subject::Partition(7), 1024, 512),
+                finding(rules::START_STRADDLES, Subject::Partition(7), 1024, 512),
             ],
             Vec::new(),
             Vec::new(),
         ];
         for (disk, number) in below {
             let subject = Subject::Partition(*number);
-            found[*disk].push(finding(&rules::START_STRADDLES, subject, 32256, 0));
+            found[*disk].push(finding(rules::START_STRADDLES, subject, 32256, 0));
         }
         let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
         let mut seen: Vec<Seen<'_>> = names
@@ -122,7 +122,7 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
         Finding { layer, ..finding(rule, Subject::Partition(1), 7168, 0) }
     };
     let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
-        let shown = vec![finding(&rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
+        let shown = vec![finding(rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
         let mut found = [shown, on_sda, on_sdb];
         let volume = || BTreeSet::from(["dm-0".to_owned()]);
         let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
@@ -141,8 +141,8 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
         found[0][0].follows.iter().map(|cause| cause.code.as_str()).collect::<Vec<_>>()
     };
     let both: &[&str] = &["sda", "sdb"];
-    let pv = || of_pv(&rules::PV_DATA_STRADDLES);
-    let whole = || finding(&rules::START_STRADDLES, Subject::Disk, 0, 512);
+    let pv = || of_pv(rules::PV_DATA_STRADDLES);
+    let whole = || finding(rules::START_STRADDLES, Subject::Disk, 0, 512);
     assert_eq!(run(vec![pv()], Vec::new(), both), ["S051"]);
     assert_eq!(run(Vec::new(), vec![whole()], both), ["S001"]);
     assert_eq!(run(vec![pv()], vec![whole()], both), ["S051", "S001"]);
@@ -153,6 +153,6 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     assert!(run(vec![pv()], vec![whole()], &["sda", "sdb", "sdc"]).is_empty());
     // A layer that misses larger units does not contribute to the kernel's figure. On a disk whose partition
     // is used, nothing stands on the whole disk.
-    assert!(run(vec![of_pv(&rules::LAYER_OFF_UNIT)], Vec::new(), both).is_empty());
+    assert!(run(vec![of_pv(rules::LAYER_OFF_UNIT)], Vec::new(), both).is_empty());
     assert!(run(vec![whole()], Vec::new(), both).is_empty());
 }

@@ -1,6 +1,6 @@
 //! Cautions to print before the command that moves a partition.
 
-use straddle_layout::{FsKind, Partition, PartitionType, TableKind};
+use straddle_layout::{Partition, PartitionType, TableKind};
 
 use super::{Place, is_known, shrink, swap};
 use crate::Context;
@@ -57,13 +57,10 @@ pub(super) fn caution(
         say(TABLE_ONLY);
     }
     if moves && let Some(kind) = crate::hidden::moved_with(partition) {
-        say(match kind {
-            FsKind::Exfat => {
-                "the exFAT in it records where it starts: what reads that field needs the new value (S068)"
-            }
-            _ => {
-                "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
-            }
+        say(if kind.boots_from_recorded_start() {
+            "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
+        } else {
+            "the exFAT in it records where it starts: what reads that field needs the new value (S068)"
         });
     }
     if has("--sector-size") {

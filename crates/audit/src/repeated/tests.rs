@@ -1,3 +1,4 @@
+use crate::catalogue as rules;
 use std::collections::BTreeSet;
 
 use straddle_layout::{Content, FsKind, VolumeKind};
@@ -38,12 +39,12 @@ fn finding(rule: &'static Rule, steps: &[&str]) -> Finding {
 
 #[test]
 fn one_file_system_is_reported_once_and_two_are_two() {
-    let small = &rules::FS_BLOCK_SMALL;
+    let small = rules::FS_BLOCK_SMALL;
     // (the rule, the path, whether it is reported)
     let cases: [(&'static Rule, &[&str], bool); 17] = [
         (small, &["partition 1", "md host:0#5", "ext4#1"], true),
         (small, &["partition 2", "md host:0#5", "ext4#1"], false),
-        (&rules::HINTS_CONTRADICT, &["partition 2", "md host:0#5", "ext4#1"], true),
+        (rules::HINTS_CONTRADICT, &["partition 2", "md host:0#5", "ext4#1"], true),
         (small, &["partition 3", "PV vg#2", "LV vg/a#2a", "ext4#3"], true),
         (small, &["partition 4", "PV vg#3", "LV vg/b#2b", "ext4#4"], true),
         (small, &["partition 5", "PV vg#4", "LV vg/b#2b", "ext4#4"], false),
@@ -61,8 +62,8 @@ fn one_file_system_is_reported_once_and_two_are_two() {
         (small, &["partition 13", "ext4 a > LV b"], true),
         (small, &["partition 14", "ext4 a > LV b"], true),
         // Each member has its own data offset.
-        (&rules::MD_DATA_STRADDLES, &["partition 1", "md host:0#5"], true),
-        (&rules::MD_DATA_STRADDLES, &["partition 2", "md host:0#5"], true),
+        (rules::MD_DATA_STRADDLES, &["partition 1", "md host:0#5"], true),
+        (rules::MD_DATA_STRADDLES, &["partition 2", "md host:0#5"], true),
     ];
     let mut findings: Vec<Finding> = cases.iter().map(|(rule, steps, _)| finding(rule, steps)).collect();
     merge(&mut findings);
@@ -77,7 +78,7 @@ fn one_file_system_is_reported_once_and_two_are_two() {
 #[test]
 fn the_worst_of_those_that_are_the_same_is_reported() {
     let mut findings: Vec<Finding> = ["partition 1", "partition 2"]
-        .map(|partition| finding(&rules::FS_BLOCK_SMALL, &[partition, "md#5", "ext4#1"]))
+        .map(|partition| finding(rules::FS_BLOCK_SMALL, &[partition, "md#5", "ext4#1"]))
         .into();
     findings[0].severity = Severity::Advice;
     merge(&mut findings);
@@ -125,7 +126,7 @@ fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
     };
     let mut found: Vec<Vec<Finding>> = devices
         .iter()
-        .map(|_| vec![Finding::on_disk(&rules::KERNEL_MISALIGNED, None, String::new())])
+        .map(|_| vec![Finding::on_disk(rules::KERNEL_MISALIGNED, None, String::new())])
         .collect();
     let mut seen: Vec<Seen<'_>> = devices
         .iter()

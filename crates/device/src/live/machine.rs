@@ -432,12 +432,12 @@ impl BytesOf {
             Self::Node(_) => node,
             Self::Copy(path) => path,
         };
-        let told = |error: std::io::Error| format!("{}: {error}", path.display());
-        if matches!(self, Self::Copy(_)) && !fs::metadata(path).map_err(told)?.is_file() {
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        if matches!(self, Self::Copy(_)) && !fs::metadata(path).map_err(named)?.is_file() {
             return Err(format!("{}: not a file", path.display()));
         }
-        let file = open_for_reading(path).map_err(told)?;
-        let metadata = file.metadata().map_err(told)?;
+        let file = open_for_reading(path).map_err(named)?;
+        let metadata = file.metadata().map_err(named)?;
         let is_it = match self {
             Self::Node(dev) => metadata.file_type().is_block_device() && number_of(&metadata) == *dev,
             _ => metadata.is_file() && metadata.len() == size.get(),

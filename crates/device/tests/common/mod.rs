@@ -11,6 +11,7 @@ use std::process::Command;
 
 use straddle_device::image::{Access, Allowed, Image, ImageError, Opened, open};
 use straddle_device::{FileMedium, Medium};
+use straddle_io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset};
 
 pub(crate) use skip::present;
@@ -21,20 +22,15 @@ pub(crate) const DISK: u64 = 33 * (1 << 20) + 3 * 512;
 /// Runs qemu-img in `dir`. It must succeed.
 pub(crate) fn qemu_img(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("qemu-img").args(args).current_dir(dir).output().expect("qemu-img runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "qemu-img {args:?}: {told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "qemu-img {args:?}: {errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Returns pseudo-random bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[3]
-    })
+    let mut random = SplitMix64::new(seed);
+    std::iter::repeat_with(move || random.next().to_le_bytes()[3])
 }
 
 /// Returns a disk with noise at both ends, across block boundaries, in single sectors and in long runs.

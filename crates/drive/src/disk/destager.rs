@@ -35,7 +35,7 @@ impl Destager {
 
     /// Whether the buffer is so full that it must be emptied whatever other work is waiting.
     pub(super) fn is_pressed(&self, buffer: &WriteBuffer) -> bool {
-        self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.bytes / 4
+        self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.size.get() / 4
     }
 
     /// Whether the buffer has room for a write of the span; `written` if a write in progress still takes an
@@ -46,7 +46,7 @@ impl Destager {
         }
         let entries = buffer.entries() + usize::from(written);
         let weight = buffer.weight();
-        (weight == 0 || weight + (end - start) <= self.cache.bytes)
+        (weight == 0 || weight + (end - start) <= self.cache.size.get())
             && (entries < self.cache.extents || !buffer.needs_entry(start, end))
     }
 }

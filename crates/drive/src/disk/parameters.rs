@@ -1,6 +1,7 @@
 //! The checked parameters of a disk.
 
 use straddle_io::Nanos;
+use straddle_units::ByteCount;
 
 use crate::disk::firmware::Firmware;
 use crate::disk::geometry::Geometry;
@@ -47,14 +48,13 @@ pub struct ReadCacheParameters {
 pub struct WriteCacheParameters {
     /// Whether a write may complete before it is on the platters.
     pub enabled: bool,
-    /// Its size in bytes.
-    pub bytes: u64,
+    /// Its size.
+    pub size: ByteCount,
     /// Entries of the firmware's table of pending writes: one for each extent, or for each segment that holds
     /// extents.
     pub extents: usize,
-    /// Bytes of a segment, an aligned power of two whose extents share one entry; 0 if each extent has its
-    /// own.
-    pub segment: u64,
+    /// A segment, an aligned power of two whose extents share one entry; `None` if each extent has its own.
+    pub segment: Option<ByteCount>,
     /// How many extents are compared to choose the next, the shortest positioning time first.
     pub window: usize,
     /// The firmware's time between two operations on the medium that do not follow each other on the track.

@@ -4,6 +4,7 @@
 //! are ignored: DiskSim's sets were measured with one request at a time.
 
 use straddle_io::Nanos;
+use straddle_units::ByteCount;
 
 use super::fields::Fields;
 use super::mechanics::Mechanics;
@@ -85,9 +86,9 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
         },
         write_cache: WriteCacheParameters {
             enabled: writes_behind,
-            bytes: u64::from(size) * BLOCK,
+            size: ByteCount::new(u64::from(size) * BLOCK),
             extents: usize::try_from(specs.whole("Maximum number of write segments", 1, 4096)?).unwrap_or(1),
-            segment: 0,
+            segment: None,
             window: 1,
             setup: Nanos::ZERO,
             idle: Nanos::ZERO,

@@ -1,14 +1,14 @@
 //! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
 //! possible.
 
-use std::io::Read;
-use std::path::Path;
-
 use serde::Deserialize;
 use straddle_io::Nanos;
+use straddle_units::ByteCount;
 use toml::{Table, Value};
 
-use super::{Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, builtin, source};
+use super::{
+    Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, Values, builtin, read, source,
+};
 use crate::disk::{
     Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection,
     ReadCacheParameters, RmwPolicy, SeekCurve, Spindle, WriteCacheParameters, Zone,
@@ -17,8 +17,6 @@ use crate::ssd::{FlashFile, SsdParameters};
 
 /// The longest chain of bases.
 const LONGEST_CHAIN: usize = 8;
-/// The largest profile, in bytes.
-const LARGEST_FILE: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -171,20 +169,7 @@ struct Text {
 
 fn find(name: &str) -> Result<Text, ProfileError> {
     if name.contains('/') || name.ends_with(".toml") {
-        let path = Path::new(name);
-        let unreadable = |source| ProfileError::Unreadable { path: path.to_owned(), source };
-        // A pipe or a device may have no end, whatever size it says it has.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is not a file")));
-        }
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > LARGEST_FILE {
-            let message = format!("the file is too large; a profile has at most {LARGEST_FILE} bytes");
-            return Err(ProfileError::Syntax { name: name.to_owned(), message });
-        }
-        return Ok(Text { name: name.to_owned(), text });
+        return Ok(Text { name: name.to_owned(), text: read::text(name)? });
     }
     match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned() }),
@@ -234,10 +219,8 @@ pub(super) fn parse(
     let syntax =
         |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
     let file = File::deserialize(Value::Table(table)).map_err(syntax)?;
-    let mut profile = Check { name }.profile(file)?;
-    profile.figures = figures;
-    profile.variants = known;
-    Ok(profile)
+    let values = Check { name }.values(file)?;
+    Ok(Profile::of_checked(Values { figures, variants: known, ..values }))
 }
 
 fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
@@ -291,7 +274,7 @@ impl Check<'_> {
         time.ok_or_else(|| self.impossible(key, milliseconds, "must be a time from 0 to 10 s"))
     }
 
-    fn profile(&self, file: File) -> Result<Profile, ProfileError> {
+    fn values(&self, file: File) -> Result<Values, ProfileError> {
         let claims = self.claims(&file.claims)?;
         let interface = self.interface(&file.interface)?;
         let (sectors, body) = match &file.flash {
@@ -312,7 +295,7 @@ impl Check<'_> {
         });
         let (figures, variants) = (Vec::new(), Vec::new());
         let File { name, title, notes, .. } = file;
-        Ok(Profile { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
+        Ok(Values { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
     }
 
     fn flash(
@@ -441,15 +424,16 @@ impl Check<'_> {
 
     fn write_cache(&self, file: &WriteCacheFile) -> Result<WriteCacheParameters, ProfileError> {
         let extents = self.within("write_cache.extents", u64::from(file.extents), 1, 1 << 20)?;
-        if file.segment_bytes != 0 {
-            self.power_of_two("write_cache.segment_bytes", file.segment_bytes, 4096, 1 << 30)?;
-        }
+        let segment = match file.segment_bytes {
+            0 => None,
+            bytes => Some(self.power_of_two("write_cache.segment_bytes", bytes, 4096, 1 << 30)?),
+        };
         let window = self.within("write_cache.window", u64::from(file.window), 1, 4096)?;
         Ok(WriteCacheParameters {
             enabled: file.enabled,
-            bytes: self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?,
+            size: ByteCount::new(self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?),
             extents: usize::try_from(extents).unwrap_or(1),
-            segment: file.segment_bytes,
+            segment: segment.map(ByteCount::new),
             window: usize::try_from(window).unwrap_or(1),
             setup: self.time("write_cache.setup_us", file.setup_us / 1e3)?,
             idle: self.time("write_cache.idle_ms", file.idle_ms)?,

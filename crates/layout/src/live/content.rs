@@ -19,7 +19,7 @@ fn of_mount(name: &str) -> Content {
         // blkid uses the same names.
         "udf" | "ocfs2" | "gfs2" | "bcachefs" => signature::named(name),
         "ntfs3" => Some(Content::Live("ntfs3")),
-        _ => FsKind::from_name(name).map(Content::FileSystem),
+        _ => FsKind::mounted(name).map(Content::FileSystem),
     };
     known.unwrap_or(Content::Live("filesystem"))
 }
@@ -33,15 +33,15 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
         Err(why) => (None, vec![format!("its content cannot be read: {why}")]),
     };
     let mount = device.used_by.mounts.first();
-    let told = mount.map(|mount| of_mount(&mount.kind));
-    let told = told.or_else(|| device.used_by.is_swap.then_some(FsKind::Swap.into()));
-    let kind = found.as_ref().map(|(kind, ..)| *kind).or(told)?;
+    let mounted = mount.map(|mount| of_mount(&mount.kind));
+    let in_use = mounted.or_else(|| device.used_by.is_swap.then_some(FsKind::Swap.into()));
+    let kind = found.as_ref().map(|(kind, ..)| *kind).or(in_use)?;
     let uuid = found.as_ref().map_or_else(String::new, |(_, uuid, _)| uuid.clone());
     let (facts, label) = match found.and_then(|(.., figures)| figures) {
         Some((figures, label)) => (Facts::FileSystem(figures), label),
         None => (Facts::Opaque, String::new()),
     };
-    if kind.is_member() && told.is_none() {
+    if kind.is_member() && in_use.is_none() {
         remarks.push("not set up: what is in it is not followed".to_owned());
     }
     let name = mount.map_or(label, |mount| printable(&mount.point));
@@ -60,7 +60,11 @@ fn read(place: &Place<'_>) -> Result<Found, String> {
     let view = View::of_drive(&medium);
     Ok(kind.map(|kind| match kind {
         Content::FileSystem(fs) => (kind, fs::uuid(fs, &view), fs::file_system(fs, &view)),
-        _ => (kind, String::new(), None),
+        Content::Volume(_)
+        | Content::LogicalVolume
+        | Content::Table
+        | Content::Named(_)
+        | Content::Live(_) => (kind, String::new(), None),
     }))
 }
 

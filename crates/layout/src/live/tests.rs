@@ -138,20 +138,21 @@ fn without_tables_there_are_layers_without_places() {
 }
 
 #[test]
-fn a_moved_payload_is_told_with_both_bytes() {
+fn a_moved_payload_is_reported_with_both_bytes() {
     let live = stack("moved", TABLES).layers("sda1", START);
     assert_eq!(compare(&luks_on_disk(32768 * 512), &live), []);
-    let told: Vec<String> = compare(&luks_on_disk(1 << 20), &live).iter().map(ToString::to_string).collect();
+    let differences: Vec<String> =
+        compare(&luks_on_disk(1 << 20), &live).iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        differences,
         [
             "crypto_LUKS c0: payload offset is 1048576 bytes (byte 2097664 of the drive) on the disk, 16777216 bytes (byte \
          17826304 of the drive) in the kernel"
         ]
     );
     let other = on_disk(VolumeKind::Md.into(), "", START, Facts::Md(Md::default()));
-    let told = compare(&other, &live);
-    assert_eq!((told.len(), told[0].figure.as_str()), (1, "what stands there"));
+    let differences = compare(&other, &live);
+    assert_eq!((differences.len(), differences[0].figure.as_str()), (1, "what stands there"));
     // In this case the disk's view is kept.
     assert_eq!(merge(Some(other.clone()), Some(live)), Some(other));
 }
@@ -191,7 +192,7 @@ fn hidden_volumes_are_ways_and_not_added() {
 }
 
 #[test]
-fn partitions_that_the_kernel_lists_elsewhere_are_told() {
+fn partitions_that_the_kernel_lists_elsewhere_are_reported() {
     let span = |start: u64| Span::new(ByteOffset::new(start << 20), ByteCount::new(1 << 20)).unwrap();
     let listed =
         |number: u32, start| KernelPartition { name: format!("sda{number}"), number, span: span(start) };
@@ -199,10 +200,11 @@ fn partitions_that_the_kernel_lists_elsewhere_are_told() {
     assert_eq!(compare_partitions(&stack, &[]), []);
     stack.kind = TableKind::Gpt;
     assert_eq!(compare_partitions(&stack, &[listed(1, 1), listed(2, 2), listed(3, 3)]), []);
-    let told = compare_partitions(&stack, &[listed(1, 1), listed(2, 5), listed(4, 9)]);
-    let told: Vec<_> = told.iter().map(|t| (t.layer.as_str(), &t.on_disk.value, &t.live.value)).collect();
+    let differences = compare_partitions(&stack, &[listed(1, 1), listed(2, 5), listed(4, 9)]);
+    let differences: Vec<_> =
+        differences.iter().map(|t| (t.layer.as_str(), &t.on_disk.value, &t.live.value)).collect();
     assert_eq!(
-        told,
+        differences,
         [
             ("partition 2", &Value::Bytes(2 << 20), &Value::Bytes(5 << 20)),
             ("partition 3", &Value::Bytes(3 << 20), &Value::Nothing),
@@ -229,8 +231,8 @@ fn the_layout_of_a_raid0_is_compared_where_both_tell_it() {
     // (level, on the disk, in the kernel, whether they differ)
     let cases = [(0, 1, 0, false), (0, 0, 2, false), (0, 1, 1, false), (0, 1, 2, true), (5, 2, 0, true)];
     for (level, here, there, differs) in cases {
-        let told = compare(&member(level, here), &member(level, there));
-        assert_eq!(!told.is_empty(), differs, "RAID{level}: {told:?}");
+        let differences = compare(&member(level, here), &member(level, there));
+        assert_eq!(!differences.is_empty(), differs, "RAID{level}: {differences:?}");
     }
 }
 

@@ -170,6 +170,34 @@ impl FsKind {
             Self::Iso9660 | Self::Squashfs | Self::Erofs => false,
         }
     }
+
+    /// Whether its boot code reads the recorded start of the partition.
+    pub const fn boots_from_recorded_start(self) -> bool {
+        match self {
+            Self::Vfat | Self::Ntfs => true,
+            Self::Ext2 | Self::Ext3 | Self::Ext4 | Self::Jbd | Self::Xfs | Self::Btrfs | Self::F2fs => false,
+            Self::Nilfs2 | Self::Jfs | Self::Reiserfs | Self::Swap | Self::Zfs | Self::Exfat => false,
+            Self::Iso9660 | Self::Squashfs | Self::Erofs => false,
+        }
+    }
+
+    /// The name under which the kernel mounts it; `None` if it is never mounted, or by a driver with several
+    /// file systems.
+    const fn mounted_as(self) -> Option<&'static str> {
+        match self {
+            Self::Ext2 | Self::Ext3 | Self::Ext4 | Self::Xfs | Self::Btrfs | Self::F2fs => Some(self.name()),
+            Self::Nilfs2 | Self::Jfs | Self::Reiserfs => Some(self.name()),
+            Self::Iso9660 | Self::Squashfs | Self::Erofs => Some(self.name()),
+            Self::Vfat | Self::Exfat | Self::Ntfs => Some(self.name()),
+            // A pool is mounted as "zfs" without naming the device.
+            Self::Jbd | Self::Swap | Self::Zfs => None,
+        }
+    }
+
+    /// The file system that the kernel mounts under this name.
+    pub(crate) fn mounted(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.mounted_as() == Some(name))
+    }
 }
 
 impl VolumeKind {
@@ -178,6 +206,15 @@ impl VolumeKind {
         match self {
             Self::Md | Self::Isw | Self::Ddf | Self::Drbd => true,
             Self::Pv | Self::Luks | Self::Integrity | Self::Verity | Self::Bcache => false,
+        }
+    }
+
+    /// Whether it is a member of an array that is described by firmware metadata.
+    pub const fn is_firmware_raid(self) -> bool {
+        match self {
+            Self::Isw | Self::Ddf => true,
+            Self::Md | Self::Drbd | Self::Pv | Self::Luks | Self::Integrity | Self::Verity => false,
+            Self::Bcache => false,
         }
     }
 }
@@ -200,7 +237,7 @@ impl Content {
     pub const fn file_system(self) -> Option<FsKind> {
         match self {
             Self::FileSystem(kind) => Some(kind),
-            _ => None,
+            Self::Volume(_) | Self::LogicalVolume | Self::Table | Self::Named(_) | Self::Live(_) => None,
         }
     }
 
@@ -209,15 +246,16 @@ impl Content {
         match self {
             Self::Volume(kind) => kind.is_array_member(),
             Self::Named(named) => matches!(named.class, Class::Array),
-            _ => false,
+            Self::FileSystem(_) | Self::LogicalVolume | Self::Table | Self::Live(_) => false,
         }
     }
 
     /// Whether it is a member of an array that is described by firmware metadata.
     pub const fn is_firmware_raid(self) -> bool {
         match self {
-            Self::Volume(kind) => matches!(kind, VolumeKind::Isw | VolumeKind::Ddf),
-            _ => self.is_array_member(),
+            Self::Volume(kind) => kind.is_firmware_raid(),
+            Self::Named(named) => matches!(named.class, Class::Array),
+            Self::FileSystem(_) | Self::LogicalVolume | Self::Table | Self::Live(_) => false,
         }
     }
 
@@ -226,7 +264,7 @@ impl Content {
         match self {
             Self::Volume(_) => true,
             Self::Named(named) => matches!(named.class, Class::Member | Class::Array),
-            _ => false,
+            Self::FileSystem(_) | Self::LogicalVolume | Self::Table | Self::Live(_) => false,
         }
     }
 
@@ -246,7 +284,7 @@ impl Content {
         match self {
             Self::FileSystem(kind) => kind.is_only_read(),
             Self::Named(named) => matches!(named.class, Class::ReadOnly),
-            _ => false,
+            Self::Volume(_) | Self::LogicalVolume | Self::Table | Self::Live(_) => false,
         }
     }
 }

@@ -137,29 +137,50 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
 
 /// Whether a superblock records that it is not the first one.
 fn is_copy(content: Content, view: &View<'_>) -> bool {
-    match content {
-        Content::FileSystem(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd) => {
+    let Some(kind) = content.file_system() else { return false };
+    match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => {
             number::<2>(view, EXT_GROUP).is_some_and(|group| le16(&group, 0) != 0)
         }
-        Content::FileSystem(FsKind::Btrfs) => {
-            number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS)
-        }
-        _ => false,
+        FsKind::Btrfs => number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS),
+        // No field that differs between the first superblock and its copies is read from these.
+        FsKind::Xfs | FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs => false,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Swap | FsKind::Zfs => false,
+        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => false,
     }
 }
 
 /// The recorded size of contents whose figures do not include it.
 fn size(content: Content, view: &View<'_>) -> Option<ByteCount> {
     let size = match content {
-        Content::FileSystem(FsKind::Btrfs) => le64(&number::<8>(view, BTRFS_SIZE)?, 0),
-        Content::FileSystem(FsKind::F2fs) => le64(&number::<8>(view, F2FS_BLOCKS)?, 0).checked_mul(4096)?,
-        Content::Volume(VolumeKind::Pv) => {
-            let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
-            le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0)
-        }
-        _ => 0,
+        Content::FileSystem(kind) => size_of_file_system(kind, view)?,
+        Content::Volume(kind) => size_of_volume(kind, view)?,
+        Content::LogicalVolume | Content::Table | Content::Named(_) | Content::Live(_) => return None,
     };
     (size != 0).then(|| ByteCount::new(size))
+}
+
+fn size_of_file_system(kind: FsKind, view: &View<'_>) -> Option<u64> {
+    match kind {
+        FsKind::Btrfs => Some(le64(&number::<8>(view, BTRFS_SIZE)?, 0)),
+        FsKind::F2fs => le64(&number::<8>(view, F2FS_BLOCKS)?, 0).checked_mul(4096),
+        // Their figures include it, or it is not read.
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Nilfs2 => None,
+        FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => None,
+        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
+    }
+}
+
+fn size_of_volume(kind: VolumeKind, view: &View<'_>) -> Option<u64> {
+    match kind {
+        VolumeKind::Pv => {
+            let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
+            Some(le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0))
+        }
+        // They record the size of their payload or of the whole array.
+        VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf | VolumeKind::Drbd | VolumeKind::Luks => None,
+        VolumeKind::Integrity | VolumeKind::Verity | VolumeKind::Bcache => None,
+    }
 }
 
 fn number<const BYTES: usize>(view: &View<'_>, at: u64) -> Option<[u8; BYTES]> {

@@ -209,7 +209,7 @@ fn claims(claims: &Claims) -> ClaimsReport {
 }
 
 /// Returns "disk" or "ssd".
-pub(crate) const fn kind(profile: &Profile) -> &'static str {
+pub(crate) fn kind(profile: &Profile) -> &'static str {
     match profile.body {
         Body::Disk(_) => "disk",
         Body::Ssd(_) => "ssd",
@@ -234,7 +234,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
             RmwPolicy::DestageMerged => RmwReport::DestageMerged,
             RmwPolicy::Deferred => RmwReport::Deferred,
         },
-        write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.bytes } else { 0 },
+        write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.size.get() } else { 0 },
         write_cache_survives: disk.protection == Protection::NonVolatile,
     }
 }

@@ -147,9 +147,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> Strin
         if cache.enabled {
             format!(
                 "write cache: {} in up to {} extents; the next to be written is chosen among {}",
-                ByteCount::new(cache.bytes),
-                cache.extents,
-                cache.window
+                cache.size, cache.extents, cache.window
             )
         } else {
             "no write cache".to_owned()

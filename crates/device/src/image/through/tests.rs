@@ -6,6 +6,7 @@
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
+use straddle_io::SplitMix64;
 
 use super::*;
 use crate::skip;
@@ -38,14 +39,12 @@ fn unpacked(packing: Packing, packed: &[u8], limits: Limits) -> Result<Vec<u8>, 
 
 /// Returns noise and zeros in turn, of the lengths given.
 fn bytes(lengths: &[usize]) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = SplitMix64::new(1);
     let mut bytes = Vec::new();
     for (at, length) in lengths.iter().enumerate() {
         for _ in 0..*length {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bytes.push(if at % 2 == 0 { state.to_le_bytes()[3] } else { 0 });
+            let noise = random.next().to_le_bytes()[3];
+            bytes.push(if at % 2 == 0 { noise } else { 0 });
         }
     }
     bytes

@@ -1,6 +1,7 @@
 //! Each test checks one fact of the model.
 
 use super::*;
+use straddle_io::SplitMix64;
 
 const UNIT: u64 = 4096;
 const PAGE: u64 = 16384;
@@ -384,13 +385,9 @@ fn the_host_keeps_step_with_garbage_collection() {
     let file = FlashFile { pages_per_block: 64, over_provisioning: 0.15, ..full(small()) };
     let mut bench = Bench::new(&file, 256 << 20);
     let units = (256 << 20) / UNIT;
-    let (mut longest, mut state) = (Nanos::ZERO, 1_u64);
+    let (mut longest, mut random) = (Nanos::ZERO, SplitMix64::new(1));
     for step in 0..units * 2 {
-        // xorshift64
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let time = bench.write(state % units * UNIT, UNIT);
+        let time = bench.write(random.below(units) * UNIT, UNIT);
         longest = if step > units { longest.max(time) } else { longest };
     }
     // If the host were not kept in step, it would take 160 ms: the time to collect whole superblocks.

@@ -3,6 +3,7 @@
 use super::keeper::Keeper;
 use super::*;
 use proptest::prelude::*;
+use straddle_io::SplitMix64;
 
 /// A small drive and a link.
 #[derive(Clone, Debug)]
@@ -200,12 +201,9 @@ proptest! {
         {
             let mut bench = Bench::new(&file, drive.capacity);
             let units = u64::from(bench.ssd.layout.units);
-            let mut state = seed | 1;
+            let mut random = SplitMix64::new(seed);
             for step in 0..units {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                let start = state % units * unit;
+                let start = random.below(units) * unit;
                 bench.write(start, (size * unit).min(drive.capacity - start));
                 if step % 64 == 0 {
                     bench.ssd.assert_consistent();

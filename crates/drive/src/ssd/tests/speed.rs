@@ -1,6 +1,7 @@
 //! The speed of the model. Run with `cargo test --release -p straddle-drive -- --ignored --nocapture speed`.
 
 use super::*;
+use straddle_io::SplitMix64;
 
 /// 4 KiB random writes at queue depth 32 on a full 32 GB drive: the most expensive load for the model. The
 /// first rounds use up the spare superblocks; the last rounds, in the steady state, are the result.
@@ -20,13 +21,9 @@ fn random_writes_to_a_full_drive() {
     };
     let parameters = SsdParameters::new(&file, capacity).unwrap();
     let mut ssd = Ssd::new(&parameters, link());
-    let (mut done, mut state, mut id) = (Vec::new(), 88_172_645_463_325_252_u64, 0);
+    let (mut done, mut random, mut id) = (Vec::new(), SplitMix64::new(1), 0);
     let mut submit = |ssd: &mut Ssd, at| {
-        // xorshift64
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let unit = u64::try_from((u128::from(state) * u128::from(capacity / 4096)) >> 64).unwrap();
+        let unit = random.below(capacity / 4096);
         ssd.submit(at, Request::new(id, Operation::Write, unit * 4096, 4096));
         id += 1;
     };
