@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     EraseRecordsFirst,
     /// A new journal leaves the records of an old one.
     StaleRecords,
+    /// A window is compared when its copy in the journal is overwritten already.
+    LateCheck,
     /// What is in flight is not compared with the journal.
     NoCheck,
 }

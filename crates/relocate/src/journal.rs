@@ -20,8 +20,8 @@
 mod record;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
@@ -30,26 +30,47 @@ use crate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
-/// A SHA-256.
-pub(crate) type Hash = [u8; 32];
+/// The bytes of a [`Hash`].
+const HASH: usize = 16;
+
+/// An XXH3 of 128 bits. It detects crashes and faults, not forgery; a processor without instructions for
+/// SHA-256 computes that more slowly than a disk reads.
+pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
 /// The format that this version writes and reads.
 const FORMAT: u32 = 1;
 /// The bytes of a title that mean something.
-const TITLE: usize = 16 + 4 + 8 + 32 + 32;
+const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// A record is written twice: a sector that is lost later must not hide it.
 const COPIES: u64 = 2;
 /// No body is longer: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 
+/// Hashes bytes that come in pieces.
+#[derive(Default)]
+pub(crate) struct Hasher(Xxh3);
+
+impl Hasher {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> Hash {
+        self.0.digest128().to_le_bytes()
+    }
+}
+
 pub(crate) fn hash(bytes: &[u8]) -> Hash {
-    Sha256::digest(bytes).into()
+    xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
 }
 
 /// The hash of both, one behind the other.
 pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
-    Sha256::new().chain_update(first).chain_update(second).finalize().into()
+    let mut hasher = Hasher::default();
+    hasher.add(first);
+    hasher.add(second);
+    hasher.finish()
 }
 
 /// A count of bytes in memory; what does not fit is no allocation that succeeds.
@@ -427,9 +448,7 @@ struct Title {
 
 /// What records call a journal by.
 fn name(title: &[u8]) -> [u8; 16] {
-    let mut name = [0; 16];
-    name.copy_from_slice(&hash(title)[..16]);
-    name
+    hash(title)
 }
 
 impl Title {
@@ -459,7 +478,7 @@ impl Title {
             return Ok(Some(Err(format)));
         }
         let title = Self { body: u64::from_le_bytes(reader.take()), hash: reader.take() };
-        if hash(&sector[..TITLE - 32]) != reader.take::<32>() {
+        if hash(&sector[..TITLE - HASH]) != reader.take::<HASH>() {
             return Err(RelocateError::Damaged("a title does not match its hash".to_owned()));
         }
         Ok(Some(Ok(title)))

@@ -3,9 +3,10 @@
 use straddle_units::{ByteCount, Span};
 
 use crate::disk::Disks;
-use crate::engine::{Flight, Run, Stop, Verify, Watch};
+use crate::engine::{Run, Stop, Verify, Watch};
 use crate::error::RelocateError;
 use crate::fault::{self, Fault};
+use crate::flight::Flight;
 use crate::job::Job;
 use crate::journal::{Direction, Journal, Mark};
 use crate::sequence::Sequence;

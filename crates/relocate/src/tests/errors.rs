@@ -9,6 +9,7 @@ use straddle_units::ErrorKind;
 use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
 use crate::error::RelocateError;
+use crate::fault::{Fault, plant};
 
 /// A job that is possible on a small disk.
 fn random_shape(random: &mut SplitMix64) -> Shape {
@@ -21,7 +22,8 @@ fn random_shape(random: &mut SplitMix64) -> Shape {
             let len = 1 + random.below(14);
             moves.push([random.below(room - len + 1), len, random.below(room - len + 1)]);
         }
-        let shape = Shape { name: "random", moves, block, window, is_two: random.once_in(3), room };
+        let shape =
+            Shape { name: "random", moves, block, window, holes: &[], is_two: random.once_in(3), room };
         if is_possible(&shape) {
             return shape;
         }
@@ -192,4 +194,59 @@ fn a_sector_that_cannot_be_read_is_named() {
             assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()));
         }
     }
+}
+
+/// Every destination once gets on the medium something else than what was written: that is found while there
+/// is a way back. Returns the number of sectors that were tried.
+fn rotten(shapes: &[Shape]) -> Result<usize, String> {
+    let mut tried = 0;
+    for shape in shapes {
+        let world = World::new(shape);
+        let sectors = shape.moves.iter().flat_map(|[_, len, to]| *to..to + len);
+        for sector in sectors.map(|sector| usize::try_from(sector).unwrap()) {
+            let machine = world.boot(&world.original);
+            machine.borrow_mut().records = false;
+            machine.borrow_mut().failing.rot = Some((sector, world.garbage));
+            let found = world.start(&machine);
+            if !matches!(found, Err(RelocateError::Changed { .. })) {
+                return Err(format!("{}: sector {sector}: {found:?}", shape.name));
+            }
+            let wrong = |why: String| format!("{}: sector {sector}: {why}", shape.name);
+            let end = world
+                .recover(&machine, Decision::Rollback)
+                .map_err(|error| wrong(format!("no way back: {error:?}")))?;
+            world.is_right(&machine.borrow().current, end).map_err(wrong)?;
+            tried += 1;
+        }
+    }
+    Ok(tried)
+}
+
+#[test]
+fn what_is_not_as_it_was_written_can_be_undone() {
+    let tried = rotten(&shapes()).unwrap();
+    println!("{tried} rotten sectors");
+    plant(Some(Fault::LateCheck));
+    let late = rotten(&shapes());
+    plant(None);
+    println!("compared too late: {late:?}");
+    assert!(late.is_err());
+}
+
+/// A disk that takes data for holes loses none of them.
+#[test]
+fn only_zeros_become_holes() {
+    let mut punched = 0;
+    for shape in shapes() {
+        let world = World::new(&shape);
+        let machine = world.boot(&world.original);
+        machine.borrow_mut().holes_lie = true;
+        let end = world.start(&machine).unwrap();
+        assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()), "{shape:?}");
+        let machine = world.boot(&world.original);
+        world.start(&machine).unwrap();
+        punched += machine.borrow().punched;
+        assert_eq!(machine.borrow().punched > 0, !shape.holes.is_empty(), "{shape:?}");
+    }
+    println!("{punched} sectors punched");
 }

@@ -22,6 +22,8 @@ pub(super) struct Shape {
     /// Sectors of a physical sector, and the first that begins one.
     pub(super) block: (u64, u64),
     pub(super) window: u64,
+    /// Sectors that are holes in the beginning.
+    pub(super) holes: &'static [usize],
     /// Whether the journal is on another disk.
     pub(super) is_two: bool,
     /// The sectors that data are in; behind them the journal has its own, unless it is on another disk.
@@ -97,8 +99,11 @@ impl World {
         parts.size = sectors(split);
         let job = Job::new(parts).unwrap();
         let store = Rc::new(RefCell::new(Store::default()));
-        let original: Image =
-            (0..all).map(|sector| store.borrow_mut().of_text(&format!("sector {sector};"))).collect();
+        let text = |sector: &u64| {
+            let is_hole = shape.holes.iter().any(|hole| *hole as u64 == *sector);
+            if is_hole { "\0".to_owned() } else { format!("sector {sector};") }
+        };
+        let original: Image = (0..all).map(|sector| store.borrow_mut().of_text(&text(&sector))).collect();
         let garbage = store.borrow_mut().of_text("garbage;");
         let mut may_change = vec![false; original.len()];
         let mut now = original.clone();
@@ -216,7 +221,7 @@ impl World {
 }
 
 fn shape(name: &'static str, moves: &[[u64; 3]], block: (u64, u64), window: u64, room: u64) -> Shape {
-    Shape { name, moves: moves.to_vec(), block, window, is_two: false, room }
+    Shape { name, moves: moves.to_vec(), block, window, holes: &[], is_two: false, room }
 }
 
 /// Every shape.
@@ -256,6 +261,16 @@ pub(super) fn shapes() -> Vec<Shape> {
         shape("512e, phase 7", &[[63, 20, 71]], (8, 7), 8, 100),
         shape("512e, two from 63", &[[33, 20, 40], [9, 24, 16]], (8, 0), 16, 66),
     ];
+    for (name, holes) in [
+        ("up 1", &[4, 6, 7, 8][..]),
+        ("far up", &[3, 4, 5, 8]),
+        ("torn, far", &[3, 5, 6, 7, 8]),
+        ("torn, moved twice", &[4, 5, 6, 7, 8, 9]),
+        ("512e, up 1", &[66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79]),
+    ] {
+        let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
+        shapes.push(Shape { holes, ..one });
+    }
     for name in ["up 1", "down 7", "far up", "chain of 2", "swap", "torn, up 1", "torn, neighbours"] {
         let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
         shapes.push(Shape { is_two: true, ..one });
