@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use straddle_units::{ByteCount, Span};
 
+use crate::bad::{Bad, Skip, listed};
 use crate::disk::Disks;
 use crate::error::{Device, RelocateError};
 use crate::fault::{self, Fault};
@@ -35,6 +36,8 @@ pub struct Progress {
     pub total: ByteCount,
     /// Whether it is a rollback.
     pub is_back: bool,
+    /// Bytes that could not be read, since the job began.
+    pub skipped: ByteCount,
 }
 
 /// Receives the progress after each window, and may stop the run there.
@@ -77,6 +80,7 @@ impl Run<'_> {
     pub(crate) fn go(
         &self,
         disks: &mut Disks<'_>,
+        skip: &mut Skip,
         first: u64,
         watch: Watch<'_>,
     ) -> Result<Stop, RelocateError> {
@@ -87,10 +91,10 @@ impl Run<'_> {
         let mut behind = Behind::default();
         for index in first..count {
             let shape = Shape::new(self.sequence.window(index));
-            self.step(disks, &shape, index, &mut buffer, &mut behind)?;
+            self.step(disks, &shape, index, &mut buffer, &mut behind, skip)?;
             done += shape.window.from.len().get();
-            if watch(Progress { done: ByteCount::new(done), total, is_back }).is_break() && index + 1 < count
-            {
+            let progress = Progress { done: ByteCount::new(done), total, is_back, skipped: skip.len() };
+            if watch(progress).is_break() && index + 1 < count {
                 disks.flush()?;
                 self.check_all(disks, &mut behind)?;
                 return Ok(Stop::Paused);
@@ -115,20 +119,14 @@ impl Run<'_> {
         index: u64,
         buffer: &mut Vec<u8>,
         behind: &mut Behind,
+        skip: &mut Skip,
     ) -> Result<(), RelocateError> {
         let (window, lead) = (shape.window, self.journal.lead());
-        let spans = shape.read_first();
-        let len: usize = spans.iter().map(|span| in_memory(span.len())).sum();
-        buffer.resize(lead + len, 0);
-        let mut at = lead;
-        for span in spans {
-            let end = at + in_memory(span.len());
-            disks.read(Device::Data, span.start(), &mut buffer[at..end])?;
-            at = end;
-        }
+        let is_direct = self.read(disks, shape, index, buffer, skip)?;
+        let len = buffer.len() - lead;
         let holes = holes(disks, window.from, window.to, self.journal.job.blocks());
         let copy = &buffer[lead..];
-        let kind = if window.is_direct { Kind::Direct { moved: hash(copy) } } else { shape.kind(copy) };
+        let kind = if is_direct { Kind::Direct { moved: hash(copy) } } else { shape.kind(copy) };
         let record = Record { direction: self.direction, number: index, kind };
         let moved = record.moved().unwrap_or_default();
         if fault::on(Fault::DataFirst) {
@@ -140,7 +138,7 @@ impl Run<'_> {
             self.check(disks, behind.durable.take())?;
         }
         self.prefetch(disks, index + 1);
-        let recorded = if window.is_direct { lead } else { lead + len };
+        let recorded = if is_direct { lead } else { lead + len };
         self.journal.append(disks, &record, &mut buffer[..recorded])?;
         if !fault::on(Fault::NoFlush) {
             disks.flush()?;
@@ -152,7 +150,7 @@ impl Run<'_> {
         let copy = &buffer[lead..];
         let span = window.written;
         let hash = if span == window.to {
-            let bytes = if window.is_direct { copy } else { shape.moved(copy) };
+            let bytes = if is_direct { copy } else { shape.moved(copy) };
             write_sparse(disks, span, bytes, &holes)?;
             moved
         } else {
@@ -162,6 +160,51 @@ impl Run<'_> {
         };
         behind.latest = Some(Written { span, hash });
         Ok(())
+    }
+
+    /// Reads what is needed to move a window, behind the room for its record; returns whether that are its
+    /// bytes only. If some of them cannot be read, the journal gets a copy: reading them again might do.
+    fn read(
+        &self,
+        disks: &mut Disks<'_>,
+        shape: &Shape,
+        index: u64,
+        buffer: &mut Vec<u8>,
+        skip: &mut Skip,
+    ) -> Result<bool, RelocateError> {
+        let lead = self.journal.lead();
+        let mut read = |spans: Vec<Span>, skip: &Skip| {
+            buffer.resize(lead + spans.iter().map(|span| in_memory(span.len())).sum::<usize>(), 0);
+            let (mut at, mut bad) = (lead, Vec::new());
+            for span in spans {
+                let end = at + in_memory(span.len());
+                bad.extend(skip.read(disks, span, &mut buffer[at..end])?);
+                at = end;
+            }
+            Ok::<_, RelocateError>(bad)
+        };
+        let mut bad = read(shape.read_first(), skip)?;
+        if bad.is_empty() {
+            return Ok(shape.window.is_direct);
+        }
+        if shape.window.is_direct {
+            bad = read(shape.spans(), skip)?;
+        }
+        let Window { from, to, .. } = shape.window;
+        let before = index.checked_sub(1).map(|before| self.sequence.window(before).from);
+        // Of what is overwritten, only the rest of a physical sector and what a way back restores is data.
+        let is_data = |bad: &Bad| {
+            let is_kept = !to.contains(bad.from) || before.is_some_and(|span| span.overlaps(bad.from));
+            let is_own = from.overlaps(bad.from);
+            (is_own || is_kept) && !skip.has(*bad, is_own)
+        };
+        let list: Vec<Bad> = listed(&bad, from, to).into_iter().filter(is_data).collect();
+        if !self.journal.list(disks, skip, &list)? {
+            let at = list.first().map_or(from.start(), |bad| bad.from.start());
+            let source = std::io::Error::other("and the journal has no room to list more");
+            return Err(RelocateError::Read { device: Device::Data, at, source });
+        }
+        Ok(false)
     }
 
     /// Has the disk read what the next window needs, while this one is written.

@@ -4,10 +4,11 @@
 
 use straddle_units::{ByteCount, Span};
 
+use crate::bad::{Skip, listed};
 use crate::disk::Disks;
 use crate::error::RelocateError;
 use crate::fault::{self, Fault};
-use crate::journal::{Entry, Kind, Record, hash};
+use crate::journal::{Entry, Journal, Kind, Record, hash, in_memory};
 use crate::sequence::{Sequence, Window};
 use crate::shape::{Shape, changed, holds, holes, read, write, write_sparse};
 
@@ -85,15 +86,18 @@ impl Flight {
     }
 
     /// Writes what is in flight again, and makes it durable.
-    pub(crate) fn redo(&self, disks: &mut Disks<'_>, sequence: &Sequence) -> Result<(), RelocateError> {
+    pub(crate) fn redo(
+        &self,
+        disks: &mut Disks<'_>,
+        sequence: &Sequence,
+        journal: &Journal,
+        skip: &mut Skip,
+    ) -> Result<(), RelocateError> {
         let blocks = sequence.blocks();
         for Entry { record, saved } in self.windows.iter().rev() {
             let shape = Shape::new(sequence.window(record.number));
             let Some(copy) = saved else {
-                let bytes = read(disks, shape.window.from)?;
-                if record.moved() != Some(hash(&bytes)) {
-                    return Err(changed(shape.window.from));
-                }
+                let bytes = again(disks, shape.window, record, journal, skip)?;
                 let holes = holes(disks, shape.window.from, shape.window.to, blocks);
                 write_sparse(disks, shape.window.to, &bytes, &holes)?;
                 continue;
@@ -113,23 +117,16 @@ impl Flight {
             let window = sequence.window(record.number);
             // A later window may move the same bytes on.
             let is_last = latest.is_none_or(|latest| latest == window || !latest.written.overlaps(window.to));
-            if let Some(moved) = record.moved().filter(|_| is_last)
+            // What was read for it in vain was listed just now.
+            let is_same = record.saved().is_some() || !skip.touches(window.from);
+            if let Some(moved) = record.moved().filter(|_| is_last && is_same)
                 && !holds(disks, window.to, moved)?
             {
                 return Err(changed(window.to));
             }
         }
-        self.check_unused(disks, sequence)
-    }
-
-    /// The bytes of a window that was not begun are where they were.
-    fn check_unused(&self, disks: &mut Disks<'_>, sequence: &Sequence) -> Result<(), RelocateError> {
         let Some(record) = self.unused else { return Ok(()) };
-        let from = sequence.window(record.number).from;
-        match record.moved() {
-            Some(moved) if !holds(disks, from, moved)? => Err(changed(from)),
-            _ => Ok(()),
-        }
+        is_intact(disks, sequence.window(record.number).from, &record, skip)
     }
 
     /// Brings back what was there before the windows in flight, and makes it durable.
@@ -140,6 +137,7 @@ impl Flight {
         disks: &mut Disks<'_>,
         sequence: &Sequence,
         block: usize,
+        skip: &Skip,
     ) -> Result<(), RelocateError> {
         let sources: Vec<Span> =
             self.windows.iter().map(|entry| sequence.window(entry.record.number).from).collect();
@@ -170,12 +168,48 @@ impl Flight {
             // What an earlier window in flight was to bring there is not there now.
             let is_own = !written.iter().any(|span| *span != window.written && span.overlaps(window.from));
             let is_first = self.durable == record.number;
-            if let Some(moved) = record.moved().filter(|_| is_own || is_first)
-                && !holds(disks, window.from, moved)?
-            {
-                return Err(changed(window.from));
+            if is_own || is_first {
+                is_intact(disks, window.from, &record, skip)?;
             }
         }
         Ok(())
     }
+}
+
+/// The bytes of a window at its source are what its record says. Those that cannot be read, now or before, may
+/// be anything.
+fn is_intact(disks: &mut Disks<'_>, from: Span, record: &Record, skip: &Skip) -> Result<(), RelocateError> {
+    match record.moved().filter(|_| !skip.touches(from)).map(|moved| holds(disks, from, moved)) {
+        Some(Ok(false)) => Err(changed(from)),
+        Some(Err(error)) if !matches!(error, RelocateError::Read { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a direct window again. What cannot be read any more may be at its destination already.
+fn again(
+    disks: &mut Disks<'_>,
+    window: Window,
+    record: &Record,
+    journal: &Journal,
+    skip: &mut Skip,
+) -> Result<Vec<u8>, RelocateError> {
+    let mut bytes = vec![0; in_memory(window.from.len())];
+    let bad = skip.read(disks, window.from, &mut bytes)?;
+    if record.moved() == Some(hash(&bytes)) {
+        return Ok(bytes);
+    }
+    if bad.is_empty() {
+        return Err(changed(window.from));
+    }
+    if let Ok(there) = read(disks, window.to)
+        && record.moved() == Some(hash(&there))
+    {
+        return Ok(there);
+    }
+    let list = listed(&bad, window.from, window.to);
+    if !journal.list(disks, skip, &list)? {
+        return Err(changed(window.from));
+    }
+    Ok(bytes)
 }

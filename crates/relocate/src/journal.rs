@@ -8,6 +8,7 @@
 //! | some | body: the job and the journal's place, as JSON |
 //! | 1 | mark: the job is rolled back |
 //! | 1 | mark: what was in flight when the rollback began is undone |
+//! | some | list of what could not be read |
 //! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
 //! | some | body again |
 //! | 1 | title again |
@@ -17,6 +18,7 @@
 //! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
 //! journal in the same place are none.
 
+mod list;
 mod record;
 
 use serde::{Deserialize, Serialize};
@@ -94,17 +96,20 @@ struct Layout {
     place: Span,
     block: u64,
     body: u64,
+    /// The blocks of the list.
+    list: u64,
     slot: u64,
 }
 
 impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
         let block = job.blocks().size().get();
-        Self { place, block, body: blocks(body as u64, block), slot: COPIES * block + capacity(job) }
+        let slot = COPIES * block + capacity(job);
+        Self { place, block, body: blocks(body as u64, block), list: list::blocks(job), slot }
     }
 
     fn needed(self) -> u64 {
-        2 * (self.block + self.body) + 2 * self.block + 2 * self.slot
+        2 * (self.block + self.body) + (2 + self.list) * self.block + 2 * self.slot
     }
 
     fn behind_start(self, bytes: u64) -> ByteOffset {
@@ -127,8 +132,12 @@ impl Layout {
         self.behind_start(self.block * (1 + mark as u64) + self.body)
     }
 
+    fn list(self, index: u64) -> ByteOffset {
+        self.behind_start(self.block * (3 + index) + self.body)
+    }
+
     fn slot(self, slot: u64) -> ByteOffset {
-        self.behind_start(self.block * 3 + self.body + slot * self.slot)
+        self.behind_start(self.block * (3 + self.list) + self.body + slot * self.slot)
     }
 }
 
@@ -306,13 +315,15 @@ impl Journal {
         self.clear(disks)
     }
 
-    /// Removes all records and marks, durably.
+    /// Removes all records and marks, and the list, durably.
     fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let zeros = self.padded(&[]);
         let layout = self.layout;
         for at in [layout.mark(0), layout.mark(1)] {
             disks.write(self.device, at, &zeros)?;
         }
+        let list = vec![0; self.block() * in_memory(ByteCount::new(layout.list))];
+        disks.write(self.device, layout.list(0), &list)?;
         let zeros = vec![0; self.lead()];
         for at in [layout.slot(0), layout.slot(1)] {
             disks.write(self.device, at, &zeros)?;

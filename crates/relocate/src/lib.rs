@@ -112,6 +112,21 @@
 //! for holes loses none, for zeros are looked for. A window that is written again from the journal keeps the
 //! holes that its destination has: an interruption costs the space of two windows at most.
 //!
+//! # What cannot be read
+//!
+//! It stops the job, and the way back needs only what was read before. Or, if the caller says so
+//! (`skip_bad`), the [`filler`] takes its place, and the journal gets a list of it ([`Bad`]):
+//!
+//! - What `R(i)` describes in place of unreadable bytes is listed, and flushed, before `R(i)` is written. So a
+//!   filler is at no destination without its entry. An entry without a filler is harmless: before the window
+//!   began the sector was unreadable, and it is read again.
+//! - Such a window is copied, whatever the distance, so that it is not read again after a crash: a sector may
+//!   be readable one time and not the next. Its source is not compared with the record any more.
+//! - Each block of the list is written once. A torn one hides no other, and was not flushed; the next entry
+//!   takes its place. Without room in the list an unreadable sector stops the job.
+//! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
+//!   not, what is missing is listed and the filler written, as above.
+//!
 //! # What it relies on
 //!
 //! A completed flush makes all earlier writes durable; a write changes no physical sector but those it
@@ -120,6 +135,7 @@
 //! reads. A file that is made for a journal must be durable in its folder, and is best allocated, before
 //! [`begin`].
 
+mod bad;
 mod disk;
 mod engine;
 mod error;
@@ -135,6 +151,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use bad::{Bad, filler};
 pub use disk::{Disk, Disks, SECTOR};
 pub use engine::{Progress, Verify, Watch};
 pub use error::{Device, RelocateError};

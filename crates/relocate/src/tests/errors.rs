@@ -1,6 +1,7 @@
 //! Disks that fail: every call, at random, for good.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use straddle_io::SplitMix64;
@@ -8,6 +9,7 @@ use straddle_units::ErrorKind;
 
 use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
+use crate::engine::Verify;
 use crate::error::RelocateError;
 use crate::fault::{Fault, plant};
 
@@ -22,8 +24,16 @@ fn random_shape(random: &mut SplitMix64) -> Shape {
             let len = 1 + random.below(14);
             moves.push([random.below(room - len + 1), len, random.below(room - len + 1)]);
         }
-        let shape =
-            Shape { name: "random", moves, block, window, holes: &[], is_two: random.once_in(3), room };
+        let shape = Shape {
+            name: "random",
+            moves,
+            block,
+            window,
+            holes: &[],
+            bad: &[],
+            is_two: random.once_in(3),
+            room,
+        };
         if is_possible(&shape) {
             return shape;
         }
@@ -178,7 +188,7 @@ fn a_sector_that_cannot_be_written_does_not_block_the_way_back() {
 /// The error names the sector that cannot be read, and there is a way back.
 #[test]
 fn a_sector_that_cannot_be_read_is_named() {
-    for shape in shapes() {
+    for shape in shapes().into_iter().filter(|shape| shape.bad.is_empty()) {
         let world = World::new(&shape);
         for (bad, _) in &world.data {
             let machine = world.boot(&world.original);
@@ -249,4 +259,48 @@ fn only_zeros_become_holes() {
         assert_eq!(machine.borrow().punched > 0, !shape.holes.is_empty(), "{shape:?}");
     }
     println!("{punched} sectors punched");
+}
+
+/// A sector that was read before a crash, and cannot be read again after it.
+#[test]
+fn what_cannot_be_read_again_is_listed_or_there_already() {
+    let shape = shapes().into_iter().find(|shape| shape.name == "far up").unwrap();
+    let world = World::new(&shape);
+    let machine = world.boot(&world.original);
+    world.start(&machine).unwrap();
+    let (mut listed, mut there) = (0, 0);
+    for epoch in &machine.borrow().epochs {
+        let mut images = Vec::new();
+        super::exhaustive::crashes(epoch, world.garbage, &mut |image| images.push(image));
+        for (image, (bad, contents)) in
+            images.iter().flat_map(|image| world.data.iter().map(move |bad| (image, bad)))
+        {
+            let machine = world.boot(image);
+            machine.borrow_mut().failing.unreadable = Some(*bad);
+            let found = world.with(&machine, |disks, place| {
+                let Some(crate::Recovered::Unfinished(found)) = crate::open(disks, place).unwrap() else {
+                    return None;
+                };
+                let ended =
+                    found.skip_bad().resume(Verify::Read, &mut |_| ControlFlow::Continue(())).unwrap();
+                let crate::Ended::Complete(moved) = ended else { panic!("{ended:?}") };
+                Some(moved.bad().to_vec())
+            });
+            let Some(found) = found else { continue };
+            let is_listed =
+                found.iter().any(|other| other.from.contains(super::shapes::span(*bad as u64, 1)));
+            for (sector, number) in &world.moved {
+                let now = machine.borrow().current[*sector];
+                assert!(
+                    now == *number || (*number == *contents && is_listed),
+                    "{bad}: sector {sector} is lost"
+                );
+            }
+            assert!(found.len() <= 1);
+            listed += usize::from(is_listed);
+            there += usize::from(!is_listed);
+        }
+    }
+    println!("{listed} listed, {there} moved before");
+    assert!(listed > 100 && there > 100);
 }

@@ -25,7 +25,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    fn number(&mut self, sector: &[u8]) -> u32 {
+    pub(super) fn number(&mut self, sector: &[u8]) -> u32 {
         let sector: Sector = sector.try_into().unwrap();
         *self.numbers.entry(sector).or_insert_with(|| {
             self.contents.push(sector);
@@ -123,6 +123,8 @@ pub(super) struct Machine {
     /// Whether everything is said to be a hole.
     pub(super) holes_lie: bool,
     pub(super) punched: usize,
+    /// The contents of sectors that cannot be read before they are written.
+    pub(super) unreadable: u32,
 }
 
 impl Machine {
@@ -147,6 +149,7 @@ impl Machine {
             flushes_lost: false,
             holes_lie: false,
             punched: 0,
+            unreadable: u32::MAX,
         }
     }
 
@@ -280,6 +283,9 @@ impl Disk for SimDisk {
         if machine.fails() || bad.is_some_and(|bad| (first..first + bytes.len().div_ceil(512)).contains(&bad))
         {
             return Err(io::Error::other("a read failed"));
+        }
+        if machine.current[first..first + bytes.len().div_ceil(512)].contains(&machine.unreadable) {
+            return Err(io::Error::other("a sector cannot be read"));
         }
         let store = machine.store.borrow();
         for (index, sector) in bytes.chunks_mut(512).enumerate() {
