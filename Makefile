@@ -44,6 +44,7 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- serve
 	$(CARGO) run --release -p straddle-benches -- vhost
 	$(CARGO) run --release -p straddle-benches -- real
+	$(CARGO) run --release -p straddle-benches -- moves
 
 # The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
 agreement: build

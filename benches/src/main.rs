@@ -5,6 +5,7 @@
 
 mod drives;
 mod images;
+mod moves;
 mod process;
 mod real;
 mod samples;
@@ -37,7 +38,7 @@ const MANY_QCOW2: usize = 2000;
 const DISTINCT: usize = 250;
 
 const USAGE: &str =
-    "usage: straddle-benches check|drives|serve|vhost|real [--raw FILE]   (--raw keeps every sample)
+    "usage: straddle-benches check|drives|serve|vhost|real|moves [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -49,8 +50,8 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real")] => (what, None),
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real"), "--raw", file] => {
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves")] => (what, None),
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves"), "--raw", file] => {
             (what, Some(PathBuf::from(file)))
         }
         _ => {
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
         "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
         "real" => build().and_then(|straddle| real::beside_fio(&straddle)),
+        "moves" => moves::run(),
         _ => check(),
     };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))

@@ -93,7 +93,7 @@ pub(crate) fn run_measured(command: &mut Command) -> Result<(String, f64)> {
 
 /// Waits for a child; returns its exit status and its peak of resident memory in bytes. The peak is never
 /// less than what this process held when it started the child.
-fn wait(child: u32) -> Result<(i32, u64)> {
+pub(crate) fn wait(child: u32) -> Result<(i32, u64)> {
     let (code, usage) = waited(child)?;
     // Linux counts in KiB (getrusage(2)).
     Ok((code, u64::try_from(usage.ru_maxrss)? * 1024))

@@ -79,6 +79,12 @@ impl Samples {
         format!("{middle:.2} times the time (quartiles {low:.2} to {high:.2}{verdict})")
     }
 
+    /// The rate of this arm as a share of the rate of `other`: the median of the rounds.
+    pub(crate) fn rate_of(&self, other: &Self) -> f64 {
+        let rates: Vec<f64> = self.seconds.iter().zip(&other.seconds).map(|(a, b)| b / a).collect();
+        quartile(&rates, 2)
+    }
+
     /// The samples in microseconds, after the name.
     pub(crate) fn raw(&self) -> String {
         let mut line = self.name.to_owned();

@@ -3,13 +3,17 @@
 //!
 //! It begins with a cold cache, so dd has to, too: a warm one makes dd more than twice as fast.
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use std::error::Error;
 use std::fs::OpenOptions;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use straddle_relocate::{Disk, Disks, Ended, FileDisk, Job, Move, Parts, Verify, begin, journal_len};
+use straddle_relocate::{Disk, Disks, Ended, Job, Move, Parts, Verify, begin, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, Span};
+use support::FileDisk;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();

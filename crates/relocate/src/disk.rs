@@ -1,11 +1,7 @@
-//! What is moved on: the [`Disk`] trait, files as disks, and the pair of disks that a move uses.
+//! What is moved on: the [`Disk`] trait, and the pair of disks that a move uses.
 
-use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::Advice;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::error::{Device, RelocateError};
@@ -47,52 +43,28 @@ pub trait Disk {
     fn drop_cache(&mut self, span: Span) {
         let _ = span;
     }
-}
 
-/// A file or a block device as a disk.
-///
-/// It neither locks nor claims the file: that is up to whoever opens it.
-#[derive(Debug)]
-pub struct FileDisk {
-    file: File,
-    size: ByteCount,
-}
+    /// Begins to read `span` into a cache, and does not wait for it. What a following read returns is the
+    /// same: a write to `span` that comes in between is seen.
+    fn prefetch(&mut self, span: Span) {
+        let _ = span;
+    }
 
-impl FileDisk {
-    /// The disk in `file`, which is open for reading and writing.
+    /// The parts of `span` that are known to be zeros without storage, in ascending order.
+    fn holes(&mut self, span: Span) -> Vec<Span> {
+        let _ = span;
+        Vec::new()
+    }
+
+    /// Writes zeros to `span`, which then needs no storage. It is a write like others: durable after the next
+    /// flush.
     ///
     /// # Errors
     ///
-    /// If its size is unknown.
-    pub fn new(mut file: File) -> io::Result<Self> {
-        // The metadata of a block device say 0.
-        let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        Ok(Self { file, size: ByteCount::new(size) })
-    }
-}
-
-impl Disk for FileDisk {
-    fn size(&self) -> ByteCount {
-        self.size
-    }
-
-    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(bytes, at.get())
-    }
-
-    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, at.get())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    /// By posix_fadvise(2): pages that are dirty, mapped or locked stay, and so does the cache of a drive.
-    fn drop_cache(&mut self, span: Span) {
-        if let Some(len) = NonZeroU64::new(span.len().get()) {
-            let _ = rustix::fs::fadvise(&self.file, span.start().get(), Some(len), Advice::DontNeed);
-        }
+    /// If the disk cannot do that; then `span` holds what it did, or zeros in part.
+    fn punch(&mut self, span: Span) -> io::Result<()> {
+        let _ = span;
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -156,6 +128,19 @@ impl<'a> Disks<'a> {
     ) -> Result<(), RelocateError> {
         let len = ByteCount::new(bytes.len() as u64);
         self.get(device).write(at, bytes).map_err(|source| RelocateError::Write { device, at, len, source })
+    }
+
+    /// Writes `bytes` to the data's disk, `skip` bytes behind `start`; nothing if there are none.
+    pub(crate) fn write_at(
+        &mut self,
+        start: ByteOffset,
+        skip: usize,
+        bytes: &[u8],
+    ) -> Result<(), RelocateError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.write(Device::Data, ByteOffset::new(start.get() + skip as u64), bytes)
     }
 
     /// Makes all writes durable, on both disks.

@@ -26,6 +26,10 @@ pub(crate) enum Fault {
     EraseRecordsFirst,
     /// A new journal leaves the records of an old one.
     StaleRecords,
+    /// A window is compared when its copy in the journal is overwritten already.
+    LateCheck,
+    /// What could not be read is listed without a flush.
+    LateList,
     /// What is in flight is not compared with the journal.
     NoCheck,
 }

@@ -8,6 +8,7 @@
 //! | some | body: the job and the journal's place, as JSON |
 //! | 1 | mark: the job is rolled back |
 //! | 1 | mark: what was in flight when the rollback began is undone |
+//! | some | list of what could not be read |
 //! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
 //! | some | body again |
 //! | 1 | title again |
@@ -17,11 +18,12 @@
 //! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
 //! journal in the same place are none.
 
+mod list;
 mod record;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
@@ -30,26 +32,47 @@ use crate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
-/// A SHA-256.
-pub(crate) type Hash = [u8; 32];
+/// The bytes of a [`Hash`].
+const HASH: usize = 16;
+
+/// An XXH3 of 128 bits. It detects crashes and faults, not forgery; a processor without instructions for
+/// SHA-256 computes that more slowly than a disk reads.
+pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
 /// The format that this version writes and reads.
 const FORMAT: u32 = 1;
 /// The bytes of a title that mean something.
-const TITLE: usize = 16 + 4 + 8 + 32 + 32;
+const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// A record is written twice: a sector that is lost later must not hide it.
 const COPIES: u64 = 2;
 /// No body is longer: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 
+/// Hashes bytes that come in pieces.
+#[derive(Default)]
+pub(crate) struct Hasher(Xxh3);
+
+impl Hasher {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> Hash {
+        self.0.digest128().to_le_bytes()
+    }
+}
+
 pub(crate) fn hash(bytes: &[u8]) -> Hash {
-    Sha256::digest(bytes).into()
+    xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
 }
 
 /// The hash of both, one behind the other.
 pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
-    Sha256::new().chain_update(first).chain_update(second).finalize().into()
+    let mut hasher = Hasher::default();
+    hasher.add(first);
+    hasher.add(second);
+    hasher.finish()
 }
 
 /// A count of bytes in memory; what does not fit is no allocation that succeeds.
@@ -73,17 +96,20 @@ struct Layout {
     place: Span,
     block: u64,
     body: u64,
+    /// The blocks of the list.
+    list: u64,
     slot: u64,
 }
 
 impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
         let block = job.blocks().size().get();
-        Self { place, block, body: blocks(body as u64, block), slot: COPIES * block + capacity(job) }
+        let slot = COPIES * block + capacity(job);
+        Self { place, block, body: blocks(body as u64, block), list: list::blocks(job), slot }
     }
 
     fn needed(self) -> u64 {
-        2 * (self.block + self.body) + 2 * self.block + 2 * self.slot
+        2 * (self.block + self.body) + (2 + self.list) * self.block + 2 * self.slot
     }
 
     fn behind_start(self, bytes: u64) -> ByteOffset {
@@ -106,8 +132,12 @@ impl Layout {
         self.behind_start(self.block * (1 + mark as u64) + self.body)
     }
 
+    fn list(self, index: u64) -> ByteOffset {
+        self.behind_start(self.block * (3 + index) + self.body)
+    }
+
     fn slot(self, slot: u64) -> ByteOffset {
-        self.behind_start(self.block * 3 + self.body + slot * self.slot)
+        self.behind_start(self.block * (3 + self.list) + self.body + slot * self.slot)
     }
 }
 
@@ -285,13 +315,15 @@ impl Journal {
         self.clear(disks)
     }
 
-    /// Removes all records and marks, durably.
+    /// Removes all records and marks, and the list, durably.
     fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let zeros = self.padded(&[]);
         let layout = self.layout;
         for at in [layout.mark(0), layout.mark(1)] {
             disks.write(self.device, at, &zeros)?;
         }
+        let list = vec![0; self.block() * in_memory(ByteCount::new(layout.list))];
+        disks.write(self.device, layout.list(0), &list)?;
         let zeros = vec![0; self.lead()];
         for at in [layout.slot(0), layout.slot(1)] {
             disks.write(self.device, at, &zeros)?;
@@ -427,9 +459,7 @@ struct Title {
 
 /// What records call a journal by.
 fn name(title: &[u8]) -> [u8; 16] {
-    let mut name = [0; 16];
-    name.copy_from_slice(&hash(title)[..16]);
-    name
+    hash(title)
 }
 
 impl Title {
@@ -459,7 +489,7 @@ impl Title {
             return Ok(Some(Err(format)));
         }
         let title = Self { body: u64::from_le_bytes(reader.take()), hash: reader.take() };
-        if hash(&sector[..TITLE - 32]) != reader.take::<32>() {
+        if hash(&sector[..TITLE - HASH]) != reader.take::<HASH>() {
             return Err(RelocateError::Damaged("a title does not match its hash".to_owned()));
         }
         Ok(Some(Ok(title)))

@@ -84,6 +84,14 @@
 //! flushed: its window has not begun, and its source must match its hash. What does not match is reported,
 //! not used.
 //!
+//! With [`Verify::Read`] every `W(i)` is read back after the flush behind `R(i+1)`, while `D(i+1)` is written,
+//! and compared before anything is written to the slot of `R(i+2)`, which is that of `R(i)`. If `D(i+1)`
+//! overwrites part of `W(i)`, it waits for that. So when a difference is found the windows in flight are `i`
+//! and `i+1` at most, and the way back undoes both.
+//!
+//! What the next window needs is read ahead by [`Disk::prefetch`], into a cache that later writes change: that
+//! it comes early makes no difference to what is read. The engine itself reads `S(i)` after `D(i-1)`.
+//!
 //! Before the end is recorded, everything is flushed once more, so that the record of the end means that all
 //! data are durable. With two disks both are flushed: `R(i)` before `D(i)`, and `D(i)` before `R(i+2)`.
 //!
@@ -97,6 +105,28 @@
 //! then at its destination moves back like any other job, last window first, with records of its own
 //! direction; the forward ones do not count any more.
 //!
+//! # Holes
+//!
+//! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical sectors,
+//! by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above; a disk that takes data
+//! for holes loses none, for zeros are looked for. A window that is written again from the journal keeps the
+//! holes that its destination has: an interruption costs the space of two windows at most.
+//!
+//! # What cannot be read
+//!
+//! It stops the job, and the way back needs only what was read before. Or, if the caller says so
+//! (`skip_bad`), the [`filler`] takes its place, and the journal gets a list of it ([`Bad`]):
+//!
+//! - What `R(i)` describes in place of unreadable bytes is listed, and flushed, before `R(i)` is written. So a
+//!   filler is at no destination without its entry. An entry without a filler is harmless: before the window
+//!   began the sector was unreadable, and it is read again.
+//! - Such a window is copied, whatever the distance, so that it is not read again after a crash: a sector may
+//!   be readable one time and not the next. Its source is not compared with the record any more.
+//! - Each block of the list is written once. A torn one hides no other, and was not flushed; the next entry
+//!   takes its place. Without room in the list an unreadable sector stops the job.
+//! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
+//!   not, what is missing is listed and the filler written, as above.
+//!
 //! # What it relies on
 //!
 //! A completed flush makes all earlier writes durable; a write changes no physical sector but those it
@@ -105,21 +135,27 @@
 //! reads. A file that is made for a journal must be durable in its folder, and is best allocated, before
 //! [`begin`].
 
+mod bad;
 mod disk;
 mod engine;
 mod error;
 mod fault;
+mod file;
+mod flight;
 mod job;
 mod journal;
 mod recovery;
 mod sequence;
+mod shape;
 
 #[cfg(test)]
 mod tests;
 
-pub use disk::{Disk, Disks, FileDisk, SECTOR};
+pub use bad::{Bad, filler};
+pub use disk::{Disk, Disks, SECTOR};
 pub use engine::{Progress, Verify, Watch};
 pub use error::{Device, RelocateError};
+pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,

@@ -2,10 +2,12 @@
 
 use straddle_units::{ByteCount, Span};
 
+use crate::bad::{Bad, Skip};
 use crate::disk::Disks;
-use crate::engine::{Flight, Run, Stop, Verify, Watch};
+use crate::engine::{Run, Stop, Verify, Watch};
 use crate::error::RelocateError;
 use crate::fault::{self, Fault};
+use crate::flight::Flight;
 use crate::job::Job;
 use crate::journal::{Direction, Journal, Mark};
 use crate::sequence::Sequence;
@@ -34,6 +36,7 @@ pub struct Back<'a>(Held<'a>);
 struct Held<'a> {
     disks: Disks<'a>,
     journal: Journal,
+    skip: Skip,
 }
 
 /// The state that a journal is found in.
@@ -83,7 +86,7 @@ pub fn journal_len(job: &Job) -> Result<ByteCount, RelocateError> {
 /// [`RelocateError::Place`] and [`RelocateError::Occupied`]: nothing was written.
 pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>, RelocateError> {
     let journal = Journal::create(&mut disks, place, job)?;
-    Ok(Unfinished(Held { disks, journal }))
+    Ok(Unfinished(Held { disks, journal, skip: Skip::default() }))
 }
 
 /// Opens the journal at `place`; `None` if there is none.
@@ -97,7 +100,8 @@ pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a
     disks.settle()?;
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
-    let held = Held { disks, journal };
+    let skip = journal.listed(&mut disks)?;
+    let held = Held { disks, journal, skip };
     Ok(Some(match state {
         State::NotBegun | State::Moving { .. } => Recovered::Unfinished(Unfinished(held)),
         State::Moved => Recovered::Moved(Moved(held)),
@@ -146,28 +150,28 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateErro
 
 impl<'a> Held<'a> {
     fn resume(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>, RelocateError> {
-        let Self { disks, journal } = &mut self;
+        let Self { disks, journal, skip } = &mut self;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
-        flight.redo(disks, &sequence)?;
+        flight.redo(disks, &sequence, journal, skip)?;
         let run = Run { journal, sequence: &sequence, direction: Direction::Forward, verify };
-        Ok(match run.go(disks, flight.done, watch)? {
+        Ok(match run.go(disks, skip, flight.done, watch)? {
             Stop::End => Ended::Complete(Moved(self)),
             Stop::Paused => Ended::Paused,
         })
     }
 
     fn rollback(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        let Self { disks, journal } = &mut self;
+        let Self { disks, journal, skip } = &mut self;
         let done = match journal.mark(disks, Mark::Undone)? {
             Some(done) => done,
-            None => turn(disks, journal)?,
+            None => turn(disks, journal, skip)?,
         };
         let sequence = Sequence::back(&journal.job, done);
         let flight = Flight::of(journal.records(disks, Direction::Back)?, &sequence)?;
-        flight.redo(disks, &sequence)?;
+        flight.redo(disks, &sequence, journal, skip)?;
         let run = Run { journal, sequence: &sequence, direction: Direction::Back, verify };
-        Ok(match run.go(disks, flight.done, watch)? {
+        Ok(match run.go(disks, skip, flight.done, watch)? {
             Stop::End => Ended::Complete(Back(self)),
             Stop::Paused => Ended::Paused,
         })
@@ -179,7 +183,7 @@ impl<'a> Held<'a> {
 }
 
 /// Begins the rollback: undoes what is in flight. Returns the number of windows that are to go back.
-fn turn(disks: &mut Disks<'_>, journal: &Journal) -> Result<u64, RelocateError> {
+fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64, RelocateError> {
     let sequence = Sequence::forward(&journal.job);
     let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
     let done = flight.durable;
@@ -188,7 +192,7 @@ fn turn(disks: &mut Disks<'_>, journal: &Journal) -> Result<u64, RelocateError> 
         journal.set(disks, Mark::Undone, done)?;
     }
     if !fault::on(Fault::NoUndo) {
-        flight.undo(disks, &sequence, journal.block())?;
+        flight.undo(disks, &sequence, journal.block(), skip)?;
     }
     journal.set(disks, Mark::Undone, done)?;
     Ok(done)
@@ -256,12 +260,33 @@ impl Back<'_> {
     }
 }
 
+macro_rules! runs {
+    ($($name:ident)*) => {$(
+        impl $name<'_> {
+            /// Goes on if something cannot be read: the [`filler`](crate::filler) takes its place, and it is
+            /// [listed](Self::bad). Otherwise it is an error, and there is a way back.
+            #[must_use]
+            pub fn skip_bad(mut self) -> Self {
+                self.0.skip.is_on = true;
+                self
+            }
+        }
+    )*};
+}
+
+runs! { Unfinished Moved Turned }
+
 macro_rules! states {
     ($($name:ident)*) => {$(
         impl $name<'_> {
             /// The job, with its payload.
             pub fn job(&self) -> &Job {
                 &self.0.journal.job
+            }
+
+            /// What could not be read since the job began, in ascending order.
+            pub fn bad(&self) -> &[Bad] {
+                &self.0.skip.list
             }
         }
 

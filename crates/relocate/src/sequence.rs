@@ -79,6 +79,11 @@ impl Sequence {
         Self { size: job.size(), blocks: job.blocks(), window, offset, parts, count }
     }
 
+    /// The physical sectors.
+    pub(crate) fn blocks(&self) -> Boundary {
+        self.blocks
+    }
+
     /// The number of windows.
     pub(crate) fn count(&self) -> u64 {
         self.count

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
@@ -11,9 +13,10 @@ use std::time::Duration;
 
 use straddle_io::SplitMix64;
 use straddle_relocate::{
-    Disks, Ended, FileDisk, Job, Move, Parts, Recovered, State, Verify, begin, inspect, journal_len, open,
+    Disks, Ended, Job, Move, Parts, Recovered, State, Verify, begin, inspect, journal_len, open,
 };
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
+use support::FileDisk;
 
 /// Tells this program that it is the one to be killed: the file, and whether it rolls back.
 const FILE: &str = "STRADDLE_RELOCATE_FILE";

@@ -1,6 +1,6 @@
 //! Records and marks: a sector each.
 
-use super::{Hash, hash, hash_both};
+use super::{HASH, Hash, hash, hash_both};
 use crate::fault::{self, Fault};
 
 const RECORD: &[u8; 8] = b"relorec1";
@@ -80,12 +80,12 @@ impl Reader<'_> {
 
 /// Whether `sector` begins with `len` bytes and their hash; the bytes.
 fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
-    let (bytes, stored) = (sector.get(..len)?, sector.get(len..len + 32)?);
+    let (bytes, stored) = (sector.get(..len)?, sector.get(len..len + HASH)?);
     (hash(bytes)[..] == *stored).then_some(bytes)
 }
 
 /// Magic, title, direction, kind, number, hash, 3 numbers, hash.
-const LENGTH: usize = 8 + 16 + 1 + 1 + 8 + 32 + 3 * 8 + 32;
+const LENGTH: usize = 8 + 16 + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
 
 impl Record {
     /// Records alternate between two slots.
@@ -121,11 +121,11 @@ impl Record {
         let mut bytes = RECORD.to_vec();
         bytes.extend(title);
         bytes.push(u8::from(self.direction == Direction::Back));
-        let none = Saved { len: 0, at: 0, moved: 0, rest: [0; 32] };
+        let none = Saved { len: 0, at: 0, moved: 0, rest: [0; HASH] };
         let (kind, moved, saved) = match self.kind {
             Kind::Direct { moved } => (0, moved, none),
             Kind::Copied { moved, saved } => (1, moved, saved),
-            Kind::End => (2, [0; 32], none),
+            Kind::End => (2, [0; HASH], none),
         };
         bytes.push(kind);
         bytes.extend(self.number.to_le_bytes());

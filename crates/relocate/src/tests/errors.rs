@@ -1,6 +1,7 @@
 //! Disks that fail: every call, at random, for good.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use straddle_io::SplitMix64;
@@ -8,7 +9,9 @@ use straddle_units::ErrorKind;
 
 use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
+use crate::engine::Verify;
 use crate::error::RelocateError;
+use crate::fault::{Fault, plant};
 
 /// A job that is possible on a small disk.
 fn random_shape(random: &mut SplitMix64) -> Shape {
@@ -21,7 +24,16 @@ fn random_shape(random: &mut SplitMix64) -> Shape {
             let len = 1 + random.below(14);
             moves.push([random.below(room - len + 1), len, random.below(room - len + 1)]);
         }
-        let shape = Shape { name: "random", moves, block, window, is_two: random.once_in(3), room };
+        let shape = Shape {
+            name: "random",
+            moves,
+            block,
+            window,
+            holes: &[],
+            bad: &[],
+            is_two: random.once_in(3),
+            room,
+        };
         if is_possible(&shape) {
             return shape;
         }
@@ -176,7 +188,7 @@ fn a_sector_that_cannot_be_written_does_not_block_the_way_back() {
 /// The error names the sector that cannot be read, and there is a way back.
 #[test]
 fn a_sector_that_cannot_be_read_is_named() {
-    for shape in shapes() {
+    for shape in shapes().into_iter().filter(|shape| shape.bad.is_empty()) {
         let world = World::new(&shape);
         for (bad, _) in &world.data {
             let machine = world.boot(&world.original);
@@ -192,4 +204,103 @@ fn a_sector_that_cannot_be_read_is_named() {
             assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()));
         }
     }
+}
+
+/// Every destination once gets on the medium something else than what was written: that is found while there
+/// is a way back. Returns the number of sectors that were tried.
+fn rotten(shapes: &[Shape]) -> Result<usize, String> {
+    let mut tried = 0;
+    for shape in shapes {
+        let world = World::new(shape);
+        let sectors = shape.moves.iter().flat_map(|[_, len, to]| *to..to + len);
+        for sector in sectors.map(|sector| usize::try_from(sector).unwrap()) {
+            let machine = world.boot(&world.original);
+            machine.borrow_mut().records = false;
+            machine.borrow_mut().failing.rot = Some((sector, world.garbage));
+            let found = world.start(&machine);
+            if !matches!(found, Err(RelocateError::Changed { .. })) {
+                return Err(format!("{}: sector {sector}: {found:?}", shape.name));
+            }
+            let wrong = |why: String| format!("{}: sector {sector}: {why}", shape.name);
+            let end = world
+                .recover(&machine, Decision::Rollback)
+                .map_err(|error| wrong(format!("no way back: {error:?}")))?;
+            world.is_right(&machine.borrow().current, end).map_err(wrong)?;
+            tried += 1;
+        }
+    }
+    Ok(tried)
+}
+
+#[test]
+fn what_is_not_as_it_was_written_can_be_undone() {
+    let tried = rotten(&shapes()).unwrap();
+    println!("{tried} rotten sectors");
+    plant(Some(Fault::LateCheck));
+    let late = rotten(&shapes());
+    plant(None);
+    println!("compared too late: {late:?}");
+    assert!(late.is_err());
+}
+
+/// A disk that takes data for holes loses none of them.
+#[test]
+fn only_zeros_become_holes() {
+    let mut punched = 0;
+    for shape in shapes() {
+        let world = World::new(&shape);
+        let machine = world.boot(&world.original);
+        machine.borrow_mut().holes_lie = true;
+        let end = world.start(&machine).unwrap();
+        assert_eq!(world.is_right(&machine.borrow().current, end), Ok(()), "{shape:?}");
+        let machine = world.boot(&world.original);
+        world.start(&machine).unwrap();
+        punched += machine.borrow().punched;
+        assert_eq!(machine.borrow().punched > 0, !shape.holes.is_empty(), "{shape:?}");
+    }
+    println!("{punched} sectors punched");
+}
+
+/// A sector that was read before a crash, and cannot be read again after it.
+#[test]
+fn what_cannot_be_read_again_is_listed_or_there_already() {
+    let shape = shapes().into_iter().find(|shape| shape.name == "far up").unwrap();
+    let world = World::new(&shape);
+    let machine = world.boot(&world.original);
+    world.start(&machine).unwrap();
+    let (mut listed, mut there) = (0, 0);
+    for epoch in &machine.borrow().epochs {
+        let mut images = Vec::new();
+        super::exhaustive::crashes(epoch, world.garbage, &mut |image| images.push(image));
+        for (image, (bad, contents)) in
+            images.iter().flat_map(|image| world.data.iter().map(move |bad| (image, bad)))
+        {
+            let machine = world.boot(image);
+            machine.borrow_mut().failing.unreadable = Some(*bad);
+            let found = world.with(&machine, |disks, place| {
+                let Some(crate::Recovered::Unfinished(found)) = crate::open(disks, place).unwrap() else {
+                    return None;
+                };
+                let ended =
+                    found.skip_bad().resume(Verify::Read, &mut |_| ControlFlow::Continue(())).unwrap();
+                let crate::Ended::Complete(moved) = ended else { panic!("{ended:?}") };
+                Some(moved.bad().to_vec())
+            });
+            let Some(found) = found else { continue };
+            let is_listed =
+                found.iter().any(|other| other.from.contains(super::shapes::span(*bad as u64, 1)));
+            for (sector, number) in &world.moved {
+                let now = machine.borrow().current[*sector];
+                assert!(
+                    now == *number || (*number == *contents && is_listed),
+                    "{bad}: sector {sector} is lost"
+                );
+            }
+            assert!(found.len() <= 1);
+            listed += usize::from(is_listed);
+            there += usize::from(!is_listed);
+        }
+    }
+    println!("{listed} listed, {there} moved before");
+    assert!(listed > 100 && there > 100);
 }

@@ -25,7 +25,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    fn number(&mut self, sector: &[u8]) -> u32 {
+    pub(super) fn number(&mut self, sector: &[u8]) -> u32 {
         let sector: Sector = sector.try_into().unwrap();
         *self.numbers.entry(sector).or_insert_with(|| {
             self.contents.push(sector);
@@ -96,6 +96,8 @@ pub(super) struct Failing {
     pub(super) bad: Option<usize>,
     /// A sector that cannot be read.
     pub(super) unreadable: Option<usize>,
+    /// A sector whose next write does not reach the medium as it is.
+    pub(super) rot: Option<(usize, u32)>,
     pub(super) seed: u64,
 }
 
@@ -118,6 +120,11 @@ pub(super) struct Machine {
     /// Whether crashes are recorded.
     pub(super) records: bool,
     pub(super) flushes_lost: bool,
+    /// Whether everything is said to be a hole.
+    pub(super) holes_lie: bool,
+    pub(super) punched: usize,
+    /// The contents of sectors that cannot be read before they are written.
+    pub(super) unreadable: u32,
 }
 
 impl Machine {
@@ -140,6 +147,9 @@ impl Machine {
             failing: Failing::default(),
             records: true,
             flushes_lost: false,
+            holes_lie: false,
+            punched: 0,
+            unreadable: u32::MAX,
         }
     }
 
@@ -206,6 +216,14 @@ impl Machine {
         for unit in &units {
             self.current[unit.first..unit.first + unit.contents.len()].copy_from_slice(&unit.contents);
         }
+        if let Some((rot, garbage)) = self.failing.rot {
+            for unit in &mut units {
+                if let Some(contents) = rot.checked_sub(unit.first).and_then(|at| unit.contents.get_mut(at)) {
+                    *contents = garbage;
+                    self.failing.rot = None;
+                }
+            }
+        }
         self.pending.extend(units);
         if has_failed { Err(io::Error::other("a write failed")) } else { Ok(()) }
     }
@@ -266,6 +284,9 @@ impl Disk for SimDisk {
         {
             return Err(io::Error::other("a read failed"));
         }
+        if machine.current[first..first + bytes.len().div_ceil(512)].contains(&machine.unreadable) {
+            return Err(io::Error::other("a sector cannot be read"));
+        }
         let store = machine.store.borrow();
         for (index, sector) in bytes.chunks_mut(512).enumerate() {
             let contents = &store.contents[usize::try_from(machine.current[first + index]).unwrap()];
@@ -292,5 +313,36 @@ impl Disk for SimDisk {
             image[unit.first..unit.first + unit.contents.len()].copy_from_slice(&unit.contents);
         }
         machine.current[first..last].copy_from_slice(&image[first..last]);
+    }
+
+    fn holes(&mut self, span: Span) -> Vec<Span> {
+        let (first, last) = (self.sector(span.start()), self.sector(span.end()));
+        let machine = self.machine.borrow();
+        if machine.holes_lie {
+            return vec![span];
+        }
+        let is_zero = |sector: &usize| {
+            let number = usize::try_from(machine.current[*sector]).unwrap();
+            machine.store.borrow().contents[number] == [0; 512]
+        };
+        let of = |sector: usize| {
+            let at = span.start().get() + (sector - first) as u64 * SECTOR;
+            Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)).unwrap()
+        };
+        let mut holes: Vec<Span> = Vec::new();
+        for hole in (first..last).filter(is_zero).map(of) {
+            match holes.last_mut().filter(|last| last.end() == hole.start()) {
+                Some(last) => *last = crate::sequence::hull(*last, hole).unwrap(),
+                None => holes.push(hole),
+            }
+        }
+        holes
+    }
+
+    fn punch(&mut self, span: Span) -> io::Result<()> {
+        let (first, len) = (self.sector(span.start()), usize::try_from(span.len().get()).unwrap());
+        let mut machine = self.machine.borrow_mut();
+        machine.punched += len / 512;
+        machine.write(first, &vec![0; len])
     }
 }

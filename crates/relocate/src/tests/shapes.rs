@@ -10,8 +10,8 @@ use super::machine::{Image, Machine, SimDisk, Store};
 use crate::engine::Verify;
 use crate::error::RelocateError;
 use crate::job::{Job, Move, Parts};
-use crate::recovery::{Ended, Recovered, begin, journal_len, open};
-use crate::{Disks, SECTOR};
+use crate::recovery::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
+use crate::{Bad, Disks, SECTOR, filler};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
@@ -22,10 +22,28 @@ pub(super) struct Shape {
     /// Sectors of a physical sector, and the first that begins one.
     pub(super) block: (u64, u64),
     pub(super) window: u64,
+    /// Sectors that are holes in the beginning.
+    pub(super) holes: &'static [usize],
+    /// Sectors that cannot be read before they are written.
+    pub(super) bad: &'static [usize],
     /// Whether the journal is on another disk.
     pub(super) is_two: bool,
     /// The sectors that data are in; behind them the journal has its own, unless it is on another disk.
     pub(super) room: u64,
+}
+
+impl Shape {
+    /// What fills a sector in the beginning, repeated.
+    fn text(&self, sector: u64) -> String {
+        let is_in = |list: &[usize]| list.iter().any(|other| *other as u64 == sector);
+        if is_in(self.bad) {
+            "unreadable;".to_owned()
+        } else if is_in(self.holes) {
+            "\0".to_owned()
+        } else {
+            format!("sector {sector};")
+        }
+    }
 }
 
 pub(super) fn sectors(count: u64) -> ByteCount {
@@ -64,6 +82,11 @@ pub(super) struct World {
     block: (usize, usize),
     /// Whether the disks ignore flushes.
     pub(super) flushes_lost: bool,
+    /// The contents of a sector that cannot be read, and the sectors that have it.
+    unreadable: u32,
+    pub(super) bad: &'static [usize],
+    /// What the last run said could not be read.
+    listed: RefCell<Vec<Bad>>,
     /// Where data are when all is moved: sector, and contents.
     pub(super) moved: Vec<(usize, u32)>,
     /// And in the beginning.
@@ -98,8 +121,9 @@ impl World {
         let job = Job::new(parts).unwrap();
         let store = Rc::new(RefCell::new(Store::default()));
         let original: Image =
-            (0..all).map(|sector| store.borrow_mut().of_text(&format!("sector {sector};"))).collect();
+            (0..all).map(|sector| store.borrow_mut().of_text(&shape.text(sector))).collect();
         let garbage = store.borrow_mut().of_text("garbage;");
+        let unreadable = store.borrow_mut().of_text("unreadable;");
         let mut may_change = vec![false; original.len()];
         let mut now = original.clone();
         let mut live: Vec<usize> = Vec::new();
@@ -107,7 +131,14 @@ impl World {
         let mut written = Vec::new();
         for [from, len, to] in &shape.moves {
             let (from, to) = (range(*from, *len), range(*to, *len));
-            let bytes = now[from.clone()].to_vec();
+            let mut bytes = now[from.clone()].to_vec();
+            for (bytes, sector) in bytes.iter_mut().zip(from.clone()).filter(|(_, at)| shape.bad.contains(at))
+            {
+                if *bytes == unreadable {
+                    let at = ByteOffset::new(sector as u64 * SECTOR);
+                    *bytes = store.borrow_mut().number(&filler(at));
+                }
+            }
             data.extend(from.clone().filter(|sector| !written.contains(sector)));
             live.retain(|sector| !from.contains(sector));
             live.extend(to.clone());
@@ -134,6 +165,9 @@ impl World {
             garbage,
             split: small(split),
             flushes_lost: false,
+            unreadable,
+            bad: shape.bad,
+            listed: RefCell::default(),
             block: (small(block), small(phase)),
         }
     }
@@ -143,6 +177,7 @@ impl World {
         machine.may_change = Rc::clone(&self.may_change);
         machine.original = Rc::clone(&self.original);
         machine.flushes_lost = self.flushes_lost;
+        machine.unreadable = self.unreadable;
         Rc::new(RefCell::new(machine))
     }
 
@@ -165,10 +200,19 @@ impl World {
     pub(super) fn start(&self, machine: &Rc<RefCell<Machine>>) -> Result<Final, RelocateError> {
         self.with(machine, |disks, place| {
             let unfinished = begin(disks, place, self.job.clone())?;
-            let ended = unfinished.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
-            assert!(matches!(ended, Ended::Complete(_)));
-            Ok(Final::Moved)
+            let ended = self.skipping(unfinished).resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+            Ok(self.moved(ended))
         })
+    }
+
+    fn skipping<'a>(&self, unfinished: Unfinished<'a>) -> Unfinished<'a> {
+        if self.bad.is_empty() { unfinished } else { unfinished.skip_bad() }
+    }
+
+    fn moved(&self, ended: Ended<Moved<'_>>) -> Final {
+        let Ended::Complete(moved) = ended else { panic!("{ended:?}") };
+        *self.listed.borrow_mut() = moved.bad().to_vec();
+        Final::Moved
     }
 
     /// Finds what a crash has left, and does what was decided.
@@ -182,19 +226,18 @@ impl World {
             let Some(found) = open(disks, place)? else { return Ok(Final::None) };
             let ended = match (found, decision) {
                 (Recovered::Unfinished(unfinished), Decision::Resume) => {
-                    let ended = unfinished.resume(Verify::Read, watch)?;
-                    assert!(matches!(ended, Ended::Complete(_)));
-                    return Ok(Final::Moved);
+                    return Ok(self.moved(self.skipping(unfinished).resume(Verify::Read, watch)?));
                 }
                 (Recovered::Unfinished(unfinished), Decision::Rollback) => {
-                    unfinished.rollback(Verify::Read, watch)?
+                    self.skipping(unfinished).rollback(Verify::Read, watch)?
                 }
-                (Recovered::Moved(_), Decision::Resume) => return Ok(Final::Moved),
+                (Recovered::Moved(moved), Decision::Resume) => return Ok(self.moved(Ended::Complete(moved))),
                 (Recovered::Moved(moved), Decision::Rollback) => moved.rollback(Verify::Read, watch)?,
                 (Recovered::Turned(turned), _) => turned.rollback(Verify::Read, watch)?,
-                (Recovered::Back(_), _) => return Ok(Final::Back),
+                (Recovered::Back(back), _) => Ended::Complete(back),
             };
-            assert!(matches!(ended, Ended::Complete(_)));
+            let Ended::Complete(back) = ended else { panic!("{ended:?}") };
+            *self.listed.borrow_mut() = back.bad().to_vec();
             Ok(Final::Back)
         })
     }
@@ -202,8 +245,24 @@ impl World {
     /// Whether all data are where they belong after this, and all else is as it was.
     pub(super) fn is_right(&self, image: &Image, end: Final) -> Result<(), String> {
         let data = if end == Final::Moved { &self.moved } else { &self.data };
-        if let Some((sector, _)) = data.iter().find(|(sector, number)| image[*sector] != *number) {
+        let is_filled = |sector: usize| {
+            let at = ByteOffset::new(sector as u64 * SECTOR);
+            self.bad.contains(&sector) && image[sector] == self.store.borrow_mut().number(&filler(at))
+        };
+        let is_lost = |sector: usize, number: u32| {
+            image[sector] != number && !(end == Final::Back && is_filled(sector))
+        };
+        if let Some((sector, _)) = data.iter().find(|(sector, number)| is_lost(*sector, *number)) {
             return Err(format!("{end:?}: sector {sector} is lost"));
+        }
+        let is_listed = |sector: usize| {
+            let span = span(sector as u64, 1);
+            self.listed.borrow().iter().any(|bad| bad.from.contains(span))
+        };
+        for (sector, _) in self.data.iter().filter(|(sector, _)| self.bad.contains(sector)) {
+            if (end == Final::Moved || (end == Final::Back && is_filled(*sector))) && !is_listed(*sector) {
+                return Err(format!("{end:?}: sector {sector} was not read, and is not listed"));
+            }
         }
         let others = (0..image.len()).filter(|sector| !self.may_change[*sector]);
         for sector in others {
@@ -216,7 +275,7 @@ impl World {
 }
 
 fn shape(name: &'static str, moves: &[[u64; 3]], block: (u64, u64), window: u64, room: u64) -> Shape {
-    Shape { name, moves: moves.to_vec(), block, window, is_two: false, room }
+    Shape { name, moves: moves.to_vec(), block, window, holes: &[], bad: &[], is_two: false, room }
 }
 
 /// Every shape.
@@ -256,6 +315,28 @@ pub(super) fn shapes() -> Vec<Shape> {
         shape("512e, phase 7", &[[63, 20, 71]], (8, 7), 8, 100),
         shape("512e, two from 63", &[[33, 20, 40], [9, 24, 16]], (8, 0), 16, 66),
     ];
+    for (name, holes) in [
+        ("up 1", &[4, 6, 7, 8][..]),
+        ("far up", &[3, 4, 5, 8]),
+        ("torn, far", &[3, 5, 6, 7, 8]),
+        ("torn, moved twice", &[4, 5, 6, 7, 8, 9]),
+        ("512e, up 1", &[66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79]),
+    ] {
+        let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
+        shapes.push(Shape { holes, ..one });
+    }
+    for (name, bad) in [
+        ("up 1", &[3, 7, 10][..]),
+        ("up 1", &[11]),
+        ("down 7", &[10, 15, 16, 21]),
+        ("far up", &[2, 5, 6]),
+        ("moved twice", &[4, 9]),
+        ("torn, up 1", &[6, 7]),
+        ("512e, two from 63", &[40, 41, 42, 43, 44, 45, 46, 47]),
+    ] {
+        let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
+        shapes.push(Shape { bad, ..one });
+    }
     for name in ["up 1", "down 7", "far up", "chain of 2", "swap", "torn, up 1", "torn, neighbours"] {
         let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
         shapes.push(Shape { is_two: true, ..one });

@@ -1,0 +1,95 @@
+//! The list of what could not be read.
+//!
+//! Each block is written once, so that a torn one hides no other. It has a magic, the title, a number of
+//! entries, the entries (where, how much, and where it was to go) and a hash.
+
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::record::Reader;
+use super::{HASH, Journal, hash, in_memory};
+use crate::bad::{Bad, Skip, normal};
+use crate::disk::Disks;
+use crate::error::RelocateError;
+use crate::fault::{self, Fault};
+use crate::job::Job;
+
+const MAGIC: &[u8; 8] = b"relobad1";
+/// The list has no more bytes, or two blocks.
+const LARGEST: u64 = 4 << 20;
+const HEAD: usize = 8 + 16 + 8;
+const ENTRY: usize = 3 * 8;
+
+/// The blocks of the list: one for each window, within limits.
+pub(super) fn blocks(job: &Job) -> u64 {
+    let most = (LARGEST / job.blocks().size().get()).clamp(2, 1024);
+    (job.total().get() / job.window_len().get()).clamp(2, most)
+}
+
+impl Journal {
+    /// Reads the list.
+    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let mut skip = Skip::default();
+        for (index, block) in (1..).zip(bytes.chunks(self.block())) {
+            if let Some(bad) = self.decode(block) {
+                skip.list.extend(bad);
+                skip.next = index;
+            }
+        }
+        skip.list = normal(skip.list);
+        Ok(skip)
+    }
+
+    /// Lists what could not be read, durably. Returns whether there was room.
+    pub(crate) fn list(
+        &self,
+        disks: &mut Disks<'_>,
+        skip: &mut Skip,
+        bad: &[Bad],
+    ) -> Result<bool, RelocateError> {
+        let blocks = bad.chunks(((self.block() - HEAD - HASH) / ENTRY).max(1));
+        if skip.next + blocks.len() as u64 > self.layout.list {
+            return Ok(false);
+        }
+        for block in blocks {
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend(self.title);
+            bytes.extend((block.len() as u64).to_le_bytes());
+            for bad in block {
+                for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
+                    bytes.extend(number.to_le_bytes());
+                }
+            }
+            bytes.extend(hash(&bytes));
+            disks.write(self.device, self.layout.list(skip.next), &self.padded(&bytes))?;
+            skip.next += 1;
+        }
+        skip.list = normal(skip.list.iter().chain(bad).copied().collect());
+        if !fault::on(Fault::LateList) {
+            disks.flush()?;
+        }
+        Ok(true)
+    }
+
+    fn decode(&self, block: &[u8]) -> Option<Vec<Bad>> {
+        let mut reader = Reader(block);
+        if reader.take() != *MAGIC || reader.take() != self.title {
+            return None;
+        }
+        let count = usize::try_from(u64::from_le_bytes(reader.take())).ok()?;
+        let len = count.checked_mul(ENTRY)?.checked_add(HEAD)?;
+        if block.get(len..len.checked_add(HASH)?)? != hash(block.get(..len)?) {
+            return None;
+        }
+        let entry = |_| {
+            let mut number = || u64::from_le_bytes(reader.take());
+            let (start, len, to) = (number(), number(), number());
+            Some(Bad {
+                from: Span::new(ByteOffset::new(start), ByteCount::new(len))?,
+                to: ByteOffset::new(to),
+            })
+        };
+        (0..count).map(entry).collect()
+    }
+}
