@@ -15,8 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+pub(crate) mod contents;
 pub(crate) mod run;
 pub(crate) mod skip;
+#[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+pub(crate) use contents::{Contents, at_once};
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 pub(crate) use run::{Run, command, flat, json, json_in, root, straddle, straddle_in, valid};
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
@@ -185,6 +188,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Runs a shell command, which has to succeed.
 pub(crate) fn shell(line: &str, dir: &Path) -> String {
     run(Command::new("sh").args(["-c", line]).current_dir(dir), "")
+}
+
+/// The printed `lines`, in a shell whose sfdisk does not wait before it tells the kernel of a new table, which
+/// it would not do for an image.
+pub(crate) fn pasted(lines: &str) -> String {
+    format!("sfdisk() {{ command sfdisk --no-tell-kernel \"$@\"; }}\n{lines}")
 }
 
 /// Whether sfdisk has an option for an image's sector size: since util-linux 2.41.
