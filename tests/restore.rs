@@ -267,6 +267,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let mut traced = Command::new("strace");
         traced.args([
             "-f",
+            "--seccomp-bpf",
             "-qq",
             "-e",
             "trace=pwrite64",
@@ -305,7 +306,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
 /// Runs the command under strace, with system calls on `only` logged, and failing as in `inject`.
 fn traced(command: &Command, log: &Path, only: Option<&Path>, inject: &[String]) -> Output {
     let mut traced = Command::new("strace");
-    traced.args(["-f", "-qq", "-o"]).arg(log);
+    traced.args(["-f", "--seccomp-bpf", "-qq", "-o"]).arg(log);
     if let Some(only) = only {
         traced.arg("-P").arg(only);
     }
