@@ -47,7 +47,7 @@ fn journals(dir: &Dir) -> Vec<PathBuf> {
 }
 
 /// Waits until `is_so` returns true, for as long as a slow machine may take.
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(1200), "it never came");
@@ -60,11 +60,19 @@ fn complete(dir: &Dir) -> usize {
     journals(dir).iter().filter(|path| path.extension().is_some_and(|end| end == "journal")).count()
 }
 
-/// Starts a run and waits until its journal has its final name, from when on the run may write.
+/// Waits until the journal of `run` has its final name, from when on the run may write.
+#[track_caller]
+fn begun(mut run: Child, dir: &Dir) -> Child {
+    until(|| complete(dir) > 0 || run.try_wait().unwrap().is_some());
+    if complete(dir) == 0 {
+        panic!("it ended before it began to write: {}", told(&run.wait_with_output().unwrap()));
+    }
+    run
+}
+
+/// Starts a run and waits until it may write.
 fn running(dir: &Dir, target: &Path) -> Child {
-    let child = bench(dir, target, &["--used", "--runtime", "100"]).spawn().unwrap();
-    until(|| complete(dir) > 0);
-    child
+    begun(bench(dir, target, &["--used", "--runtime", "100"]).spawn().unwrap(), dir)
 }
 
 fn refused(output: &Output, words: &[&str]) {
@@ -210,14 +218,14 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
     let dir = Dir::new("meanwhile");
     for (round, name) in (0_u8..16).zip(["bench", "probe"].into_iter().cycle()) {
         let (path, mut wanted) = image(&dir, "disk.img");
-        let mut child = if name == "bench" {
+        let child = if name == "bench" {
             bench(&dir, &path, &["--used", "--runtime", "100"]).spawn().unwrap()
         } else {
             let mut command = Command::new(STRADDLE);
             command.args(["probe", "--used", "--time", "100"]).arg(&path).arg("--journals");
             command.arg(dir.join("journals")).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         };
-        until(|| complete(&dir) > 0);
+        let mut child = begun(child, &dir);
         std::thread::sleep(Duration::from_millis(u64::from(round) * 37 % 200));
         assert!(child.try_wait().unwrap().is_none(), "{name} has ended by itself");
         // In many small pieces, by another name, or by truncating the file.
@@ -259,8 +267,7 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
     // Opened before the run, which therefore does not see the open; the change is found when the descriptor
     // is closed.
     let owner = OpenOptions::new().write(true).open(&path).unwrap();
-    let child = start(&path).spawn().unwrap();
-    until(|| complete(dir) > 0);
+    let child = begun(start(&path).spawn().unwrap(), dir);
     // Larger than what a run can overwrite before it notices.
     let at: u32 = 1 << 20;
     let theirs = vec![0xEE; 4 << 20];
@@ -368,8 +375,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         assert!(alone.status.success(), "{tool}: {}", told(&alone));
     }
     // Where /proc does not show it, a reader cannot be distinguished from a writer.
-    let child = as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap();
-    until(|| complete(&dir) > 0);
+    let child = begun(as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap(), &dir);
     drop(fs::File::open(&path).unwrap());
     let ended = child.wait_with_output().unwrap();
     refused(&ended, &["another program opened it, or had it open for writing, between 20"]);

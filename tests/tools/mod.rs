@@ -154,6 +154,14 @@ pub(crate) fn signal(process: u32, name: &str) {
     run(Command::new("kill").args(["-s", name, &process.to_string()]), "");
 }
 
+/// The command that attaches a loop device to `file` and prints its name. losetup opens the device that the
+/// kernel calls free, which another losetup may have attached by then; so each has the lock meanwhile.
+pub(crate) fn losetup_find(file: &Path) -> Command {
+    let mut command = Command::new("flock");
+    command.args(["/dev/loop-control", "losetup", "--find", "--show"]).arg(file);
+    command
+}
+
 /// Runs `command` with `input` and returns its output, whatever its status.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
     let mut child = command
