@@ -15,9 +15,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tools::{Dir, list, output, present, shell, straddle_in, told, word};
+use tools::{Dir, at_once, list, output, present, shell, straddle_in, told, word};
 
 fn codes(target: &Value) -> Vec<String> {
     list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
@@ -100,16 +101,15 @@ fn md_0(kib: u32) -> Vec<u8> {
 }
 
 /// Calls `test` with each disk of the tests, made in a directory of its own.
-fn each(mut test: impl FnMut(&Dir, &str)) {
-    for (tool, line) in MADE {
-        if !present(&[tool]) {
-            continue;
+fn each(test: impl Fn(&Dir, &str) + Sync) {
+    at_once(MADE, |(tool, line)| {
+        if present(&[tool]) {
+            let dir = Dir::new("beside");
+            dir.image("disk", LEN);
+            shell(line, dir.path());
+            test(&dir, line);
         }
-        let dir = Dir::new("beside");
-        dir.image("disk", LEN);
-        shell(line, dir.path());
-        test(&dir, line);
-    }
+    });
     let members = [
         (4096, md_1(4096, 4096, (LEN >> 9) - 4096)),
         (0, md_1(0, 4096, (LEN >> 9) - 4096)),
@@ -117,7 +117,7 @@ fn each(mut test: impl FnMut(&Dir, &str)) {
         (LEN - 65536, md_0(u32::try_from((LEN - 65536) >> 10).unwrap())),
     ];
     let members = members.iter().map(|(at, bytes)| vec![(i64::try_from(*at).unwrap(), bytes.as_slice())]);
-    for writes in WRITTEN.iter().map(|writes| writes.to_vec()).chain(members) {
+    at_once(WRITTEN.iter().map(|writes| writes.to_vec()).chain(members), |writes| {
         let dir = Dir::new("beside");
         let disk = fs::OpenOptions::new().write(true).open(dir.image("disk", LEN)).unwrap();
         for (at, bytes) in &writes {
@@ -127,7 +127,7 @@ fn each(mut test: impl FnMut(&Dir, &str)) {
         // A process that has the disk open for writing counts as a user of it, so it is closed first.
         drop(disk);
         test(&dir, &format!("{:?}", writes[0].0));
-    }
+    });
 }
 
 /// The type that blkid prints, other than a table.
@@ -147,7 +147,10 @@ fn write_table(dir: &Path, label: &str) {
     let table = made.entry((label.to_owned(), len)).or_insert_with(|| {
         let dir = Dir::new("beside-table");
         let disk = dir.image("disk", len);
-        shell(&format!("printf 'label: {label}\\n32768,16384\\n' | sfdisk -q disk"), dir.path());
+        shell(
+            &format!("printf 'label: {label}\\n32768,16384\\n' | sfdisk -q --no-tell-kernel disk"),
+            dir.path(),
+        );
         let whole = fs::read(disk).unwrap();
         [&whole[..34 * 512], &whole[whole.len() - 33 * 512..]].concat()
     });
@@ -176,7 +179,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
     if !present(&["blkid", "sfdisk"]) {
         return;
     }
-    let mut seen = 0;
+    let seen = AtomicU32::new(0);
     each(|dir, line| {
         shell("cp --sparse=always disk content", dir.path());
         for label in ["dos", "gpt"] {
@@ -186,7 +189,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
             if name.is_empty() {
                 continue;
             }
-            seen += 1;
+            seen.fetch_add(1, Ordering::Relaxed);
             let what = format!("{line}, {label}, {name}");
             let checked = straddle_in(dir.path(), &["check", "disk"]);
             assert!(told(&checked).contains(&name), "{what}: {}", told(&checked));
@@ -201,6 +204,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
             }
         }
     });
+    let seen = seen.into_inner();
     assert!(seen >= 40, "blkid named {seen}");
 }
 
@@ -219,7 +223,7 @@ fn a_guid_is_not_taken_for_a_signature() {
             let uuid = format!("0000{second}{first}-0000-4000-8000-000000000000");
             shell(
                 &format!(
-                    "printf 'label: gpt\nstart=2048,size=16384,type={kind},uuid={uuid}\n' | sfdisk -q disk"
+                    "printf 'label: gpt\nstart=2048,size=16384,type={kind},uuid={uuid}\n' | sfdisk -q --no-tell-kernel disk"
                 ),
                 dir.path(),
             );
@@ -289,11 +293,10 @@ fn a_table_does_not_hide_what_fills_the_disk() {
     }
     let size = 320 << 20;
     let labels = [("dos", "mbr", "label: dos"), ("gpt", "gpt", "label: gpt\nfirst-lba: 34")];
-    for ((tool, make), (label, kind, header)) in
-        WHOLE.into_iter().flat_map(|whole| labels.map(|label| (whole, label)))
-    {
+    let all = WHOLE.into_iter().flat_map(|whole| labels.map(|label| (whole, label)));
+    at_once(all, |((tool, make), (label, kind, header))| {
         if !present(&[tool]) {
-            continue;
+            return;
         }
         let dir = Dir::new("over");
         dir.image("disk", size);
@@ -303,7 +306,9 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             [63, 300_000].into_iter().flat_map(|start| IN_IT.map(|content| (start, content)))
         {
             shell("cp --sparse=always whole disk", dir.path());
-            let line = format!("printf '{header}\nstart={start},size=80000\n' | sfdisk -q --wipe never disk");
+            let line = format!(
+                "printf '{header}\nstart={start},size=80000\n' | sfdisk -q --no-tell-kernel --wipe never disk"
+            );
             shell(&line, dir.path());
             // A GPT overwrites the signature of some content completely.
             if label == "gpt" && named(dir.path()).is_empty() {
@@ -330,7 +335,7 @@ fn a_table_does_not_hide_what_fills_the_disk() {
                 assert_eq!(commands, 0, "{what}");
             }
         }
-    }
+    });
 }
 
 /// No command of a table tool is printed where it would overwrite the content of the whole disk. Here only
@@ -343,7 +348,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
     let dir = Dir::new("over-backup");
     dir.image("disk", 320 << 20);
     shell("mkfs.xfs -q disk && cp --sparse=always disk whole", dir.path());
-    let line = "printf 'label: gpt\nstart=20480,size=65536\n' | sfdisk -q --wipe never disk";
+    let line = "printf 'label: gpt\nstart=20480,size=65536\n' | sfdisk -q --no-tell-kernel --wipe never disk";
     for content in [&IN_IT[0].replace("START", "20480"), "true"] {
         shell("cp --sparse=always whole disk", dir.path());
         shell(line, dir.path());
@@ -430,7 +435,10 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     let dir = Dir::new("beside-unread");
     hybrid(&dir);
     // Another GPT comes into effect once the MBR lists nothing.
-    shell("truncate -s 64M other; printf 'label: gpt\n40960,2048\n' | sfdisk -q other", dir.path());
+    shell(
+        "truncate -s 64M other; printf 'label: gpt\n40960,2048\n' | sfdisk -q --no-tell-kernel other",
+        dir.path(),
+    );
     shell("dd if=other of=disk bs=512 skip=1 seek=1 count=33 conv=notrunc status=none", dir.path());
     shell("dd if=other of=disk bs=512 skip=131039 seek=131039 conv=notrunc status=none", dir.path());
     let before = fs::read(dir.join("disk")).unwrap();
@@ -479,7 +487,7 @@ fn a_file_of_another_form_is_not_taken_for_a_disk() {
         for field in damages {
             let dir = Dir::new("form");
             dir.image("disk", 8 << 20);
-            shell("printf 'label: dos\n63,2048\n' | sfdisk -q disk", dir.path());
+            shell("printf 'label: dos\n63,2048\n' | sfdisk -q --no-tell-kernel disk", dir.path());
             let damage = "at=$(($(stat -c %s file) - 512 + FIELD)); printf '\\377' | dd of=file bs=1 seek=$at conv=notrunc status=none";
             let line = line.replace("{DAMAGE}", &damage.replace("FIELD", &field.to_string()));
             shell(&line, dir.path());
@@ -528,17 +536,20 @@ const MARKS: [(&str, u64, u64, bool); 4] = [
 /// Tables beside a superblock: the name, and the command that makes one with its partition at START. For 1.1,
 /// most tables would lie under the superblock.
 const BESIDE_A_MARK: [(&str, &str); 7] = [
-    ("dos", "printf 'label: dos\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk"),
     (
-        "gpt",
-        "printf 'label: gpt\\nfirst-lba: 34\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk",
+        "dos",
+        "printf 'label: dos\\nSTART,65536\\n' | sfdisk -q --no-tell-kernel --wipe never --wipe-partitions never disk",
     ),
     (
         "gpt",
-        "printf 'label: gpt\\ntable-length: 4\\nfirst-lba: 20\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk",
+        "printf 'label: gpt\\nfirst-lba: 34\\nSTART,65536\\n' | sfdisk -q --no-tell-kernel --wipe never --wipe-partitions never disk",
     ),
-    ("sun", "echo label: sun | sfdisk -q disk"),
-    ("sgi", "echo label: sgi | sfdisk -q disk"),
+    (
+        "gpt",
+        "printf 'label: gpt\\ntable-length: 4\\nfirst-lba: 20\\nSTART,65536\\n' | sfdisk -q --no-tell-kernel --wipe never --wipe-partitions never disk",
+    ),
+    ("sun", "echo label: sun | sfdisk -q --no-tell-kernel disk"),
+    ("sgi", "echo label: sgi | sfdisk -q --no-tell-kernel disk"),
     (
         "mac",
         "{ printf 'ER\\2\\0'; head -c 508 /dev/zero; printf 'PM\\0\\0\\0\\0\\0\\1'; } | dd of=disk conv=notrunc status=none",

@@ -16,7 +16,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use straddle_device::shown::quote_path;
-use tools::{Dir, STRADDLE, list, number, present, run, shell, word, write_table};
+use tools::{Contents, Dir, STRADDLE, at_once, list, number, present, run, shell, word, write_table};
 
 /// Commands that recreate what they name, with all data lost.
 const DESTROYERS: [&str; 2] = ["mkfs.", "luksFormat"];
@@ -107,7 +107,7 @@ fn is_announced(fix: &Fix, screen: &str) {
 
 /// The data stored on the disk in an image: the bytes of each partition, or of the whole disk without a
 /// table.
-fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
+fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Contents> {
     let mut raw = image.to_owned();
     if !report["container"].is_null() {
         raw = dir.join("stored.raw");
@@ -115,9 +115,10 @@ fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
     }
     let partitions = list(report, "partitions");
     if partitions.is_empty() {
-        return vec![tools::bytes(&raw, 0, number(&report["device"], "size_bytes"))];
+        return vec![Contents::part(&raw, 0, number(&report["device"], "size_bytes"))];
     }
-    partitions.iter().map(|p| tools::bytes(&raw, number(p, "start_bytes"), number(p, "size_bytes"))).collect()
+    let part = |p: &Value| Contents::part(&raw, number(p, "start_bytes"), number(p, "size_bytes"));
+    partitions.iter().map(part).collect()
 }
 
 /// The text output of `check`.
@@ -141,7 +142,7 @@ fn try_all(
         let copy = dir.join("copy.img");
         run(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy), "");
         let line = fix.line.replace(&*image.to_string_lossy(), &copy.to_string_lossy());
-        shell(&device(&line, &copy), dir.path());
+        shell(&tools::pasted(&device(&line, &copy)), dir.path());
         let mut after = tools::check(&copy, args);
         let mut result = copy.clone();
         if fix.line.contains("qemu-img") {
@@ -178,7 +179,7 @@ const DAMAGES: [(&str, &str); 10] = [
     ),
     (
         "grown over a former table",
-        "truncate -s 96M disk.img former; printf 'label: gpt\nfirst-lba: 34\nstart=63,size=60000\n' | sfdisk -q former; \
+        "truncate -s 96M disk.img former; printf 'label: gpt\nfirst-lba: 34\nstart=63,size=60000\n' | sfdisk -q --no-tell-kernel former; \
          dd if=former of=disk.img bs=512 skip=196575 seek=196575 conv=notrunc status=none",
     ),
     ("primary header", "dd if=/dev/zero of=disk.img bs=512 seek=1 count=1 conv=notrunc status=none"),
@@ -203,7 +204,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
     let alone = DAMAGES.map(|damage| vec![damage]);
     let pairs =
         (0..DAMAGES.len()).flat_map(|at| DAMAGES[..at].iter().map(move |one| vec![*one, DAMAGES[at]]));
-    for damages in alone.into_iter().chain(pairs) {
+    at_once(alone.into_iter().chain(pairs), |damages| {
         let name = damages.iter().map(|damage| damage.0).collect::<Vec<_>>().join(", ");
         let dir = Dir::new("tables");
         let image = dir.image("disk.img", 64 << 20);
@@ -233,7 +234,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
             assert!(!codes_of(&after).iter().any(|code| code.starts_with("S03")), "{name}: {after:#}");
             assert_eq!(after["partitions"], before["partitions"], "{name}");
         }
-    }
+    });
 }
 
 #[test]
@@ -324,7 +325,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     let dir = Dir::new("ntfs-fits");
     let image = dir.image("disk.img", 64 << 20);
     // It fills the disk from sector 63 on: there is no room for a move unless the bytes at its end are freed.
-    shell("printf 'label: dos\nstart=63,type=7\n' | sfdisk -q disk.img", dir.path());
+    shell("printf 'label: dos\nstart=63,type=7\n' | sfdisk -q --no-tell-kernel disk.img", dir.path());
     let sectors = (64 << 11) - 63;
     shell(&format!("truncate -s {} part; mkfs.ntfs -QFq -p 63 -H 255 -S 63 part", sectors * 512), dir.path());
     let put = "dd if=part of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none";
@@ -337,7 +338,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     assert!(tried.iter().any(|line| line.contains("--move-data")), "{tried:?}");
     assert!(!tried.iter().any(|line| line.contains("ntfsresize")), "{tried:?}");
     let moved = line(&tools::check(&image, &[])).replace(&*image.to_string_lossy(), "disk.img");
-    shell(&moved, dir.path());
+    shell(&tools::pasted(&moved), dir.path());
     let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_bytes");
     shell(&format!("dd if=disk.img of=part bs=512 skip={} conv=sparse status=none", start / 512), dir.path());
     // ntfsresize reads the whole volume, and prints its size.

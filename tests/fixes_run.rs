@@ -12,9 +12,13 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tools::{Dir, bytes, check_in, disk_codes, list, number, present, run, word, write_table};
+use tools::{
+    Dir, at_once, bytes, check_in, disk_codes, list, number, pasted, present, run, word, write_table,
+};
 
 /// An image with something to fix.
 struct Case {
@@ -242,11 +246,38 @@ impl Case {
         check_in(dir, Path::new(self.name), &["--assume", self.assume])
     }
 
+    /// Tries every command that is printed for the case. Returns their number, and all tools, also those that
+    /// do not run here.
+    fn try_all(&self) -> (usize, BTreeSet<String>) {
+        let dir = Dir::new("fixes");
+        self.build(&dir);
+        let report = self.check(dir.path());
+        let fixes = fixes(&report);
+        assert_eq!(fixes.keys().copied().collect::<Vec<_>>(), self.fixed, "{}: {report:#}", self.name);
+        let (mut tried, mut tools) = (0, BTreeSet::new());
+        for (&partition, fix) in &fixes {
+            assert!(!grave(&report, partition).is_empty(), "{}: fixed without a cause", self.name);
+            for command in fix.get("commands").and_then(Value::as_array).into_iter().flatten() {
+                let (tool, line) = (word(command, "tool"), word(command, "line"));
+                tools.insert(tool.clone());
+                if runs_here(&line) {
+                    self.try_out(&dir, partition, &tool, &line);
+                    tried += 1;
+                }
+                // The caution has to state what parted loses, and that data is left behind.
+                assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
+                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data");
+                assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
+            }
+        }
+        (tried, tools)
+    }
+
     /// Runs `line` on a copy of the image in `dir` and checks the effect on partition `fixed`.
     fn try_out(&self, dir: &Dir, fixed: u64, tool: &str, line: &str) {
         let copy = Dir::new("fixed");
         fs::copy(dir.join(self.name), copy.join(self.name)).expect("the image can be copied");
-        tools::shell(line, copy.path());
+        tools::shell(&pasted(line), copy.path());
         let place = format!("{}, partition {fixed}: {line}", self.name);
         let (before, after) = (self.check(dir.path()), self.check(copy.path()));
         let left = grave(&after, fixed);
@@ -322,36 +353,17 @@ fn every_printed_command_fixes() {
     if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
         return;
     }
-    let (mut tried, mut wrong) = (0, Vec::new());
-    let mut all = BTreeSet::new();
-    for case in CASES {
-        let dir = Dir::new("fixes");
-        case.build(&dir);
-        let report = case.check(dir.path());
-        let fixes = fixes(&report);
-        assert_eq!(fixes.keys().copied().collect::<Vec<_>>(), case.fixed, "{}: {report:#}", case.name);
-        let mut tools = BTreeSet::new();
-        for (&partition, fix) in &fixes {
-            assert!(!grave(&report, partition).is_empty(), "{}: fixed without a cause", case.name);
-            for command in fix.get("commands").and_then(Value::as_array).into_iter().flatten() {
-                let (tool, line) = (word(command, "tool"), word(command, "line"));
-                tools.insert(tool.clone());
-                if runs_here(&line) {
-                    case.try_out(&dir, partition, &tool, &line);
-                    tried += 1;
-                }
-                // The caution has to state what parted loses, and that data is left behind.
-                assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
-                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data");
-                assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
-            }
+    let found = Mutex::new((0, Vec::new(), BTreeSet::new()));
+    at_once(CASES, |case| {
+        let (tried, tools) = case.try_all();
+        let mut found = found.lock().expect("no thread panics here");
+        found.0 += tried;
+        if !tools.iter().eq(case.tools) {
+            found.1.push(format!("{}: {tools:?}", case.name));
         }
-        all.extend(tools.clone());
-        let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
-        if tools != case.tools {
-            wrong.push(format!("{}: {tools:?}", case.name));
-        }
-    }
+        found.2.extend(tools);
+    });
+    let (tried, wrong, all) = found.into_inner().expect("no thread panics here");
     assert!(wrong.is_empty(), "the tools are others: {wrong:#?}");
     println!("{tried} commands tried");
     assert!(tried >= 35 && all.len() == 3, "only {tried} commands were tried, of {all:?}");
@@ -397,6 +409,14 @@ impl Numbers {
         script += &format!("2 : start={extended}, size={}, type=5\n{logical}", end - extended);
         script
     }
+
+    /// Such a table, on a drive of any of three kinds.
+    fn case(&mut self) -> Case {
+        let script = self.script().leak();
+        let assume = ["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]
+            [usize::try_from(self.below(3)).expect("an index")];
+        Case { name: "random.img", block: 512, script, sgdisk: &[], assume, fixed: &[], tools: &[] }
+    }
 }
 
 #[test]
@@ -406,40 +426,32 @@ fn every_command_for_random_tables_fixes() {
     }
     let count = std::env::var("STRADDLE_RANDOM_TABLES").map_or(16, |text| text.parse().expect("a number"));
     let mut numbers = Numbers(2010);
-    let mut tried: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..count {
+    let cases: Vec<Case> = (0..count).map(|_| numbers.case()).collect();
+    let tried: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    let count = |tool: String| *tried.lock().expect("no thread panics here").entry(tool).or_default() += 1;
+    at_once(cases, |case| {
         let dir = Dir::new("random");
-        let script = numbers.script();
-        let assume = ["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]
-            [usize::try_from(numbers.below(3)).expect("an index")];
-        let case = Case {
-            name: "random.img",
-            block: 512,
-            script: script.leak(),
-            sgdisk: &[],
-            assume,
-            fixed: &[],
-            tools: &[],
-        };
         // A table that sfdisk itself refuses (a logical partition in a small gap) is skipped.
         let scratch = dir.image("scratch.img", IMAGE);
-        if !tools::output(Command::new("sfdisk").arg(&scratch), case.script).status.success() {
-            continue;
+        let sfdisk = &mut Command::new("sfdisk");
+        if !tools::output(sfdisk.arg("--no-tell-kernel").arg(&scratch), case.script).status.success() {
+            return;
         }
-        println!("{assume}: {}", case.script);
+        println!("{}: {}", case.assume, case.script);
         case.build(&dir);
         for (partition, fix) in fixes(&case.check(dir.path())) {
             let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
             for command in commands {
                 let tool = word(command, "tool");
                 case.try_out(&dir, partition, &tool, &word(command, "line"));
-                *tried.entry(tool).or_default() += 1;
+                count(tool);
             }
             if list(fix, "commands").is_empty() {
-                *tried.entry("none".to_owned()).or_default() += 1;
+                count("none".to_owned());
             }
         }
-    }
+    });
+    let tried = tried.into_inner().expect("no thread panics here");
     println!("tried {tried:?}");
     assert!(tried["sfdisk"] >= 5, "{tried:?}");
 }
@@ -459,8 +471,8 @@ fn every_printed_move_takes_the_data_along() {
     if !present(&["sfdisk", "fdisk", "sgdisk"]) {
         return;
     }
-    let mut tried = 0;
-    for case in CASES {
+    let tried = AtomicU32::new(0);
+    at_once(CASES, |case| {
         let dir = Dir::new("moves");
         let image = case.build(&dir);
         let report = case.check(dir.path());
@@ -472,7 +484,7 @@ fn every_printed_move_takes_the_data_along() {
             case.try_out(&dir, partition, "sfdisk", &line);
             let copy = Dir::new("moved");
             fs::copy(&image, copy.join(case.name)).expect("the image can be copied");
-            tools::shell(&line, copy.path());
+            tools::shell(&pasted(&line), copy.path());
             let (from, len) = spans(&report)[&partition];
             let (to, _) = spans(&case.check(copy.path()))[&partition];
             assert_ne!(from, to, "{}: {line}", case.name);
@@ -481,9 +493,10 @@ fn every_printed_move_takes_the_data_along() {
                 "{}: {line}",
                 case.name
             );
-            tried += 1;
+            tried.fetch_add(1, Ordering::Relaxed);
         }
-    }
+    });
+    let tried = tried.into_inner();
     println!("{tried} moves tried");
     assert!(tried >= 10, "only {tried} moves were tried");
 }
@@ -506,7 +519,7 @@ fn move_file_system(script: &str, partition: u64, up: bool) {
     let before = bytes(&image, from, len);
 
     let line = word(&fixes(&report)[&partition]["commands"][0], "line");
-    tools::shell(&line, dir.path());
+    tools::shell(&pasted(&line), dir.path());
     let after = tools::check(&image, &assume);
     let (to, _) = spans(&after)[&partition];
     assert_eq!(to > from, up, "{line}");

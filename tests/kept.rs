@@ -5,12 +5,13 @@
 
 mod tools;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tools::{Dir, STRADDLE, output, present, straddle_in, told};
+use tools::{Contents, Dir, STRADDLE, output, present, straddle_in, told};
 
 fn done(dir: &Dir, arguments: &[&str]) {
     let output = straddle_in(dir, arguments);
@@ -69,7 +70,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
         ("mbr", &["--delete", "6"]),
     ] {
         let plan = planned(&dir, table, change);
-        let before = fs::read(dir.join("disk")).unwrap();
+        let before = Contents::of(&dir.join("disk"));
         for (index, entry) in plan["table"]["partitions"].as_array().unwrap().iter().enumerate() {
             if entry["change"] == "new" {
                 continue;
@@ -86,7 +87,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
                 );
                 assert!(matches!(output.status.code(), Some(2..=4)), "{said}");
                 assert!(
-                    fs::read(dir.join("disk")).unwrap() == before && !dir.join("wrong.undo").exists(),
+                    Contents::of(&dir.join("disk")) == before && !dir.join("wrong.undo").exists(),
                     "{said}"
                 );
                 tried += 1;
@@ -94,7 +95,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
         }
         done(&dir, &["apply", "second", "--write", "disk"]);
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
-        assert!(fs::read(dir.join("disk")).unwrap() == before, "{table} {change:?}");
+        assert!(Contents::of(&dir.join("disk")) == before, "{table} {change:?}");
         fs::remove_file(dir.join("second.undo")).unwrap();
     }
     assert!(tried > 100, "{tried}");
@@ -107,18 +108,18 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     }
     let dir = Dir::new("backup");
     planned(&dir, "gpt", &["--delete", "3"]);
-    let before = fs::read(dir.join("disk")).unwrap();
+    let before = Contents::of(&dir.join("disk"));
     // Writing more than 1 KiB to a file fails (EFBIG), as on a full disk.
     let line = format!("trap '' XFSZ; ulimit -f 1; exec '{STRADDLE}' apply second --write disk");
     let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
     assert_eq!(full.status.code(), Some(3), "{}", told(&full));
     assert!(told(&full).contains("cannot store the backup"), "{}", told(&full));
-    assert!(fs::read(dir.join("disk")).unwrap() == before);
+    assert!(Contents::of(&dir.join("disk")) == before);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| Path::new(name).to_string_lossy().contains("undo")), "{left:?}");
     done(&dir, &["apply", "second", "--write", "disk"]);
     done(&dir, &["undo", "second.undo", "--write", "disk"]);
-    assert!(fs::read(dir.join("disk")).unwrap() == before);
+    assert!(Contents::of(&dir.join("disk")) == before);
 }
 
 /// After a failed write, the next apply explains the backup that already exists, and each command that it
@@ -132,11 +133,21 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
     let mut seen = [0; 2];
     for table in ["gpt", "mbr"] {
         planned(&dir, table, &["--delete", "3", "--add", "1MiB"]);
-        let before = fs::read(dir.join("disk")).unwrap();
+        let before = Contents::of(&dir.join("disk"));
         for write in 1.. {
             let inject = format!("inject=pwrite64:error=EIO:when={write}");
             let mut command = Command::new("strace");
-            command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject]);
+            command.args([
+                "-f",
+                "--seccomp-bpf",
+                "-qq",
+                "-o",
+                "/dev/null",
+                "-e",
+                "trace=pwrite64",
+                "-e",
+                &inject,
+            ]);
             command.args([STRADDLE, "apply", "second", "--write", "disk"]).current_dir(dir.path());
             let failed = output(&mut command, "");
             if failed.status.success() {
@@ -144,7 +155,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
                 break;
             }
             assert!(told(&failed).contains("Input/output error"), "{}", told(&failed));
-            let is_as_before = fs::read(dir.join("disk")).unwrap() == before;
+            let is_as_before = Contents::of(&dir.join("disk")) == before;
             let next = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
             let said = told(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
@@ -159,7 +170,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             assert!(said.contains(&printed), "{printed}: {said}");
             let went = output(Command::new("sh").args(["-c", &command]).current_dir(dir.path()), "");
             assert!(went.status.success(), "{}", told(&went));
-            assert!(fs::read(dir.join("disk")).unwrap() == before, "{table}, write {write}");
+            assert!(Contents::of(&dir.join("disk")) == before, "{table}, write {write}");
             let _ = fs::remove_file(dir.join("second.undo"));
         }
         // Now all of it is written.
@@ -173,8 +184,34 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
         let foreign = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));
         assert!(told(&foreign).contains("--backup"), "{}", told(&foreign));
-        assert!(fs::read(dir.join("disk")).unwrap() == before);
+        assert!(Contents::of(&dir.join("disk")) == before);
         fs::remove_file(dir.join("second.undo")).unwrap();
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
+/// What the tests compare images with sees each byte, wherever the holes are.
+#[test]
+fn contents_are_equal_only_if_all_bytes_are() {
+    let dir = Dir::new("contents");
+    let (len, start) = (3 << 20, 63 * 512);
+    let image = dir.image("image", len);
+    let put = |at: u64, byte: u8| {
+        OpenOptions::new().write(true).open(&image).unwrap().write_all_at(&[byte], at).unwrap();
+    };
+    let before = Contents::of(&image);
+    for at in [0, 1, 4095, 4096, start - 1, start, start + 4095, (1 << 20) + 7, len - 1] {
+        put(at, 1);
+        assert!(Contents::of(&image) != before, "{at}");
+        let part = Contents::part(&image, start, len - start);
+        assert_eq!(part != Contents::part(&dir.image("empty", len), start, len - start), at >= start, "{at}");
+        let copy = dir.join("copy");
+        part.write(&copy);
+        assert!(fs::read(&copy).unwrap() == fs::read(&image).unwrap()[63 * 512..], "{at}");
+        assert!(Contents::of(&copy) == part, "{at}: the same bytes at another place");
+        // Zeros that are stored are no others than those of a hole.
+        put(at, 0);
+        assert!(Contents::of(&image) == before, "{at}");
+    }
+    assert!(Contents::of(&dir.image("longer", len + 1)) != before);
 }

@@ -5,14 +5,12 @@
 mod tools;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
+use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
-use tools::{Dir, bytes, list, number, output, present, run, shell, told, word, write_table};
+use tools::{Contents, Dir, at_once, list, number, output, present, run, shell, told, word, write_table};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
 
@@ -124,7 +122,10 @@ impl Disk {
             );
             pasted = pasted.replacen(" && echo", &back, 1).replace("DEVICE", "device.img");
         }
-        let said = output(Command::new("bash").args(["-c", &pasted]).current_dir(self.dir.path()), "y\n");
+        let said = output(
+            Command::new("bash").args(["-c", &tools::pasted(&pasted)]).current_dir(self.dir.path()),
+            "y\n",
+        );
         format!("{pasted}\n{}", told(&said))
     }
 
@@ -142,17 +143,20 @@ impl Disk {
             "",
         );
         assert!(output.status.success(), "{said}\n{}", told(&output));
+        let same = |sectors: u64| {
+            Contents::part(&whole, 0, sectors * 512) == Contents::part(&part, 0, sectors * 512)
+        };
         // LUKS with larger sectors uses every whole sector, and cryptsetup opens it only with a whole number
         // of them.
         if was == "crypto_LUKS" {
             let used = old_len / 8 * 8;
             assert!(len >= used && len.is_multiple_of(8), "{len} of {old_len}: {said}");
-            assert!(bytes(&whole, 0, used * 512) == bytes(&part, 0, used * 512), "{start}: {said}");
+            assert!(same(used), "{start}: {said}");
             return;
         }
         // A command may have changed the number of hidden sectors.
         if len >= old_len && !said.contains("printf") {
-            assert!(bytes(&whole, 0, old_len * 512) == bytes(&part, 0, old_len * 512), "{start}: {said}");
+            assert!(same(old_len), "{start}: {said}");
         }
         let read = match was.as_str().unwrap_or_default() {
             "ext4" => "debugfs -R 'dump /content read' after.img",
@@ -165,8 +169,9 @@ impl Disk {
 }
 
 /// The contents of the test file.
-fn content() -> Vec<u8> {
-    (0_u32..500_000).flat_map(u32::to_le_bytes).collect()
+fn content() -> &'static [u8] {
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| (0_u32..500_000).flat_map(u32::to_le_bytes).collect());
+    &BYTES
 }
 
 fn copy_in(from: &Path, to: &Path, sector: u64) {
@@ -186,8 +191,7 @@ fn place(image: &Path) -> (u64, u64) {
 /// Copies partition 1 into a file.
 fn extract(image: &Path, to: &Path) {
     let (start, sectors) = place(image);
-    let file = fs::File::create(to).unwrap();
-    file.write_all_at(&bytes(image, start * 512, sectors * 512), 0).unwrap();
+    Contents::part(image, start * 512, sectors * 512).write(to);
 }
 
 /// The blocks of commands in a report, each with its risk.
@@ -287,23 +291,14 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
     // ext4 and NTFS are shrunk; for the others, a few of the tables are enough.
     let is_shrunk = |make: &str| make.contains("ext4") || make.contains("-p START");
     let systems = FILE_SYSTEMS.into_iter().filter(|(_, needed, _)| present(needed));
-    let mut disks = systems.flat_map(|(make, _, check)| {
+    let disks = systems.flat_map(|(make, _, check)| {
         let tables = TABLES.into_iter().step_by(if is_shrunk(make) { 1 } else { 2 });
         tables.map(move |table| (table, make, check))
     });
-    let left = Mutex::new(&mut disks);
     let counts = Mutex::new(Counts::default());
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let next = left.lock().unwrap().next();
-                    let Some((table, make, check)) = next else { break };
-                    let found = paste_all(&Disk::build(table, make), check);
-                    counts.lock().unwrap().add(&found);
-                }
-            });
-        }
+    at_once(disks, |(table, make, check)| {
+        let found = paste_all(&Disk::build(table, make), check);
+        counts.lock().unwrap().add(&found);
     });
     let Counts { moved, shrunk, written, following } = counts.into_inner().unwrap();
     println!("moved {moved}, shrunk {shrunk}, hidden sectors written {written}");

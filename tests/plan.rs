@@ -12,8 +12,8 @@ use std::process::Command;
 
 use serde_json::Value;
 use tools::{
-    Dir, Guest, STRADDLE, json_in, list, number, output, present, run, shell, straddle_in, text, told, valid,
-    word,
+    Contents, Dir, Guest, STRADDLE, json_in, list, number, output, present, run, shell, straddle_in, text,
+    told, valid, word,
 };
 
 /// Runs straddle, which has to end with `code`; returns its output on both streams.
@@ -77,7 +77,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         "",
     );
     ends(&dir, 0, &["plan", "disk.img", "--table", "gpt", "--part", "rest", "--save", "p.json"]);
-    let bytes = || [fs::read(&image).unwrap(), fs::read(&other).unwrap(), fs::read(&content).unwrap()];
+    let bytes = || [&image, &other, &content].map(|path| Contents::of(path));
     let before = bytes();
     let cases: [(i32, &[&str], &str); 13] = [
         (2, &["plan", "disk.img"], "nothing is asked for"),
@@ -248,7 +248,7 @@ fn a_table_is_converted_and_back() {
     for (name, script) in [("gpt.img", gpt), ("mbr.img", mbr)] {
         let image = dir.image(name, 256 << 20);
         tools::write_table(&image, 512, script);
-        let before = fs::read(&image).unwrap();
+        let before = Contents::of(&image);
         let listed = |sector: u64| {
             let kept = |line: &&String| !(name == "mbr.img" && line.starts_with("2 "));
             (
@@ -284,10 +284,10 @@ fn a_table_is_converted_and_back() {
             if size == "512" {
                 continue;
             }
-            let after = fs::read(&image).unwrap();
+            let after = Contents::of(&image);
             ends(&dir, 0, &["undo", &undo, "--write", name]);
-            assert!(fs::read(&image).unwrap() == before);
-            fs::write(&image, after).unwrap();
+            assert!(Contents::of(&image) == before);
+            after.write(&image);
         }
         if name == "gpt.img" {
             let said = run(Command::new("sgdisk").arg("-v").arg(&image), "");
@@ -346,7 +346,7 @@ fn what_depends_on_its_sectors_is_not_converted() {
     for (name, sector, to, program, why) in cases {
         let program = program.replace("LUKS", luks);
         let image = with_content(&dir, name, sector, &program.split(' ').collect::<Vec<_>>());
-        let before = fs::read(&image).unwrap();
+        let before = Contents::of(&image);
         let arguments = ["plan", name, "--convert-table", to, "--save", "p.json"];
         match why {
             Some(why) => {
@@ -360,7 +360,7 @@ fn what_depends_on_its_sectors_is_not_converted() {
                 fs::remove_file(dir.join("p.json")).unwrap();
             }
         }
-        assert!(fs::read(&image).unwrap() == before, "{name}: a plan writes nothing");
+        assert!(Contents::of(&image) == before, "{name}: a plan writes nothing");
         fs::remove_file(&image).unwrap();
     }
 }
@@ -373,14 +373,14 @@ fn what_comes_into_a_partition_after_the_plan_counts_too() {
     let dir = Dir::new("late");
     let image = with_content(&dir, "late", 512, &["mkswap", "-q"]);
     ends(&dir, 0, &["plan", "late", "--convert-table", "4096", "--save", "late.json"]);
-    let made = fs::read(with_content(&dir, "made", 512, &["mkfs.ext4", "-q", "-F", "-b", "1024"])).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &made[1 << 20..321 << 20], 1 << 20).unwrap();
-    drop(file);
-    let before = fs::read(&image).unwrap();
+    with_content(&dir, "made", 512, &["mkfs.ext4", "-q", "-F", "-b", "1024"]);
+    // The partition's bytes, with its zeros as holes.
+    shell("fallocate -p -o 1MiB -l 320MiB late", dir.path());
+    shell("dd bs=1M skip=1 seek=1 count=320 conv=notrunc,sparse status=none if=made of=late", dir.path());
+    let before = Contents::of(&image);
     let said = ends(&dir, 4, &["apply", "late.json", "--write", "late"]);
     assert!(said.contains("ext4 has blocks of 1024 bytes"), "{said}");
-    assert!(fs::read(&image).unwrap() == before && !dir.join("late.json.undo").exists());
+    assert!(Contents::of(&image) == before && !dir.join("late.json.undo").exists());
 }
 
 /// The script for the guest: a table of each kind, with what the kernel lists, and a disk in use.
@@ -521,20 +521,20 @@ fn what_was_written_since_is_not_undone() {
     ];
     for (before, after) in cases {
         let sh = |line: &str| drop(tools::shell(&format!("{line} >/dev/null 2>&1"), dir.path()));
-        std::fs::write(&target, vec![0; 64 << 20]).unwrap();
+        dir.image("disk.img", 64 << 20);
         sh(before);
         let run = |arguments: &[&str]| Command::new(STRADDLE).args(arguments).output().unwrap();
-        let former = std::fs::read(&target).unwrap();
+        let former = Contents::of(&target);
         let made = ["plan", path, "--table", "gpt", "--part", "32MiB", "--wipe", "--save", &plan];
         assert!(run(&made).status.success());
         assert!(run(&["apply", &plan, "--write", path]).status.success());
         // An unchanged disk can be reverted, and again after another apply.
         assert!(run(&["undo", &undo, "--write", path]).status.success());
-        assert!(std::fs::read(&target).unwrap() == former);
+        assert!(Contents::of(&target) == former);
         std::fs::remove_file(&undo).unwrap();
         assert!(run(&["apply", &plan, "--write", path]).status.success());
         sh(after);
-        let present = std::fs::read(&target).unwrap();
+        let present = Contents::of(&target);
         let refused = run(&["undo", &undo, "--write", path]);
         let told = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(4), "{after}: {told}");
@@ -543,7 +543,7 @@ fn what_was_written_since_is_not_undone() {
                 || told.contains("it has changed since"),
             "{after}: {told}"
         );
-        assert!(std::fs::read(&target).unwrap() == present, "{after}: written to");
+        assert!(Contents::of(&target) == present, "{after}: written to");
         if told.contains("--force") {
             assert!(run(&["undo", &undo, "--write", path, "--force"]).status.success());
         }

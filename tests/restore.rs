@@ -241,7 +241,7 @@ impl Drop for Loop {
 /// report success.
 #[test]
 fn whoever_comes_while_it_is_put_back_loses_nothing() {
-    if !tools::present(&["strace", "losetup"]) {
+    if !tools::present(&["strace", "flock", "losetup"]) {
         return;
     }
     let dir = Dir::new("restore-owner");
@@ -249,10 +249,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
     for is_device in [false, true] {
         let (file, journals) = (dir.join("disk.img"), dir.join("journals"));
         fs::write(&file, &bytes).unwrap();
-        let device = is_device.then(|| {
-            let mut losetup = Command::new("losetup");
-            Loop(run(losetup.args(["--find", "--show"]).arg(&file), "").trim().into())
-        });
+        let device = is_device.then(|| Loop(run(&mut tools::losetup_find(&file), "").trim().into()));
         let target = device.as_ref().map_or(&file, |device| &device.0);
         let opened = || OpenOptions::new().read(true).write(true).open(target).unwrap();
         let area = killed_while_it_measures(target, &journals);
@@ -267,6 +264,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let mut traced = Command::new("strace");
         traced.args([
             "-f",
+            "--seccomp-bpf",
             "-qq",
             "-e",
             "trace=pwrite64",
@@ -305,7 +303,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
 /// Runs the command under strace, with system calls on `only` logged, and failing as in `inject`.
 fn traced(command: &Command, log: &Path, only: Option<&Path>, inject: &[String]) -> Output {
     let mut traced = Command::new("strace");
-    traced.args(["-f", "-qq", "-o"]).arg(log);
+    traced.args(["-f", "--seccomp-bpf", "-qq", "-o"]).arg(log);
     if let Some(only) = only {
         traced.arg("-P").arg(only);
     }

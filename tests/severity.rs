@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, present, run, shell, word, write_table};
+use tools::{Dir, STRADDLE, at_once, list, present, run, shell, word, write_table};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
 
@@ -61,7 +61,7 @@ fn an_end_matters_where_it_is_written() {
         ("sh -c 'truncate -s +8K FS; mkswap -q FS; truncate -s -8K FS'", "warning"),
         ("true", "warning"),
     ];
-    for (make, severity) in cases {
+    at_once(cases, |(make, severity)| {
         let dir = Dir::new("end");
         let image = gpt(&dir, 400, &["-n", "1:0:0"]);
         put(&dir, &image, make, 2048, 400 * 2048 - 33 - 2048);
@@ -69,7 +69,7 @@ fn an_end_matters_where_it_is_written() {
         assert_eq!(found, [severity], "{make}");
         // 1 KiB blocks cause a finding of their own.
         assert_eq!(status, i32::from(severity == "warning" || make.contains("1024")), "{make}");
-    }
+    });
     // The next partition begins in the same physical sector.
     let dir = Dir::new("end");
     let image = gpt(&dir, 64, &["-a1", "-n", "1:2048:40002", "-n", "2:40003:80000"]);
@@ -99,7 +99,7 @@ fn a_start_matters_where_something_is_written() {
         ("8300", fat, "error"),
         ("0700", fat, "error"),
     ];
-    for (kind, make, severity) in cases {
+    at_once(cases, |(kind, make, severity)| {
         let dir = Dir::new("start");
         let kind = format!("1:{kind}");
         let image = gpt(&dir, 64, &["-a1", "-n", "1:34:80001", "-t", &kind]);
@@ -115,7 +115,7 @@ fn a_start_matters_where_something_is_written() {
             .iter()
             .any(|f| f["fix"]["commands"].as_array().is_some_and(|all| !all.is_empty()));
         assert_eq!(commands, grave, "{kind} {make}: {report:#}");
-    }
+    });
 }
 
 /// The partitions of ChromeOS and Container-Optimized OS: four of a single block, among those in use.
@@ -165,7 +165,7 @@ fn what_a_board_boots_from_is_only_advice() {
         (8193, "c", linux, ext4, false),
         (8193, "83", linux, fat, false),
     ];
-    for (start, kind, other, make, boots) in cases {
+    at_once(cases, |(start, kind, other, make, boots)| {
         let dir = Dir::new("board");
         let image = dir.image("disk.img", 128 << 20);
         write_table(&image, 512, &format!("label: dos\nstart={start}, size=131072, type={kind}\n{other}"));
@@ -177,7 +177,7 @@ fn what_a_board_boots_from_is_only_advice() {
             boots,
             "{start} {kind} {make} {report:#}"
         );
-    }
+    });
 }
 
 /// Writes an MBR of two partitions (type, first sector, sectors), even one that no tool would write.

@@ -252,7 +252,7 @@ fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
         let image = dir.join(format!("sfdisk-{index}.img"));
         sparse(&image, 16 * MIB, &[]);
         let mut sfdisk = Command::new("sfdisk");
-        sfdisk.env("PATH", PATH).arg("-q").arg(&image).stdin(Stdio::piped());
+        sfdisk.env("PATH", PATH).args(["-q", "--no-tell-kernel"]).arg(&image).stdin(Stdio::piped());
         let mut child = sfdisk.spawn().ok()?;
         child.stdin.take()?.write_all(script.as_bytes()).ok()?;
         assert!(child.wait().unwrap().success(), "sfdisk does not take {script}");

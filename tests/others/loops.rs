@@ -1,6 +1,7 @@
 //! Loop devices, and partitions that the kernel was told of: whatever lies below or above a device is found.
 
 use super::*;
+use crate::tools::losetup_find;
 
 /// A plan that gives the whole image to one partition.
 fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
@@ -18,7 +19,7 @@ struct Loop(PathBuf);
 
 impl Loop {
     fn over(path: &Path) -> Option<Self> {
-        let made = output(Command::new("losetup").args(["--find", "--show"]).arg(path), "");
+        let made = output(&mut losetup_find(path), "");
         if !made.status.success() {
             tools::not_run("no loop devices here");
         }
@@ -65,7 +66,7 @@ impl Drop for Partition<'_> {
 /// Opening a device below or above the target for writing is noticed, even if nothing is written.
 #[test]
 fn whoever_comes_below_a_device_during_a_run_is_noticed() {
-    if !present(&["losetup", "addpart", "mknod"]) {
+    if !present(&["flock", "losetup", "addpart", "mknod"]) {
         return;
     }
     let dir = Dir::new("beneath");
@@ -82,7 +83,7 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
             probe.arg(dir.join("journals")).stdin(Stdio::null()).stdout(Stdio::null());
             probe.stderr(Stdio::piped()).spawn().unwrap()
         };
-        until(|| complete(&dir) > 0);
+        let child = begun(child, &dir);
         // A program that only reads does not end the run.
         drop(File::open(theirs).unwrap());
         let _theirs = OpenOptions::new().write(true).open(theirs).unwrap();
@@ -114,7 +115,7 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
 /// the lock alone. A program that comes later is kept out by straddle's own lock.
 #[test]
 fn the_file_below_a_loop_device_is_locked_with_it() {
-    if !present(&["losetup", "flock"]) {
+    if !present(&["flock", "losetup"]) {
         return;
     }
     let dir = Dir::new("below");
@@ -142,7 +143,7 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
 /// options are given.
 #[test]
 fn another_disk_at_the_same_number_is_not_written_by_force() {
-    if !present(&["losetup"]) {
+    if !present(&["flock", "losetup"]) {
         return;
     }
     let dir = Dir::new("number");
@@ -153,10 +154,6 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
         return;
     }
     drop(Ends(running(&dir, &device.0)));
-    let losetup = |arguments: &[&Path]| {
-        let done = output(Command::new("losetup").args(arguments), "");
-        assert!(done.status.success(), "{}", told(&done));
-    };
     let restore = |options: &[&str]| {
         let mut command = Command::new(STRADDLE);
         output(command.args(["bench", "--restore", "--journals"]).arg(dir.join("journals")).args(options), "")
@@ -164,8 +161,10 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     let other = dir.join("other.img");
     let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     fs::write(&other, &theirs).unwrap();
-    losetup(&[Path::new("--detach"), &device.0]);
-    losetup(&[&device.0, &other]);
+    let mut replaced = Command::new("flock");
+    let line = "losetup --detach \"$0\" && losetup \"$0\" \"$1\"";
+    let done = output(replaced.args(["/dev/loop-control", "sh", "-c", line]).arg(&device.0).arg(&other), "");
+    assert!(done.status.success(), "{}", told(&done));
     for options in [&[][..], &["--force"]] {
         let refused = restore(options);
         assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
@@ -178,7 +177,7 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
 
 #[test]
 fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
-    if !present(&["losetup"]) {
+    if !present(&["flock", "losetup"]) {
         return;
     }
     let dir = Dir::new("loops");

@@ -15,8 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+pub(crate) mod contents;
 pub(crate) mod run;
 pub(crate) mod skip;
+#[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+pub(crate) use contents::{Contents, at_once};
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 pub(crate) use run::{Run, command, flat, json, json_in, root, straddle, straddle_in, valid};
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
@@ -151,6 +154,14 @@ pub(crate) fn signal(process: u32, name: &str) {
     run(Command::new("kill").args(["-s", name, &process.to_string()]), "");
 }
 
+/// The command that attaches a loop device to `file` and prints its name. losetup opens the device that the
+/// kernel calls free, which another losetup may have attached by then; so each has the lock meanwhile.
+pub(crate) fn losetup_find(file: &Path) -> Command {
+    let mut command = Command::new("flock");
+    command.args(["/dev/loop-control", "losetup", "--find", "--show"]).arg(file);
+    command
+}
+
 /// Runs `command` with `input` and returns its output, whatever its status.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
     let mut child = command
@@ -185,6 +196,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Runs a shell command, which has to succeed.
 pub(crate) fn shell(line: &str, dir: &Path) -> String {
     run(Command::new("sh").args(["-c", line]).current_dir(dir), "")
+}
+
+/// The printed `lines`, in a shell whose sfdisk does not wait before it tells the kernel of a new table, which
+/// it would not do for an image.
+pub(crate) fn pasted(lines: &str) -> String {
+    format!("sfdisk() {{ command sfdisk --no-tell-kernel \"$@\"; }}\n{lines}")
 }
 
 /// Whether sfdisk has an option for an image's sector size: since util-linux 2.41.

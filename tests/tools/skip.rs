@@ -21,11 +21,16 @@ pub(crate) fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
+/// Whether `scripts/test --quick` runs the tests: a test of many cases may try fewer of them.
+pub(crate) fn is_quick() -> bool {
+    std::env::var_os("STRADDLE_QUICK").is_some()
+}
+
 /// Whether all of `tools` are installed; reports it if not. When `scripts/test --quick` runs the tests, no
 /// guest is booted.
 #[track_caller]
 pub(crate) fn present(tools: &[&str]) -> bool {
-    if std::env::var_os("STRADDLE_QUICK").is_some() && tools.iter().any(|tool| GUESTS.contains(tool)) {
+    if is_quick() && tools.iter().any(|tool| GUESTS.contains(tool)) {
         let _ = writeln!(std::io::stderr(), "LEFT OUT: a test that boots a guest");
         return false;
     }

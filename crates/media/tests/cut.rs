@@ -129,9 +129,7 @@ impl Host {
     }
 
     /// Returns the change that a sector's contents belong to, 0 for zeroes; `None` if they belong to none.
-    fn left(&self, sector: u64) -> Option<usize> {
-        let mut bytes = [0; 512];
-        self.served.read(sector * SECTOR, &mut bytes).unwrap();
+    fn left(bytes: &[u8]) -> Option<usize> {
         let mut words = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let first = words.next().unwrap();
         words.all(|word| word == first).then_some(first as usize)
@@ -141,10 +139,12 @@ impl Host {
     /// another write's data.
     fn check(&self, torn_unit: Option<(u64, u64)>) -> bool {
         let mut torn = BTreeSet::new();
-        for sector in 0..self.served.claims().capacity / SECTOR {
+        let mut bytes = vec![0; self.served.claims().capacity as usize];
+        self.served.read(0, &mut bytes).unwrap();
+        for (sector, bytes) in (0..).zip(bytes.chunks_exact(SECTOR as usize)) {
             let history = self.history.get(&sector).map_or(&[][..], Vec::as_slice);
             let promised = self.promised.get(&sector).copied().unwrap_or_default();
-            let left = self.left(sector);
+            let left = Self::left(bytes);
             // Zeroes are the initial contents, and the result of a discard.
             let zeroes =
                 history.iter().rev().find(|index| self.is_discard(**index)).copied().unwrap_or_default();

@@ -33,7 +33,9 @@ struct Loop(PathBuf);
 impl Loop {
     /// Prints a line and returns `None` if there are no loop devices here.
     fn over(path: &Path) -> Option<Self> {
-        let made = run("losetup", &["--find", "--show", path.to_str().unwrap()]);
+        // Under the lock, no other test's losetup opens this device in the belief that it is free.
+        let losetup = ["/dev/loop-control", "losetup", "--find", "--show", path.to_str().unwrap()];
+        let made = run("flock", &losetup);
         if made.is_none() {
             let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
         }
