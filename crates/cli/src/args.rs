@@ -20,7 +20,10 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
-pub(crate) use self::plan::{ApplyArguments, PlanArguments, UndoArguments};
+pub(crate) use self::plan::{
+    ApplyArguments, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
+    VerifyMode,
+};
 pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
@@ -64,8 +67,12 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Plan an aligned partition table. Nothing is written.
     Plan(Box<PlanArguments>),
+    /// Plan to move misaligned partitions to aligned starts, with their data. Nothing is written.
+    Realign(Box<RealignArguments>),
     /// Write a planned table to the disk; a power cut leaves either the old or the new table.
     Apply(ApplyArguments),
+    /// Go on with an interrupted move of partitions, or bring back the old layout.
+    Resume(ResumeArguments),
     /// Revert what 'straddle apply' wrote.
     Undo(UndoArguments),
     /// Compute the share of a track that holds data, for 512-byte and 4096-byte sectors.

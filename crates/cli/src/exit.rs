@@ -147,6 +147,7 @@ kinds! {
     straddle_repair::TargetError,
     straddle_repair::apply::ApplyError,
     straddle_repair::apply::BackupError,
+    straddle_repair::realign::MoveError,
     straddle_repair::realign::RealignError,
     straddle_reproduce::experiment::ExperimentError,
     straddle_reproduce::fit::FitError,

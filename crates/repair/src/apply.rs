@@ -155,4 +155,5 @@ pub use prepared::Prepared;
 pub use undo::LaterWrites;
 pub use written::{BackedUp, Written};
 
-use written::check_kernel;
+pub(crate) use prepared::recognise;
+pub(crate) use written::{check_kernel, tell_kernel};

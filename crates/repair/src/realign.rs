@@ -21,12 +21,15 @@
 //! ```
 
 mod around;
+mod carry;
 mod error;
 mod file;
 mod order;
+mod recorded;
 mod refer;
 mod room;
 mod settle;
+mod story;
 mod validate;
 
 #[cfg(test)]
@@ -39,6 +42,7 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
+pub use carry::{JournalFileHandle, JournalPlace, MoveError, Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
 pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use order::Trip;
@@ -126,6 +130,14 @@ impl Realign {
             (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
         };
         self.plan.table().partitions.iter().filter_map(trim).collect()
+    }
+
+    /// The number of partitions that move, and the bytes that are moved, detours counted twice.
+    pub fn trips(&self) -> (usize, ByteCount) {
+        let moves = |entry: &&Entry| matches!(entry.change, Change::Moved { .. });
+        let count = self.plan.table().partitions.iter().filter(moves).count();
+        let sum = self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
+        (count, ByteCount::new(sum))
     }
 
     /// Returns the job that makes the moves.

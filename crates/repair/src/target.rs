@@ -236,6 +236,8 @@ pub(crate) trait Disk: Medium {
     /// Has the kernel reread the partition table; `None` if no kernel reads it.
     fn reread_table(&self) -> Option<Result<(), IoctlError>>;
     fn identity(&self) -> &Identity;
+    /// The file, if it is not simulated.
+    fn file(&self) -> Option<&File>;
 }
 
 impl Disk for Target<'_> {
@@ -257,6 +259,13 @@ impl Disk for Target<'_> {
         match &self.held {
             Held::File(file) => file.is_device.then(|| reread_partitions(&file.file)),
             Held::Simulated(disk) => disk.reread_table(),
+        }
+    }
+
+    fn file(&self) -> Option<&File> {
+        match &self.held {
+            Held::File(file) => Some(&file.file),
+            Held::Simulated(_) => None,
         }
     }
 

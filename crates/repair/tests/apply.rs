@@ -182,3 +182,51 @@ fn an_undo_is_refused_where_data_would_be_lost() {
     backup.undo(&mut target(&mut disk), LaterWrites::Discard).unwrap().write().unwrap();
     assert_eq!(backup.progress(&target(&mut disk)).unwrap(), Progress::Nothing);
 }
+
+/// A program that takes no locks writes between the stages.
+#[test]
+fn what_changed_since_the_backup_is_not_overwritten() {
+    let plan = plan_of(&Memory::new(SIZE));
+    for stage in ["prepared", "backed up"] {
+        let folder = tempfile::tempdir().unwrap();
+        let other = std::sync::Mutex::new(Memory::new(SIZE));
+        let mut shared = Shared(&other);
+        let mut disk = target(&mut shared);
+        let mut prepared = Some(Prepared::of(&mut disk, &plan).unwrap());
+        if stage == "prepared" {
+            other.lock().unwrap().put(512, &[7; 512]);
+        }
+        let backed_up = prepared.take().unwrap().back_up(&folder.path().join("undo")).unwrap();
+        if stage == "backed up" {
+            other.lock().unwrap().put(512, &[7; 512]);
+        }
+        let before = other.lock().unwrap().clone();
+        let refused = backed_up.write().map(drop).unwrap_err();
+        assert!(matches!(refused, ApplyError::InUse(_)), "{stage}: {refused}");
+        assert_eq!(*other.lock().unwrap(), before, "{stage}");
+    }
+}
+
+/// A disk that another program writes to as well.
+struct Shared<'m>(&'m std::sync::Mutex<Memory>);
+
+impl Medium for Shared<'_> {
+    fn len(&self) -> ByteCount {
+        self.0.lock().unwrap().len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.0.lock().unwrap().read_at(at, buf)
+    }
+}
+
+impl Simulated for Shared<'_> {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap().put(at.get(), bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

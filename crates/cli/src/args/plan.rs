@@ -194,7 +194,7 @@ that is overwritten is saved in the backup first. A power cut at any point leave
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ApplyArguments {
-    /// Plan saved by 'straddle plan' (with --save).
+    /// Plan saved by 'straddle plan' or 'straddle realign' (with --save).
     #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
     pub(crate) plan: PathBuf,
 
@@ -209,6 +209,9 @@ pub(crate) struct ApplyArguments {
     /// Save what is overwritten to this new file on another disk [default: PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
 
     /// Check everything and show what would be written, but write nothing.
     #[arg(long)]
@@ -243,4 +246,117 @@ pub(crate) struct UndoArguments {
     /// Revert the table even if a partition that the plan created has been written to; its contents are lost.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Examples for `realign --help`.
+const REALIGN_EXAMPLES: &str = "\
+Examples:
+  straddle realign /dev/sdb --save move.json      plan; nothing is written
+  straddle apply move.json --write /dev/sdb       move the data, then write the new table
+  straddle resume /dev/sdb                        go on after an interruption
+  straddle resume /dev/sdb --rollback             bring back the old layout
+  straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
+
+The new table counts only when all data are in their new places. Until then an interruption of any kind, including a power
+cut, loses nothing: a journal has what is being overwritten. It is in unallocated space of the disk; if there is too little,
+'straddle apply' needs --journal FILE on another disk.";
+
+/// Arguments of `realign`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub(crate) struct RealignArguments {
+    /// Block device or raw image. Nothing is written to it.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) target: PathBuf,
+
+    /// Align only this partition [default: all that are misaligned]. Can be repeated.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    pub(crate) partition: Vec<u32>,
+
+    /// Move a partition to this place instead of the nearest aligned one. Can be repeated.
+    #[arg(long, value_name = "NUMBER=PLACE", value_parser = start_of)]
+    pub(crate) start: Vec<(u32, Place)>,
+
+    /// Align to multiples of this instead of 1 MiB.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) grain: Option<ByteCount>,
+
+    /// Topology the target is meant for, as for `check`.
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    pub(crate) assume: Option<Assume>,
+
+    /// Logical sector size of an image [default: detected from its table].
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Save the plan to this file, for 'straddle apply'.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Print the plan as JSON, as it is saved.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn start_of(text: &str) -> Result<(u32, Place), String> {
+    let (number, place) = text.split_once('=').ok_or("not NUMBER=PLACE, as in 2=8MiB or 2=2048s")?;
+    let number = number.parse().map_err(|_| format!("'{number}' is not the number of a partition"))?;
+    Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
+}
+
+/// How moved data are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyMode {
+    /// Read everything back after it was flushed.
+    #[default]
+    Read,
+    /// Trust the disk.
+    None,
+}
+
+/// How data are moved.
+#[derive(Debug, Args)]
+pub(crate) struct MoveArguments {
+    /// File on another disk for the journal of moves [default: unallocated space of the target].
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// How moved data are checked.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) verify: VerifyMode,
+
+    /// Go on if a sector cannot be read, and write this new file: a ddrescue map of the sectors.
+    #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) skip_bad: Option<PathBuf>,
+}
+
+/// Examples for `resume --help`.
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  straddle resume /dev/sdb
+  straddle resume /dev/sdb --rollback
+  straddle resume disk.img --journal move.journal";
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub(crate) struct ResumeArguments {
+    /// Block device or raw image with an unfinished move.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) target: PathBuf,
+
+    /// Bring back the old layout, contents included, instead of completing the new one.
+    #[arg(long)]
+    pub(crate) rollback: bool,
+
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
+
+    /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress};
-use straddle_repair::{Plan, Step, Target};
+use straddle_repair::{Step, Target};
 
+use super::realign::{self, Saved};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, plural, quote_path};
@@ -17,9 +18,25 @@ use crate::view::text;
 pub(super) const LARGEST_PLAN: u64 = 16 << 20;
 
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
-    let plan = load(&arguments.plan)?;
+    let saved = load(&arguments.plan)?;
     let name = arguments.write.display().to_string();
     let mut target = Target::open(&arguments.write, arguments.format).with_context(|| name.clone())?;
+    let plan = match saved {
+        Saved::Table(plan) => plan,
+        Saved::Moves(realign) => {
+            if arguments.dry_run || arguments.backup.is_some() {
+                let text =
+                    "--dry-run and --backup are for plans of tables: 'straddle realign' shows what moves";
+                return Err(UsageError(text.to_owned()).into());
+            }
+            return realign::apply(&realign, &arguments.write, &arguments.moves, target);
+        }
+    };
+    if arguments.moves.journal.is_some() || arguments.moves.skip_bad.is_some() {
+        return Err(
+            UsageError("--journal and --skip-bad are for plans of 'straddle realign'".to_owned()).into()
+        );
+    }
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_ending(&arguments.plan, "undo"));
     // A file in the place of the backup may be that of an earlier apply, which explains why the disk is not
     // the plan's. Its state is found while the disk can still be read.
@@ -126,7 +143,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn load(path: &Path) -> Result<Plan> {
+fn load(path: &Path) -> Result<Saved> {
     let unread = || format!("{}: cannot read the plan", path.display());
     let metadata = fs::metadata(path).with_context(unread)?;
     if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
@@ -135,7 +152,7 @@ fn load(path: &Path) -> Result<Plan> {
         );
     }
     let text = fs::read_to_string(path).with_context(unread)?;
-    Plan::from_json(&text).with_context(|| path.display().to_string())
+    Saved::from_json(&text, path)
 }
 
 /// Lists every write, one per line.

@@ -10,6 +10,7 @@ mod generate;
 mod lab;
 pub(crate) mod plan;
 mod probe;
+mod realign;
 mod reproduce;
 mod serve;
 mod sim;
@@ -28,6 +29,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Plan(plan) => plan::run(plan, styles),
         Command::Apply(apply) => apply::apply(apply, styles),
+        Command::Realign(realign) => realign::run(realign, styles),
+        Command::Resume(resume) => realign::resume(resume),
         Command::Undo(undo) => apply::undo(undo),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
         Command::Bench(bench) => bench::run(bench, styles),

@@ -10,6 +10,7 @@ mod number;
 mod partitions;
 pub(crate) mod plan;
 pub(crate) mod probe;
+pub(crate) mod realign;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;

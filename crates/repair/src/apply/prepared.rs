@@ -51,22 +51,27 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.
-fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
+/// Returns what is read on `disk`, after checking that it is the plan's disk.
+pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyError> {
     check_identity(disk, plan)?;
     let (block, planned) = (plan.block(), plan.disk());
     let stack = plan.read_present(disk)?;
     let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
-    if found != *planned {
-        return Err(ApplyError::OtherDisk(
-            "the table on it is not the one that the plan was made for: plan again".to_owned(),
-        ));
+    if found == *planned {
+        return Ok(stack);
     }
+    let why = "the table on it is not the one that the plan was made for: plan again";
+    Err(ApplyError::OtherDisk(why.to_owned()))
+}
+
+/// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.
+fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
+    let stack = recognise(disk, plan)?;
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
     if plan.converts().is_some() {
         // The fingerprint covers the table, but not the contents of the partitions.
-        crate::contents::check(disk, &stack, block)?;
+        crate::contents::check(disk, &stack, plan.block())?;
     }
     let steps = encode(plan, disk, &stack)?;
     foresee::check(disk, plan, &steps)?;

@@ -34,6 +34,7 @@ impl<'a> BackedUp<'a> {
     /// Writes the steps and verifies them by reading back: the bytes, and with a plan also the table.
     pub fn write(self) -> Result<Written<'a>, ApplyError> {
         let Self { disk, plan, steps } = self;
+        check_unchanged(disk, &steps)?;
         for step in &steps {
             match step {
                 Step::Write { at, new, what, .. } => disk
@@ -73,47 +74,75 @@ impl Written<'_> {
     /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
     /// with the plan's table. Does nothing for an image, whose table no kernel reads.
     pub fn tell_kernel(&self) -> Result<(), ApplyError> {
-        let Some(name) = &self.disk.identity().kernel_name else { return Ok(()) };
-        let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
-        let listed = || -> Vec<(u32, u64)> {
-            let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
-                .iter()
-                .map(|partition| (partition.number, partition.span.start().get()))
-                .collect();
-            found.sort_unstable();
-            found
-        };
-        let former = listed();
-        match self.disk.reread_table() {
-            None => return Ok(()),
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
-                let still = error.os_kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
-                return Err(ApplyError::Kernel(if still {
-                    format!(
-                        "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
-                        describe(&error)
-                    )
-                } else {
-                    format!("the kernel does not read it ({})", describe(&error))
-                }));
+        tell_kernel(self.disk, self.plan)
+    }
+}
+
+/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those of `plan`.
+pub(crate) fn tell_kernel(disk: &dyn Disk, plan: Option<&Plan>) -> Result<(), ApplyError> {
+    let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
+    let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
+    let listed = || -> Vec<(u32, u64)> {
+        let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
+            .iter()
+            .map(|partition| (partition.number, partition.span.start().get()))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let former = listed();
+    match disk.reread_table() {
+        None => return Ok(()),
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            let still = error.os_kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
+            return Err(ApplyError::Kernel(if still {
+                format!(
+                    "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
+                    describe(&error)
+                )
+            } else {
+                format!("the kernel does not read it ({})", describe(&error))
+            }));
+        }
+    }
+    let found = listed();
+    let Some(plan) = plan else { return Ok(()) };
+    let block = plan.block().get();
+    let mut wanted: Vec<(u32, u64)> = (plan.table().partitions.iter())
+        .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
+        .collect();
+    wanted.sort_unstable();
+    // A kernel without enough minor numbers lists no partitions at all.
+    if found != wanted {
+        return Err(ApplyError::Kernel(format!(
+            "the kernel lists partitions (number, byte) {found:?}, where the table has {wanted:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that the disk still holds what the backup has: a program that takes no locks may have written.
+fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
+    for (index, step) in steps.iter().enumerate() {
+        let Step::Write { at, old, what, .. } = step else { continue };
+        let mut found = vec![0; old.len()];
+        disk.read_at(ByteOffset::new(*at), &mut found)?;
+        // An earlier step may write to the same place.
+        let mut expected = old.clone();
+        for earlier in &steps[..index] {
+            if let Step::Write { at: from, new, .. } = earlier {
+                lay_over(&mut expected, *at, new, *from);
+                lay_over(&mut found, *at, new, *from);
             }
         }
-        let found = listed();
-        let Some(plan) = self.plan else { return Ok(()) };
-        let block = plan.block().get();
-        let mut wanted: Vec<(u32, u64)> = (plan.table().partitions.iter())
-            .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
-            .collect();
-        wanted.sort_unstable();
-        // A kernel without enough minor numbers lists no partitions at all.
-        if found != wanted {
-            return Err(ApplyError::Kernel(format!(
-                "the kernel lists partitions (number, byte) {found:?}, where the table has {wanted:?}"
-            )));
+        if found != expected {
+            let why =
+                format!("{what} at byte {at} has changed since it was saved: another program writes to it");
+            return Err(ApplyError::InUse(why));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
@@ -169,7 +198,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 
 /// Has the kernel reread the present table of a block device before anything is written. BLKRRPART fails
 /// while any process has a partition open, and would then also fail for the new table.
-pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
+pub(crate) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
             Err(ApplyError::InUse(format!("one of its partitions is open ({})", describe(&error))))

@@ -7,7 +7,7 @@ use straddle_layout::TableKind;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::spared::Spared;
-use super::{Change, Draft, Format, Plan, Situation, Slot, Table, named_harm, span_of};
+use super::{Change, Draft, Entry, Format, Plan, Situation, Slot, Table, named_harm, span_of};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
@@ -127,4 +127,40 @@ fn usable(table: &Table, block: BlockSize) -> Span {
 /// The former bytes of a partition; `None` if they cannot be counted.
 pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<Span> {
     Span::of_blocks(start, sectors, block)
+}
+
+/// The type of the entry that marks a disk whose partitions are being moved (GPT).
+pub(crate) const MARKER_GUID: &str = "B7A1C0DE-57AD-4D1E-9F3B-5E11A51DED01";
+/// The same in an MBR: 7F is for local and experimental use, and no system gives it a meaning.
+pub(crate) const MARKER_MBR: &str = "7f";
+
+impl Plan {
+    /// Returns the plan of the table that counts while data move: without the partitions that move, and with
+    /// an entry in the slot of the first of them that marks `place`.
+    pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
+        let block = self.block();
+        let mut marked = self.clone();
+        let moves = |entry: &Entry| matches!(entry.change, Change::Moved { .. });
+        let numbers = self.table.partitions.iter().filter(|entry| moves(entry)).map(|entry| entry.number);
+        let number = numbers.min().ok_or(PlanError::Nothing)?;
+        marked.table.partitions.retain(|entry| !moves(entry));
+        let is_gpt = self.table.format == Format::Gpt;
+        marked.table.partitions.push(Entry {
+            number,
+            start: Lba::containing(place.start(), block),
+            sectors: block.blocks_floor(place.len()),
+            slot: Slot::Primary,
+            kind: if is_gpt { MARKER_GUID } else { MARKER_MBR }.to_owned(),
+            uuid: is_gpt.then(|| id.to_owned()),
+            name: if is_gpt { "unfinished move (straddle)".to_owned() } else { String::new() },
+            attributes: 0,
+            bootable: false,
+            change: Change::New,
+            fs: None,
+            why: Vec::new(),
+        });
+        marked.table.partitions.sort_by_key(|entry| entry.number);
+        marked.notes.clear();
+        marked.checked()
+    }
 }

@@ -15,7 +15,7 @@ pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
 /// How many bytes a caller may add to the plan itself in the journal, such as the old table.
-const MORE_PAYLOAD: usize = 64 << 10;
+const MORE_PAYLOAD: usize = 320 << 10;
 
 /// Where the journal of the moves can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

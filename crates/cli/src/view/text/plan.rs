@@ -88,7 +88,7 @@ fn describe(considered: &Considered) -> String {
 }
 
 /// Draws the disk before and after, to scale.
-fn pictures(plan: &Plan, styles: Styles) -> String {
+pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
     let spans = |entries: &[Entry]| {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
@@ -102,13 +102,19 @@ fn pictures(plan: &Plan, styles: Styles) -> String {
     )
 }
 
-fn table(plan: &Plan) -> String {
+pub(super) fn table(plan: &Plan) -> String {
     let mut table =
         plain_table(&["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"]);
     let sector = plan.block().get();
     let gone = plan.before().iter().filter(|_| !plan.is_fresh());
     let gone = gone.filter(|old| {
-        !plan.table().partitions.iter().any(|new| new.start == old.start && new.slot == old.slot)
+        !plan.table().partitions.iter().any(|new| {
+            let start = match new.change {
+                Change::Moved { from, .. } => from,
+                _ => new.start,
+            };
+            start == old.start && new.slot == old.slot
+        })
     });
     let mut row = |entry: &Entry, change: String| {
         let kind = type_name(&entry.kind, plan.table().format).unwrap_or(&entry.kind);

@@ -1,0 +1,227 @@
+//! `straddle realign` and `straddle resume`, and the part of `straddle apply` that moves data.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use straddle_bench::Progress as _;
+use straddle_device::Options;
+use straddle_relocate::{Bad, Verify};
+use straddle_repair::realign::{self, JournalFileHandle, JournalPlace, Outcome, Realign, Run, Wanted};
+use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
+
+use super::apply::LARGEST_PLAN;
+use super::lab::on_interrupt;
+use crate::args::{MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::exit::{Exit, RefusedError};
+use crate::input;
+use crate::keep;
+use crate::output::{self, Styles, quote_path};
+use crate::progress::Bar;
+use crate::view::text;
+
+pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
+    let options = Options {
+        assume: arguments.assume.clone().unwrap_or_default(),
+        logical: arguments.logical,
+        format: arguments.format,
+        ..Options::default()
+    };
+    let name = arguments.target.display().to_string();
+    let mut target = examine(&arguments.target, &options).with_context(|| name.clone())?;
+    straddle_examine::read_table(&mut target, &options).with_context(|| name.clone())?;
+    let block = target.topology.logical.value();
+    let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;
+    let stack = straddle_layout::read_all(medium, Some(block), options.logical)?;
+    let serial = serial_of(&target);
+    let situation =
+        Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
+    let realign = realign::make(&situation, &wanted(arguments, block)?).with_context(|| name.clone())?;
+    let json = realign.to_json()? + "\n";
+    if let Some(path) = &arguments.save {
+        save(path, &json, &arguments.target)?;
+    }
+    let mut out = output::stdout();
+    let text = match arguments.json {
+        true => json,
+        false => text::realign::plan(&name, &realign, arguments.save.as_deref(), output::width(), styles),
+    };
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
+fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
+    let byte = |place: Place| match place {
+        Place::Byte(byte) => Some(ByteOffset::new(byte.get())),
+        Place::Sector(sector) => Lba::new(sector).to_bytes(block),
+    };
+    let starts = arguments.start.iter().map(|(number, place)| {
+        let at = byte(*place).with_context(|| format!("partition {number}: its start is beyond 2^64"))?;
+        Ok((*number, at))
+    });
+    Ok(Wanted {
+        partitions: arguments.partition.clone(),
+        starts: starts.collect::<Result<_>>()?,
+        grain: arguments.grain,
+    })
+}
+
+/// Saves the plan, replacing at most an older plan.
+fn save(path: &Path, json: &str, target: &Path) -> Result<()> {
+    keep::may_replace(path, &[target])?;
+    let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
+    let is_plan = |text: String| Realign::from_json(&text).is_ok() || Plan::from_json(&text).is_ok();
+    if present && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
+        let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
+        return Err(RefusedError(text).into());
+    }
+    keep::write(path, json.as_bytes(), &[target])
+}
+
+/// Moves the data of a plan and writes its table.
+pub(super) fn apply(
+    realign: &Realign,
+    path: &Path,
+    moves: &MoveArguments,
+    mut target: Target<'static>,
+) -> Result<Exit> {
+    let name = path.display().to_string();
+    check_map(moves)?;
+    let journal = match &moves.journal {
+        Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
+        None => JournalPlace::Inside,
+    };
+    let mut id = [0; 16];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut id))
+        .context("cannot name the move")?;
+    let begun = realign.begin(&mut target, journal, id).map_err(|error| {
+        // The journal's file is of no use if nothing has begun.
+        if let Some(file) = &moves.journal {
+            let _ = fs::remove_file(file);
+        }
+        error
+    });
+    carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
+}
+
+pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
+    let path = &arguments.target;
+    let name = path.display().to_string();
+    check_map(&arguments.moves)?;
+    let journal = arguments.moves.journal.as_deref().map(JournalFileHandle::open).transpose()?;
+    let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
+    let run = Run::find(&mut target, journal).with_context(|| name.clone())?;
+    carry(run, &name, path, &arguments.moves, arguments.rollback)
+}
+
+/// Runs to the end, or to the first safe point after an interrupt.
+fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    let mut bar = Bar::new();
+    bar.tell(if is_back { "moving back" } else { "moving" });
+    let mut watch = |progress: straddle_relocate::Progress| {
+        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
+        bar.advance(progress.done.get() as f64 / progress.total.get().max(1) as f64);
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let mut run = run.verify(match moves.verify {
+        VerifyMode::Read => Verify::Read,
+        VerifyMode::None => Verify::None,
+    });
+    if moves.skip_bad.is_some() {
+        run = run.skip_bad();
+    }
+    let moved =
+        run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let ended = if is_back { run.roll_back(&mut watch) } else { run.finish(&mut watch) };
+    drop(bar);
+    let operand = quote_path(path);
+    let journal = moves.journal.as_deref();
+    let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
+    let resume = format!("straddle resume {operand}{journal}");
+    let ended =
+        ended.with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))?;
+    let shown = output::printable(name);
+    let mut out = output::stdout();
+    let bad = match ended {
+        Outcome::Paused => {
+            writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
+            writeln!(out, "  to go on: {resume}")?;
+            writeln!(out, "  to go back: {resume} --rollback")?;
+            out.flush()?;
+            return Ok(Exit::INTERRUPTED);
+        }
+        Outcome::Complete(bad) if is_back => {
+            writeln!(out, "{shown}: the old layout and its contents are back")?;
+            bad
+        }
+        Outcome::Complete(bad) => {
+            writeln!(
+                out,
+                "{shown}: {} moved, the new table is written and read back",
+                ByteCount::new(moved)
+            )?;
+            bad
+        }
+    };
+    out.flush()?;
+    if let Some(map) = &moves.skip_bad {
+        keep::write(map, rescue_map(&bad).as_bytes(), &[path])?;
+        output::complain(&format!(
+            "{}: {} could not be read",
+            map.display(),
+            output::plural(bad.len(), "area")
+        ));
+    }
+    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+}
+
+fn check_map(moves: &MoveArguments) -> Result<()> {
+    match &moves.skip_bad {
+        Some(map) if fs::symlink_metadata(map).is_ok() => {
+            Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The areas that could not be read, where they are now, as a map of ddrescue.
+fn rescue_map(bad: &[Bad]) -> String {
+    let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
+    let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
+    areas.sort_unstable();
+    for (at, len) in areas {
+        let _ = writeln!(map, "0x{at:X}  0x{len:X}  -");
+    }
+    map
+}
+
+/// Reads a plan of either kind.
+pub(super) enum Saved {
+    /// Of a table.
+    Table(Box<Plan>),
+    /// Of moves.
+    Moves(Box<Realign>),
+}
+
+impl Saved {
+    pub(super) fn from_json(text: &str, path: &Path) -> Result<Self> {
+        let name: PathBuf = path.to_owned();
+        let value = serde_json::from_str::<serde_json::Value>(text);
+        let is_realign = value.is_ok_and(|value| value.get("realign").is_some());
+        Ok(if is_realign {
+            Self::Moves(Box::new(Realign::from_json(text).with_context(|| name.display().to_string())?))
+        } else {
+            Self::Table(Box::new(Plan::from_json(text).with_context(|| name.display().to_string())?))
+        })
+    }
+}

@@ -1,0 +1,638 @@
+//! Carrying out a plan to realign: the marker, the moves, the boot sectors, the new table.
+//!
+//! The law of this module: the new table is written only when all data are in their new places, durably, and
+//! the old one only when they are in their old ones. In between the table has a marker in the place of the
+//! partitions that move. What comes next is decided by what the journal and the table on the disk say, never
+//! by what was done before; so every step can be repeated after an interruption.
+//!
+//! ```
+//! # use std::ops::ControlFlow;
+//! # use straddle_repair::{Target, realign::{JournalPlace, MoveError, Outcome, Realign, Run}};
+//! fn carry_out(disk: &mut Target<'_>, realign: &Realign) -> Result<(), MoveError> {
+//!     let run = realign.begin(disk, JournalPlace::Inside, [7; 16])?;
+//!     match run.finish(&mut |_| ControlFlow::Continue(()))? {
+//!         Outcome::Complete(_) => Ok(()),
+//!         Outcome::Paused => Ok(()), // Run::find, then finish or roll_back.
+//!     }
+//! }
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use straddle_device::ReadError;
+use straddle_device::claim::{self, Claim};
+use straddle_layout::types::{guid_text, mbr_text};
+use straddle_layout::{PartitionType, Stack, read_all};
+use straddle_relocate::{
+    Bad, Disks, Ended, FileAccess, Progress, Recovered, RelocateError, State, Verify, begin, inspect,
+    journal_len, open,
+};
+use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
+
+use super::recorded::{Which, record};
+use super::story::{Story, Table};
+use super::{Journal, Realign, RealignError, Reference, refer};
+use crate::apply::{ApplyError, check_kernel, recognise, tell_kernel};
+use crate::error::PlanError;
+use crate::plan::{Change, MARKER_GUID, MARKER_MBR};
+use crate::target::{Disk, Target};
+
+/// Why data were not moved, or not all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// The plan cannot be used.
+    #[error(transparent)]
+    Plan(#[from] RealignError),
+    /// The disk is not the plan's, or in use.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The moves failed.
+    #[error(transparent)]
+    Moves(#[from] RelocateError),
+    /// The disk cannot be read.
+    #[error("the disk cannot be read")]
+    Read(#[from] ReadError),
+    /// What refers to the old place cannot be corrected.
+    #[error("nothing was written: partition {number}: {what}")]
+    Refers {
+        /// The partition's number.
+        number: u32,
+        /// What refers to it.
+        what: &'static str,
+    },
+    /// What a partition holds has changed since the plan was made.
+    #[error("nothing was written: partition {0} is not as it was when the plan was made: plan again")]
+    Grown(u32),
+    /// A boot sector cannot record its new start.
+    #[error("the boot sector at byte {0} cannot record its partition's start")]
+    Unrecordable(ByteOffset),
+    /// Another program has written to the table or to a boot sector.
+    #[error("byte {0} holds neither what was there nor what was written: another program has changed it")]
+    Changed(ByteOffset),
+    /// A write to the table failed.
+    #[error("writing at byte {at} failed; 'straddle resume' goes on")]
+    Write {
+        /// Where.
+        at: ByteOffset,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Reading back did not return what was written.
+    #[error("the table reads differently from what was written: do not trust this disk")]
+    Unwritten,
+    /// The journal cannot be on the disk itself.
+    #[error(
+        "nothing was written: the disk has no room for the journal of {} bytes: name a file on another disk with --journal",
+        .0.get()
+    )]
+    NeedsJournal(ByteCount),
+    /// The file for the journal cannot be used.
+    #[error("{}: cannot be used for the journal", path.display())]
+    JournalFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is no unfinished move.
+    #[error("no unfinished move: its table has no marker")]
+    Nothing,
+    /// The journal is in a file.
+    #[error("its journal is in a file: name it with --journal")]
+    Elsewhere,
+    /// The journal is of another disk or plan.
+    #[error("nothing was written: the journal is of another disk: {0}")]
+    Foreign(String),
+    /// It is being rolled back.
+    #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
+    Turned,
+    /// It is complete.
+    #[error("nothing was written: the new table counts already, and there is no way back")]
+    Complete,
+}
+
+impl MoveError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Plan(error) => error.kind(),
+            Self::Apply(error) => error.kind(),
+            Self::Moves(error) => error.kind(),
+            Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
+            Self::Refers { .. }
+            | Self::Grown(_)
+            | Self::Changed(_)
+            | Self::Foreign(_)
+            | Self::Turned
+            | Self::Complete => ErrorKind::Refused,
+            Self::Read(_)
+            | Self::Unrecordable(_)
+            | Self::Write { .. }
+            | Self::Unwritten
+            | Self::JournalFile { .. }
+            | Self::Nothing => ErrorKind::Failed,
+        }
+    }
+}
+
+impl From<PlanError> for MoveError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+/// Where the journal is.
+#[derive(Debug)]
+pub enum JournalPlace {
+    /// In unallocated space of the disk.
+    Inside,
+    /// In a file on another disk.
+    File(JournalFileHandle),
+}
+
+/// A file that holds a journal, locked.
+#[derive(Debug)]
+pub struct JournalFileHandle {
+    file: File,
+    path: PathBuf,
+    size: ByteCount,
+    _claim: Claim,
+}
+
+impl JournalFileHandle {
+    /// Makes a new file for the journal of `realign`. A file that exists is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::JournalFile`].
+    pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
+        let len = journal_len(&realign.job([0; 16], payload)?)?;
+        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+        let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len.get())
+            .map_err(io::Error::from)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| {
+                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            });
+        made.map_err(|error| {
+            let _ = std::fs::remove_file(path);
+            failed(error)
+        })?;
+        Self::of(file, path)
+    }
+
+    /// Opens the file of an unfinished move.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::JournalFile`].
+    pub fn open(path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("it is not a regular file")));
+        }
+        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+        Self::of(file, path)
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
+        let size = FileAccess::new(&file).size().map_err(failed)?;
+        Ok(Self { file, path: path.to_owned(), size, _claim: claim })
+    }
+
+    /// Removes the file of a move that is complete.
+    fn remove(self) -> Result<(), MoveError> {
+        std::fs::remove_file(&self.path)
+            .map_err(|source| MoveError::JournalFile { path: self.path.clone(), source })
+    }
+}
+
+/// A target, as data are moved on it.
+struct Carrier<'a>(&'a mut dyn Disk);
+
+/// A file, as a journal is written to it.
+struct Writer<'a>(&'a File);
+
+impl straddle_relocate::Disk for Carrier<'_> {
+    fn size(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, bytes).map_err(|error| match error {
+            ReadError::Io { source, .. } => source,
+            error => io::Error::other(error),
+        })
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        match self.0.file() {
+            Some(file) => FileAccess::new(file).write(at, bytes),
+            None => self.0.write_at(at, bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn drop_cache(&mut self, span: Span) {
+        if let Some(file) = self.0.file() {
+            FileAccess::new(file).drop_cache(span);
+        }
+    }
+
+    fn prefetch(&mut self, span: Span) {
+        if let Some(file) = self.0.file() {
+            FileAccess::new(file).prefetch(span);
+        }
+    }
+
+    fn holes(&mut self, span: Span) -> Vec<Span> {
+        self.0.file().map(|file| FileAccess::new(file).holes(span)).unwrap_or_default()
+    }
+
+    fn punch(&mut self, span: Span) -> io::Result<()> {
+        match self.0.file() {
+            Some(file) => FileAccess::new(file).punch(span),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl straddle_relocate::Disk for Writer<'_> {
+    fn size(&self) -> ByteCount {
+        FileAccess::new(self.0).size().unwrap_or_default()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        FileAccess::new(self.0).read(at, bytes)
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        FileAccess::new(self.0).write(at, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn drop_cache(&mut self, span: Span) {
+        FileAccess::new(self.0).drop_cache(span);
+    }
+}
+
+/// Receives the progress, and may stop the moves at a safe point.
+pub type Watch<'w> = straddle_relocate::Watch<'w>;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The table that was aimed at counts, with its data. The list has what could not be read.
+    Complete(Vec<Bad>),
+    /// It was stopped at a safe point.
+    Paused,
+}
+
+/// A move that has begun.
+pub struct Run<'a> {
+    disk: &'a mut dyn Disk,
+    journal: JournalPlace,
+    place: Span,
+    story: Story,
+    verify: Verify,
+    skips_bad: bool,
+}
+
+impl Realign {
+    /// Checks this plan against `target` and its contents, and writes the journal, named `id`. No data move
+    /// yet.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError`]; nothing was written, except perhaps to the journal's place.
+    pub fn begin<'a>(
+        &self,
+        target: &'a mut Target<'_>,
+        journal: JournalPlace,
+        id: [u8; 16],
+    ) -> Result<Run<'a>, MoveError> {
+        let disk: &mut dyn Disk = target;
+        let stack = recognise(disk, &self.plan)?;
+        self.check_contents(disk)?;
+        check_kernel(disk)?;
+        let place = match (&journal, self.journal) {
+            (JournalPlace::File(file), _) => Span::first(file.size),
+            (JournalPlace::Inside, Journal::Inside(place)) => place,
+            (JournalPlace::Inside, Journal::Elsewhere { needed }) => {
+                return Err(MoveError::NeedsJournal(needed));
+            }
+        };
+        let story = Story::new(self, disk, &stack, id)?;
+        let job = self.job(id, story.to_payload()?)?;
+        let mut run = Run { disk, journal, place, story, verify: Verify::Read, skips_bad: false };
+        run.forget_stale()?;
+        run.with_disks(|disks, place| begin(disks, place, job).map(drop))?;
+        Ok(run)
+    }
+
+    /// Checks that the partitions are as the plan found them, and that what refers to their places can be
+    /// corrected.
+    fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
+        let stack = read_all(disk, Some(self.plan.block()), None)?;
+        let block = self.plan.block();
+        let format = self.plan.table().format;
+        for entry in &self.plan.table().partitions {
+            let Change::Moved { from, .. } = entry.change else { continue };
+            let number = entry.number;
+            let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
+            let partition = partition.ok_or(MoveError::Grown(number))?;
+            let span = self.plan.span(entry).ok_or(MoveError::Grown(number))?;
+            if refer::used(partition, block) > span.len() {
+                return Err(MoveError::Grown(number));
+            }
+            let found = refer::references(partition, entry, format, span.start());
+            let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
+            if !found.iter().eq(known) {
+                return Err(MoveError::Grown(number));
+            }
+            for reference in &found {
+                if let Some(what) = obstacle(reference) {
+                    return Err(MoveError::Refers { number, what });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
+fn obstacle(reference: &Reference) -> Option<&'static str> {
+    match reference {
+        Reference::Hibernation => Some(
+            "it holds a hibernated system, which would write to the old places: start and shut it down first",
+        ),
+        Reference::BiosBoot => {
+            Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
+        }
+        Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
+        _ => None,
+    }
+}
+
+/// Returns the marker's place in a table that was read.
+fn marker_of(stack: &Stack) -> Option<Span> {
+    let is_marker = |kind: PartitionType| match kind {
+        PartitionType::Guid(guid) => guid_text(guid) == MARKER_GUID,
+        PartitionType::Mbr(id) => mbr_text(id) == MARKER_MBR,
+        PartitionType::Unknown => false,
+    };
+    stack.partitions.iter().find(|partition| is_marker(partition.kind)).map(|partition| partition.span)
+}
+
+impl<'a> Run<'a> {
+    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
+    pub fn find(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+        let disk: &mut dyn Disk = target;
+        let (journal, place) = match file {
+            Some(file) => {
+                let place = Span::first(file.size);
+                (JournalPlace::File(file), place)
+            }
+            None => {
+                let stack = straddle_layout::read_stack(disk, disk.identity().sector, None)?;
+                (JournalPlace::Inside, marker_of(&stack).ok_or(MoveError::Nothing)?)
+            }
+        };
+        let is_inside = matches!(journal, JournalPlace::Inside);
+        let mut journal = journal;
+        let found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
+        let story = Story::from_payload(job.payload())?;
+        let serial = &story.realign.plan.disk().serial;
+        if *serial != disk.identity().serial {
+            return Err(MoveError::Foreign("its serial number differs".to_owned()));
+        }
+        if job != story.realign.job(job.id(), job.payload().to_vec())? {
+            return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
+        }
+        Ok(Self { disk, journal, place, story, verify: Verify::Read, skips_bad: false })
+    }
+
+    /// The plan.
+    pub fn realign(&self) -> &Realign {
+        &self.story.realign
+    }
+
+    /// How what was written is checked.
+    #[must_use]
+    pub fn verify(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// Goes on if a sector cannot be read, and lists it.
+    #[must_use]
+    pub fn skip_bad(mut self) -> Self {
+        self.skips_bad = true;
+        self
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn state(&mut self) -> Result<State, MoveError> {
+        let found = self.with_disks(inspect)?;
+        found.map(|(_, state)| state).ok_or(MoveError::Nothing)
+    }
+
+    /// Completes the move: moves what is left, corrects boot sectors, and writes the new table.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
+    pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        let mut bad = Vec::new();
+        match self.state()? {
+            State::RollingBack | State::Back => return Err(MoveError::Turned),
+            State::NotBegun | State::Moving { .. } => {
+                self.to_table(Table::Marked, &[Table::New])?;
+                match self.resume(watch)? {
+                    Some(list) => bad = list,
+                    None => return Ok(Outcome::Paused),
+                }
+            }
+            State::Moved => {}
+        }
+        if self.story.table(self.disk)? != Some(Table::New) {
+            self.record(Which::New)?;
+        }
+        self.story.write(self.disk, Table::New)?;
+        self.end()?;
+        tell_kernel(self.disk, Some(&self.story.realign.plan))?;
+        self.close()?;
+        Ok(Outcome::Complete(bad))
+    }
+
+    /// Brings back the old layout, contents included.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
+    pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        let mut bad = Vec::new();
+        let state = self.state()?;
+        if state == State::Moved {
+            if self.story.table(self.disk)? == Some(Table::New) {
+                return Err(MoveError::Complete);
+            }
+            self.story.write(self.disk, Table::Marked)?;
+            self.record(Which::Old)?;
+        }
+        if state != State::Back {
+            let (verify, skips_bad) = (self.verify, self.skips_bad);
+            let ended = self.with_disks(|disks, place| {
+                let Some(found) = open(disks, place)? else { return Ok(None) };
+                let ended = match found {
+                    Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                    Recovered::Unfinished(held) => held.rollback(verify, watch)?,
+                    Recovered::Moved(held) => held.rollback(verify, watch)?,
+                    Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                    Recovered::Turned(held) => held.rollback(verify, watch)?,
+                    Recovered::Back(back) => Ended::Complete(back),
+                };
+                Ok(match ended {
+                    Ended::Complete(back) => Some(back.bad().to_vec()),
+                    Ended::Paused => None,
+                })
+            })?;
+            match ended {
+                Some(list) => bad = list,
+                None => return Ok(Outcome::Paused),
+            }
+        }
+        self.story.write(self.disk, Table::Old)?;
+        self.end()?;
+        tell_kernel(self.disk, None)?;
+        self.close()?;
+        Ok(Outcome::Complete(bad))
+    }
+
+    /// Moves what is left; `None` if that was stopped.
+    fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
+        let (verify, skips_bad) = (self.verify, self.skips_bad);
+        self.with_disks(|disks, place| {
+            Ok(match open(disks, place)? {
+                Some(Recovered::Unfinished(held)) => {
+                    let held = if skips_bad { held.skip_bad() } else { held };
+                    match held.resume(verify, watch)? {
+                        Ended::Complete(moved) => Some(moved.bad().to_vec()),
+                        Ended::Paused => None,
+                    }
+                }
+                Some(Recovered::Moved(moved)) => Some(moved.bad().to_vec()),
+                Some(Recovered::Turned(_) | Recovered::Back(_)) | None => {
+                    return Err(RelocateError::Damaged("its state has changed meanwhile".to_owned()));
+                }
+            })
+        })
+    }
+
+    /// Writes this table, unless the disk holds one of `others`.
+    fn to_table(&mut self, table: Table, others: &[Table]) -> Result<(), MoveError> {
+        let found = self.story.table(self.disk)?;
+        if found.is_some_and(|found| found != table && others.contains(&found)) {
+            return Err(MoveError::Foreign("its table is newer than its data".to_owned()));
+        }
+        self.story.write(self.disk, table)?;
+        // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
+        let _ = self.disk.reread_table();
+        Ok(())
+    }
+
+    /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.
+    fn record(&mut self, which: Which) -> Result<(), MoveError> {
+        let plan = &self.story.realign.plan;
+        for (number, reference) in &self.story.realign.references {
+            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
+            let Some(span) = entry.and_then(|entry| plan.span(entry)) else { continue };
+            record(self.disk, span, reference, which)?;
+        }
+        self.disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+    }
+
+    /// Removes the journal of a move whose end is durable.
+    fn end(&mut self) -> Result<(), MoveError> {
+        self.with_disks(|disks, place| match open(disks, place)? {
+            Some(Recovered::Moved(moved)) => moved.erase(),
+            Some(Recovered::Back(back)) => back.erase(),
+            None => Ok(()),
+            Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
+        })
+    }
+
+    /// Removes the journal's file.
+    fn close(self) -> Result<(), MoveError> {
+        match self.journal {
+            JournalPlace::File(file) => file.remove(),
+            JournalPlace::Inside => Ok(()),
+        }
+    }
+
+    /// Removes what is left of a journal that does not count, as the table has no marker: of a move that was
+    /// cut off before it began, or after it was complete.
+    fn forget_stale(&mut self) -> Result<(), MoveError> {
+        let found = match self.with_disks(inspect) {
+            Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
+            found => found?,
+        };
+        match found.map(|(_, state)| state) {
+            None | Some(State::Moving { .. } | State::RollingBack) => Ok(()),
+            Some(State::Moved | State::Back) => self.end(),
+            Some(State::NotBegun) => self.with_disks(|disks, place| {
+                let Some(Recovered::Unfinished(held)) = open(disks, place)? else { return Ok(()) };
+                match held.rollback(Verify::Read, &mut |_: Progress| std::ops::ControlFlow::Continue(()))? {
+                    Ended::Complete(back) => back.erase(),
+                    Ended::Paused => Ok(()),
+                }
+            }),
+        }
+    }
+
+    fn with_disks<T>(
+        &mut self,
+        use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
+    ) -> Result<T, MoveError> {
+        let place = self.place;
+        with_disks(self.disk, &mut self.journal, |disks| use_them(disks, place))
+    }
+}
+
+fn with_disks<T>(
+    disk: &mut dyn Disk,
+    journal: &mut JournalPlace,
+    use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
+) -> Result<T, MoveError> {
+    let mut carrier = Carrier(disk);
+    Ok(match journal {
+        JournalPlace::Inside => use_them(Disks::one(&mut carrier))?,
+        JournalPlace::File(file) => {
+            let mut writer = Writer(&file.file);
+            use_them(Disks::two(&mut carrier, &mut writer))?
+        }
+    })
+}

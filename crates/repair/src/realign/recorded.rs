@@ -1,0 +1,119 @@
+//! The boot sectors of NTFS, FAT and exFAT, which record where their partition starts.
+//!
+//! The law of this module: only the recorded start changes, and for exFAT the checksum over it. A sector that
+//! records neither the old start nor the new one is refused.
+//!
+//! Offsets: BPB_HiddSec at byte 28 of the boot sector of FAT (Microsoft, FAT specification) and of NTFS;
+//! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without
+//! bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
+
+use straddle_layout::FsKind;
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{MoveError, Reference};
+use crate::fingerprint::bytes_of;
+use crate::target::Disk;
+
+/// The sectors of exFAT's boot region that are under its checksum.
+const EXFAT_SUMMED: usize = 11;
+/// BPB_HiddSec.
+const HIDDEN: usize = 28;
+/// PartitionOffset.
+const OFFSET: usize = 64;
+
+/// Which start is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// That of the place where the partition was.
+    Old,
+    /// That of its new place.
+    New,
+}
+
+/// Records the start of a partition in its boot sectors; `place` is where its bytes are now.
+pub(super) fn record(
+    disk: &mut dyn Disk,
+    place: Span,
+    reference: &Reference,
+    which: Which,
+) -> Result<(), MoveError> {
+    let Reference::BootSector { kind, recorded, correct, sector, copies } = reference else { return Ok(()) };
+    let correct = correct.ok_or(MoveError::Unrecordable(place.start()))?;
+    let wanted = if which == Which::New { correct } else { *recorded };
+    for copy in [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()) {
+        let start = place.start().checked_add(ByteCount::new(copy.get()));
+        let start = start.ok_or(MoveError::Unrecordable(place.start()))?;
+        let starts = Starts { wanted, known: [*recorded, correct] };
+        if *kind == FsKind::Exfat {
+            exfat(disk, start, *sector, starts)?;
+        } else {
+            hidden(disk, start, *sector, starts)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Starts {
+    wanted: u64,
+    known: [u64; 2],
+}
+
+fn read(disk: &dyn Disk, at: ByteOffset, len: ByteCount) -> Result<Vec<u8>, MoveError> {
+    let span = Span::new(at, len).ok_or(MoveError::Unrecordable(at))?;
+    Ok(bytes_of(disk, span)?)
+}
+
+fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), MoveError> {
+    disk.write_at(at, bytes).map_err(|source| MoveError::Write { at, source })
+}
+
+fn hidden(
+    disk: &mut dyn Disk,
+    at: ByteOffset,
+    sector: ByteCount,
+    Starts { wanted, known }: Starts,
+) -> Result<(), MoveError> {
+    let mut bytes = read(disk, at, sector)?;
+    let field = bytes.get_mut(HIDDEN..HIDDEN + 4).ok_or(MoveError::Unrecordable(at))?;
+    let found = field.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    if !known.contains(&found) {
+        return Err(MoveError::Changed(at));
+    }
+    let wanted_bytes = u32::try_from(wanted).map_err(|_| MoveError::Unrecordable(at))?.to_le_bytes();
+    if found == wanted {
+        return Ok(());
+    }
+    field.copy_from_slice(&wanted_bytes);
+    write(disk, at, &bytes)
+}
+
+fn exfat(
+    disk: &mut dyn Disk,
+    at: ByteOffset,
+    sector: ByteCount,
+    Starts { wanted, known }: Starts,
+) -> Result<(), MoveError> {
+    let len = usize::try_from(sector.get()).map_err(|_| MoveError::Unrecordable(at))?;
+    let region = ByteCount::new(sector.get().saturating_mul(EXFAT_SUMMED as u64 + 1));
+    let mut bytes = read(disk, at, region)?;
+    let (summed, kept) = bytes.split_at_mut(len * EXFAT_SUMMED);
+    let field = summed.get_mut(OFFSET..OFFSET + 8).ok_or(MoveError::Unrecordable(at))?;
+    let found = field.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    if !known.contains(&found) {
+        return Err(MoveError::Changed(at));
+    }
+    field.copy_from_slice(&wanted.to_le_bytes());
+    let (sum, is_recorded) = (checksum(summed).to_le_bytes(), found == wanted);
+    let is_summed = kept.chunks(4).all(|four| four == sum);
+    if is_recorded && is_summed {
+        return Ok(());
+    }
+    kept.chunks_mut(4).for_each(|four| four.copy_from_slice(&sum[..four.len()]));
+    write(disk, at, &bytes)
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let summed = bytes.iter().enumerate().filter(|(at, _)| ![106, 107, 112].contains(at));
+    summed.fold(0_u32, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u32::from(*byte)))
+}
