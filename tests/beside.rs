@@ -325,7 +325,7 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             let report: Value = serde_json::from_slice(&report.stdout).unwrap();
             let target = &report["targets"][0];
             let what = format!("{make}, {label}, {start}, {is_known}: {target}");
-            assert_eq!(target["table"]["kind"], kind, "{what}");
+            assert_eq!(target["table"]["format"], kind, "{what}");
             let is_told = target.to_string().contains(&format!("partition table ({label})"));
             assert_eq!(is_told, !is_known, "{what}");
             assert_eq!(target["status"] == "not_judged", !is_known, "{what}");

@@ -6,6 +6,8 @@
 mod json_names;
 #[path = "tools/process.rs"]
 mod process;
+#[path = "cli/said.rs"]
+mod said;
 mod tools;
 
 use std::fs::{self, File};
@@ -190,8 +192,9 @@ fn explain_takes_several_codes() {
         "{headings:?}"
     );
     let report = straddle(&["explain", "--json", "S001", "S002"]).json();
-    assert_eq!((&report[0]["code"], &report[1]["code"]), (&"S001".into(), &"S002".into()));
-    assert_eq!(straddle(&["explain", "--json", "S001"]).json()["code"], "S001");
+    let rules = &report["rules"];
+    assert_eq!((&rules[0]["code"], &rules[1]["code"]), (&"S001".into(), &"S002".into()));
+    assert_eq!(straddle(&["explain", "--json", "S001"]).json()["rules"][0]["code"], "S001");
     assert_eq!(straddle(&["explain", "S001", "S999"]).code, 2);
 }
 
@@ -258,6 +261,13 @@ fn text_is_as_wide_as_the_terminal() {
         (80, "check disk.img.gz".to_owned()),
         (80, "explain S001 S002 S064".to_owned()),
         (80, "explain".to_owned()),
+        (60, "explain".to_owned()),
+        (60, "explain S068 S060".to_owned()),
+        (60, "explain rmw --offset 2KiB --io 4KiB --count 9".to_owned()),
+        (80, "plan other.img --table gpt --part 1MiB --part rest --wipe --explain".to_owned()),
+        (80, "map other.img".to_owned()),
+        (80, "drive list".to_owned()),
+        (80, "drive show wd20ears-lulf".to_owned()),
     ] {
         let line = format!(
             "gzip -kf disk.img; stty rows 24 cols {columns}; '{}' {arguments} --color never",
@@ -335,7 +345,10 @@ fn help_man_pages_completions_and_readme_know_every_command() {
         }
     }
     let page = fs::read_to_string(man.path().join("straddle.1")).unwrap();
-    assert!(page.contains("Exit status"), "the man page lacks the exit codes");
+    assert!(
+        page.contains(".SH \"EXIT STATUS\"") && !page.contains("EXTRA"),
+        "the man page lacks the exit codes"
+    );
     assert_eq!(straddle(&["man", "nonsense"]).code, 2);
 }
 

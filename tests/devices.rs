@@ -61,7 +61,7 @@ fn message(report: &Value, code: &str) -> String {
 
 /// The number of remarks that contain `text`.
 fn remarks(report: &Value, text: &str) -> usize {
-    list(report, "remarks").iter().filter(|remark| remark.as_str().unwrap().contains(text)).count()
+    list(report, "notes").iter().filter(|remark| remark.as_str().unwrap().contains(text)).count()
 }
 
 #[test]

@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "errors/samples.rs"]
+mod samples;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -118,10 +122,10 @@ fn writes(format: &str, field: &str) -> bool {
     })
 }
 
-/// The variants that repeat the message of their cause, and the number of variants with a cause.
-fn repeats(body: &Group) -> (Vec<String>, usize) {
+/// The variants with a cause: name, format, and the field that is the cause.
+fn with_cause(body: &Group) -> Vec<(String, String, String)> {
     let tokens: Vec<TokenTree> = body.stream().into_iter().collect();
-    let (mut index, mut wrong, mut causes) = (0, Vec::new(), 0);
+    let (mut index, mut found) = (0, Vec::new());
     while index < tokens.len() {
         let (attributes, at) = attributes(&tokens, index);
         let Some(TokenTree::Ident(variant)) = tokens.get(at) else {
@@ -129,17 +133,21 @@ fn repeats(body: &Group) -> (Vec<String>, usize) {
             continue;
         };
         index = at + 1;
-        let format = attributes.iter().find(|(name, _)| name == "error");
+        let format = attributes.into_iter().find(|(name, _)| name == "error");
         if let (Some((_, format)), Some(TokenTree::Group(fields))) = (format, tokens.get(index))
             && let Some(field) = cause(fields)
         {
-            causes += 1;
-            if writes(format, &field) {
-                wrong.push(format!("{variant}: {format}"));
-            }
+            found.push((variant.to_string(), format, field));
         }
     }
-    (wrong, causes)
+    found
+}
+
+/// The variants that repeat the message of their cause, and the number of variants with a cause.
+fn repeats(body: &Group) -> (Vec<String>, usize) {
+    let found = with_cause(body);
+    let wrong = found.iter().filter(|(_, format, field)| writes(format, field));
+    (wrong.map(|(variant, format, _)| format!("{variant}: {format}")).collect(), found.len())
 }
 
 #[test]
@@ -196,6 +204,38 @@ fn errors() -> Vec<(String, String)> {
     errors.sort();
     assert!(errors.len() > 40, "{} errors found", errors.len());
     errors
+}
+
+/// Crates without samples here: `repair` has them in its own tests, `relocate` none yet.
+const NOT_SAMPLED: &[&str] = &["relocate", "repair"];
+
+#[test]
+fn no_sample_of_an_error_prints_its_cause() {
+    let (mut wrong, mut sampled) = (Vec::new(), BTreeSet::new());
+    for sample in samples::samples() {
+        let mut error: &dyn std::error::Error = &*sample.error;
+        while let Some(cause) = error.source() {
+            if error.to_string().contains(&cause.to_string()) {
+                wrong.push(format!("{:?}: '{error}' repeats '{cause}'", sample.name));
+            }
+            error = cause;
+        }
+        sampled.insert(sample.name);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let errors = errors();
+    for (library, path) in sources().into_iter().filter(|(library, _)| !NOT_SAMPLED.contains(&&**library)) {
+        let mut enums = Vec::new();
+        named(&tokens(&path), "enum", &mut enums);
+        enums.retain(|(name, _)| errors.contains(&(library.clone(), name.clone())));
+        for (name, body) in enums {
+            for (variant, _, _) in with_cause(&body) {
+                let name = [library.clone(), name.clone(), variant];
+                assert!(sampled.contains(&name), "no sample of {name:?} in tests/errors/samples.rs");
+            }
+        }
+    }
 }
 
 #[test]

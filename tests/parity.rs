@@ -164,7 +164,7 @@ fn tables_by_sgdisk_are_listed_alike() {
     run(Command::new("sgdisk").args(args.split(' ')).args(["-c", "1:it's a \"name\""]).arg(&image), "");
     same_list(&image, 512, 3);
     run(Command::new("sgdisk").args(["-h", "1:3"]).arg(&image), "");
-    assert_eq!(check(&image, &[])["table"]["kind"], "hybrid");
+    assert_eq!(check(&image, &[])["table"]["format"], "hybrid");
     same_list(&image, 512, 3);
 }
 

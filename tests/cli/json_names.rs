@@ -4,9 +4,9 @@ use super::straddle;
 
 /// Numbers without a unit in their names: counts, ratios, shares, indexes, and others that have no unit.
 const PLAIN: &str = "advice after ashift before blank blocks blocks_requested blocks_sampled broken_clients cache_hits cached_writes \
-    clock_reads destages discards erases error error_after error_before evaluations failed failed_requests first_track flushes \
+    clock_reads destages discards erases error error_after efficiency_ratio error_before evaluations failed failed_requests first_track flushes \
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
-    not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio \
+    not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio merged_read_modify_writes read_modify_writes \
     ratio_error ratio_high ratio_low ratio_margin reads replies requests revolutions_waited rmw_reads rmw_reads_per_request \
     role rounds scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
     version warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
@@ -34,21 +34,37 @@ fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {
 #[test]
 fn json_names_carry_their_units_and_types_read_well() {
     const UNITS: [&str; 7] = ["bytes", "ns", "seconds", "lba", "sectors", "rpm", "percent"];
-    for command in
-        ["check", "plan", "bench", "drive", "drive-fit", "sim", "serve", "lab", "probe", "reproduce"]
-    {
+    const COMMANDS: [&str; 13] = [
+        "check",
+        "plan",
+        "explain",
+        "explain-rmw",
+        "efficiency",
+        "bench",
+        "drive",
+        "drive-fit",
+        "sim",
+        "serve",
+        "lab",
+        "probe",
+        "reproduce",
+    ];
+    for command in COMMANDS {
         let schema = straddle(&["schema", command]).json();
         let id = schema["$id"].as_str().unwrap();
         assert!(id.contains(&format!("/schema/{command}/")), "{command}: {id}");
-        for name in schema["$defs"].as_object().unwrap().keys() {
+        for name in schema["$defs"].as_object().into_iter().flatten().map(|(name, _)| name) {
             let is_plain = name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphabetic);
             assert!(is_plain && !name.contains("Report"), "{command}: a type {name}");
         }
         let mut found = Vec::new();
         properties(&schema, &mut found);
-        assert!(found.len() > 10, "{command}: {found:?}");
+        for name in ["schema", "straddle"] {
+            assert!(found.iter().any(|(found, _)| found == name), "{command}: no {name}");
+        }
+        assert!(found.len() > 6, "{command}: {found:?}");
         for (name, is_number) in found {
-            assert!(!["is", "told", "moving"].contains(&&*name), "{command}: {name}");
+            assert!(!["is", "told", "moving", "remarks"].contains(&&*name), "{command}: {name}");
             let has_unit = name.split('_').any(|word| UNITS.contains(&word));
             let known = has_unit || PLAIN.split_whitespace().any(|plain| plain == name);
             assert!(!is_number || known, "{command}: {name} has no unit");

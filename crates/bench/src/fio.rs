@@ -234,12 +234,12 @@ impl Times {
         let mut shares: Vec<(f64, u64)> =
             self.percentile.iter().filter_map(|(share, nanos)| Some((share.parse().ok()?, *nanos))).collect();
         shares.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let mut told = 0;
+        let mut counted = 0;
         for (share, nanos) in shares {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the count")]
             let upto = (float(count) * share.clamp(0.0, 100.0) / 100.0) as u64;
-            latency.record_many(Nanos::new(nanos), upto.saturating_sub(told));
-            told = told.max(upto);
+            latency.record_many(Nanos::new(nanos), upto.saturating_sub(counted));
+            counted = counted.max(upto);
         }
     }
 }

@@ -389,8 +389,8 @@ proptest! {
         prop_assert_eq!(latency.mean().get(), sorted.iter().sum::<u64>() / sorted.len() as u64);
         for percent in [50_u32, 90, 99] {
             let rank = (sorted.len() * percent as usize).div_ceil(100).max(1) - 1;
-            let (told, exact) = (latency.quantile(f64::from(percent) / 100.0).get(), sorted[rank]);
-            prop_assert!(told.abs_diff(exact) <= exact / 1000 + 1, "{told} for {exact}");
+            let (reported, exact) = (latency.quantile(f64::from(percent) / 100.0).get(), sorted[rank]);
+            prop_assert!(reported.abs_diff(exact) <= exact / 1000 + 1, "{reported} for {exact}");
         }
     }
 

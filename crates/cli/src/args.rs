@@ -9,7 +9,7 @@ mod reproduce;
 mod serve;
 mod sim;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -119,6 +119,12 @@ pub(crate) enum SchemaOf {
     Check,
     /// `plan --json`.
     Plan,
+    /// `explain --json`.
+    Explain,
+    /// `explain rmw --json`.
+    ExplainRmw,
+    /// `efficiency --json`.
+    Efficiency,
     /// `bench --json`.
     Bench,
     /// `drive list --json` and `drive show --json`.
@@ -237,6 +243,14 @@ pub(crate) struct CheckArguments {
     pub(crate) fail_on: FailOn,
 }
 
+impl CheckArguments {
+    /// Returns the captured tree to read; `None` for the running system, also where it is named as `/`.
+    pub(crate) fn captured(&self) -> Option<&Path> {
+        let is_running_system = |root: &Path| root.canonicalize().is_ok_and(|root| root == Path::new("/"));
+        self.sysroot.as_deref().filter(|root| !is_running_system(root))
+    }
+}
+
 /// The lowest severity that counts as a finding for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
@@ -273,7 +287,7 @@ pub(crate) struct ExplainArguments {
     #[arg(value_name = "CODE", value_parser = rule_code)]
     pub(crate) codes: Vec<Code>,
 
-    /// Print JSON.
+    /// Print JSON (see `straddle schema explain`).
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -81,13 +81,11 @@ pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     let TargetSpec::Modelled(Drive { profile, .. }) = named else {
         return Assume::from_str(text).map_err(|error| with_causes(&error));
     };
-    let (logical, claimed) = (profile.claims.logical_sector, profile.claims.physical_sector);
-    let words = match profile.body {
-        Body::Disk(_) => {
-            let (physical, offset) = (profile.sectors.physical, profile.first_boundary());
-            format!("logical={logical},physical={physical},offset={offset}")
-        }
-        Body::Ssd(_) => format!("logical={logical},physical={claimed},iu={}", profile.sectors.physical),
+    let logical = BlockSize::new(profile.claims.logical_sector).map_err(|error| with_causes(&error))?;
+    let unit = ByteCount::new(profile.sectors.physical);
+    let assume = match profile.body {
+        Body::Disk(_) => Assume::disk(logical, unit, ByteCount::new(profile.first_boundary())),
+        Body::Ssd(_) => Assume::ssd(logical, ByteCount::new(profile.claims.physical_sector), unit),
     };
-    Assume::from_str(&words).map_err(|error| with_causes(&error))
+    assume.map_err(|error| with_causes(&error))
 }

@@ -141,6 +141,7 @@ kinds! {
     straddle_real::AreaError,
     straddle_real::JournalError,
     straddle_real::OpenError,
+    straddle_real::PrepareError,
     straddle_real::RealError,
     straddle_real::SessionError,
     straddle_repair::PlanError,

@@ -17,14 +17,14 @@ const LOOKED_AT: u64 = 64 << 10;
 
 /// Writes `contents` to a temporary file, which then replaces `path`. Refused if [`may_replace`] refuses.
 pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
-    let told = || format!("{}: cannot write", path.display());
+    let failure = || format!("{}: cannot write", path.display());
     may_replace(path, inputs)?;
     let present = fs::metadata(path).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
         // A pipe or a terminal has no contents to lose.
-        return fs::write(path, contents).with_context(told);
+        return fs::write(path, contents).with_context(failure);
     }
-    replace(path, contents, present.as_ref()).with_context(told)
+    replace(path, contents, present.as_ref()).with_context(failure)
 }
 
 fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Result<()> {

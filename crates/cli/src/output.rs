@@ -95,10 +95,10 @@ pub(crate) fn printable_lines(text: &str) -> String {
 /// Prints a message to stderr. If that fails, the exit code has to suffice.
 pub(crate) fn complain(message: &str) {
     // Wrap only the first line: a command is on a line of its own and stays whole.
-    let told = format!("straddle: {}", printable_lines(message));
+    let whole = format!("straddle: {}", printable_lines(message));
     let width =
         terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
-    let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
+    let (first, rest) = whole.split_at(whole.find('\n').unwrap_or(whole.len()));
     let first =
         width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_after(first, width, "", "  "));
     let _ = writeln!(io::stderr(), "{first}{rest}");

@@ -78,9 +78,12 @@ impl TargetSpec {
     pub(crate) fn modelled(&self, command: &str) -> Result<&Drive, UsageError> {
         match self {
             Self::Modelled(drive) => Ok(drive),
-            Self::Path(_) => Err(UsageError(format!(
-                "{self}: {command} on real disks is not there yet; use {PREFIX}NAME (straddle drive list)"
-            ))),
+            Self::Path(path) => {
+                refuse_bare_drive(path)?;
+                Err(UsageError(format!(
+                    "{self}: {command} works on modelled drives only: {PREFIX}NAME (straddle drive list)"
+                )))
+            }
         }
     }
 }
@@ -93,6 +96,16 @@ impl fmt::Display for TargetSpec {
             Self::Modelled(drive) => drive.fmt(f),
         }
     }
+}
+
+/// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.
+pub(crate) fn refuse_bare_drive(path: &Path) -> Result<(), UsageError> {
+    let Some(text) = path.to_str() else { return Ok(()) };
+    let name = text.split_once(',').map_or(text, |(name, _)| name);
+    if path.exists() || !Profile::names().any(|known| known == name) {
+        return Ok(());
+    }
+    Err(UsageError(format!("{text}: no such file; did you mean {PREFIX}{text}?")))
 }
 
 /// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.

@@ -110,6 +110,18 @@ impl Assume {
         set(key, slot, size()?)
     }
 
+    /// Declares a disk with these sectors, the first physical one at byte `offset`.
+    pub fn disk(logical: BlockSize, physical: ByteCount, offset: ByteCount) -> Result<Self, AssumeError> {
+        let (logical, physical, offset) = (Some(logical), Some(physical), Some(offset));
+        Self { logical, physical, offset, ..Self::default() }.validated()
+    }
+
+    /// Declares an SSD with these sectors and this indirection unit.
+    pub fn ssd(logical: BlockSize, physical: ByteCount, unit: ByteCount) -> Result<Self, AssumeError> {
+        let (logical, physical) = (Some(logical), Some(physical));
+        Self { logical, physical, indirection_unit: Some(unit), ..Self::default() }.validated()
+    }
+
     /// Returns the declaration once it is known to be possible.
     fn validated(self) -> Result<Self, AssumeError> {
         let reject =

@@ -259,17 +259,20 @@ impl Profile {
         (physical - firmware_offset) % physical
     }
 
+    /// The unit that the drive claims to write in: a disk's physical sector. An SSD reports its indirection
+    /// unit as the preferred minimum I/O (NVMe NPWG), not as a physical sector.
+    pub fn claimed_unit(&self) -> u64 {
+        match self.body {
+            Body::Disk(_) => self.claims.physical_sector,
+            Body::Ssd(_) => self.claims.minimum_io.unwrap_or(self.claims.physical_sector),
+        }
+    }
+
     /// Whether the drive's physical sectors are larger than it claims, or begin elsewhere than it claims.
     pub fn misreports(&self) -> bool {
         let phase =
             (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
-        // An SSD reports its indirection unit as the preferred minimum I/O (NVMe NPWG), not as a physical
-        // sector.
-        let reported = match self.body {
-            Body::Disk(_) => self.claims.physical_sector,
-            Body::Ssd(_) => self.claims.minimum_io.unwrap_or(self.claims.physical_sector),
-        };
-        reported != self.sectors.physical || phase != self.sectors.firmware_offset
+        self.claimed_unit() != self.sectors.physical || phase != self.sectors.firmware_offset
     }
 }
 

@@ -207,7 +207,12 @@ fn read_through(target: &mut Target, findings: &[Finding]) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
     let has_commands = findings.iter().filter_map(|f| f.fix.as_ref()).any(|fix| !fix.commands.is_empty());
-    let unpack =
-        if has_commands { format!("; for the commands below unpack it: {command}") } else { String::new() };
-    target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));
+    let unpack = if has_commands {
+        format!("; before running the commands below, unpack it: {command}")
+    } else {
+        String::new()
+    };
+    target
+        .remarks
+        .insert(0, format!("judged: the image inside {what}, unpacked to a temporary file{unpack}"));
 }

@@ -113,7 +113,7 @@ fn run() -> Result<u8, Failed> {
     }
 }
 
-/// Writes all of the text. A reader who is gone is not told.
+/// Writes all of the text. If the reader is gone, the rest is dropped.
 fn print(text: &[u8], mut to: impl Write) -> Result<(), Failed> {
     match to.write_all(text).and_then(|()| to.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -194,9 +194,9 @@ impl Options {
                     Some(memory.ok_or_else(|| format!("-m {shown}: give a size such as 512M or 1G"))?);
             }
             b's' => {
-                let told = text(&value)?;
+                let range = text(&value)?;
                 let pair =
-                    told.split_once(',').and_then(|(start, size)| Some((number(start)?, number(size)?)));
+                    range.split_once(',').and_then(|(start, size)| Some((number(start)?, number(size)?)));
                 let (start, size) = pair.ok_or_else(|| format!("-s {shown}: give two numbers of bytes"))?;
                 self.partition = Partition { start: Some(start), size: Some(size) };
             }

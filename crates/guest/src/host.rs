@@ -169,9 +169,9 @@ mod tests {
         let console = "Freeing unused memory\nfirst process: no shell\n\
             Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\nCPU: 0 PID: 1\n\
             Call Trace:\n [<60046010>] ? um_set_signals+0x36/0x3e\n";
-        let told = diagnose("its kernel was killed by signal 6".into(), console).to_string();
+        let message = diagnose("its kernel was killed by signal 6".into(), console).to_string();
         assert_eq!(
-            told,
+            message,
             "the guest ended before its script (its kernel panicked: Attempted to kill init! exitcode=0x00000100); \
              its console ended with: Freeing unused memory | first process: no shell"
         );
@@ -184,8 +184,8 @@ mod tests {
             ("Out of memory: Killed process 17", "--mem"),
             ("check_ptrace: PTRACE_TRACEME failed", "seccomp"),
         ] {
-            let told = diagnose("its kernel exited with 97".into(), &format!("a\n{sign}\nb")).to_string();
-            assert!(told.contains(what) && told.lines().count() == 1, "{told}");
+            let message = diagnose("its kernel exited with 97".into(), &format!("a\n{sign}\nb")).to_string();
+            assert!(message.contains(what) && message.lines().count() == 1, "{message}");
         }
     }
 }

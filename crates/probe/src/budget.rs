@@ -17,10 +17,19 @@ pub struct Budget {
     pub seed: u64,
 }
 
+impl Budget {
+    /// Default of `max_write`: 64 MiB.
+    pub const MAX_WRITE: u64 = 64 << 20;
+    /// Default of `max_time`: 5 minutes.
+    pub const MAX_TIME: Nanos = Nanos::new(300_000_000_000);
+    /// Default of `seed`.
+    pub const SEED: u64 = 1;
+}
+
 impl Default for Budget {
-    /// 64 MiB and 15 minutes, anywhere on the target.
+    /// The defaults, anywhere on the target.
     fn default() -> Self {
-        Self { max_write: 64 << 20, max_time: Nanos::new(900_000_000_000), regions: None, seed: 1 }
+        Self { max_write: Self::MAX_WRITE, max_time: Self::MAX_TIME, regions: None, seed: Self::SEED }
     }
 }
 

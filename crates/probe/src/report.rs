@@ -10,7 +10,7 @@ use crate::sustained::Sustained;
 /// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// It cannot be told.
+    /// It cannot be determined.
     None,
     /// The evidence points to it.
     Low,
@@ -23,11 +23,11 @@ pub enum Confidence {
 /// A finding, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding<T> {
-    /// What was found; `None` if it cannot be told.
+    /// What was found; `None` if it cannot be determined.
     pub value: Option<T>,
     /// How certain the value is.
     pub confidence: Confidence,
-    /// The evidence, or why it cannot be told: a sentence without its full stop.
+    /// The evidence, or why it cannot be determined: a sentence without its full stop.
     pub why: String,
 }
 
@@ -134,7 +134,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the claims differ from the findings; `None` if that cannot be told.
+    /// Whether the claims differ from the findings; `None` if that cannot be determined.
     pub fn misreports(&self) -> Option<bool> {
         let found = self.unit.value?;
         let unit = self.claims.unit.map(|unit| unit != found.size().get());

@@ -170,7 +170,7 @@ impl PhaseScan {
     }
 }
 
-/// Measures the four kinds of writes until they are told apart, or cannot be.
+/// Measures the four kinds of writes until they differ, or cannot be distinguished.
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
     session.tell(&format!("is it {size} bytes from byte {}?", unit.phase().get()));

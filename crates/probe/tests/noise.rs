@@ -104,6 +104,6 @@ fn noise_never_makes_it_wrong() {
             }
         }
     }
-    println!("{drives} noisy drives from seed {first}: {wrong} wrong, {silent} not told");
+    println!("{drives} noisy drives from seed {first}: {wrong} wrong, {silent} undetermined");
     assert_eq!(wrong, 0);
 }

@@ -47,9 +47,9 @@ fn random_drives() {
             }
         }
     }
-    println!("{drives} drives from seed {first}: {wrong} wrong, {silent} not told");
+    println!("{drives} drives from seed {first}: {wrong} wrong, {silent} undetermined");
     assert_eq!(wrong, 0);
-    assert!(silent * 100 <= drives * MOST_SILENT, "{silent} of {drives} not told");
+    assert!(silent * 100 <= drives * MOST_SILENT, "{silent} of {drives} undetermined");
 }
 
 /// Returns the other findings that are wrong.

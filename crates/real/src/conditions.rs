@@ -94,6 +94,20 @@ impl Before {
         self.rotates
     }
 
+    /// What a probe measures on a file: no property of a drive alone.
+    pub fn notes_on_file(&self, opened: &Opened) -> Vec<String> {
+        if opened.kind != Kind::File {
+            return Vec::new();
+        }
+        let file = "a file: its file system and the layers below it are measured along with the drive, and boundaries count from the \
+                    start of the file, not of the drive";
+        let holes = "the file has holes: reads of them come from no drive, and the first write to one measures how the file system \
+                     allocates space; for figures of the drive, fill it first (cp --sparse=never)";
+        let mut notes = vec![file.to_owned()];
+        notes.extend(self.holes.then(|| holes.to_owned()));
+        notes
+    }
+
     /// The warnings that apply to the figures.
     pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
         let all = [

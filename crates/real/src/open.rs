@@ -134,6 +134,16 @@ pub struct Opened {
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
+    /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
+    pub fn title(&self) -> String {
+        if self.kind == Kind::File {
+            return "a file".to_owned();
+        }
+        let target = straddle_device::open(&self.path, &straddle_device::Options::default());
+        let model = target.ok().and_then(|target| target.identity.model);
+        model.unwrap_or_else(|| "a block device".to_owned())
+    }
+
     /// Opens `path` for reading only.
     pub fn for_reading(path: &Path, io: Io) -> Result<Self, OpenError> {
         Self::open(path, Access::Read, io)

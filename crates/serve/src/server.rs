@@ -182,13 +182,13 @@ impl Server {
         nbd.map(|(_, listener)| listener.nbd_uri())
     }
 
-    /// Calls `told` when a client is turned away because the maximum is reached: once until there is room
+    /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
     /// again.
-    pub fn on_full(&mut self, told: impl FnMut() + 'static) {
-        self.on_full = Some(Box::new(told));
+    pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
+        self.on_full = Some(Box::new(notify));
     }
 
-    /// Serves until told to end, or until the power is cut. Calls `report` once a second.
+    /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
     pub fn run(&mut self, mut report: Option<&mut dyn FnMut(&Snapshot<'_>)>) -> Result<Ending, ServerError> {
         let mut next_tick = Instant::now() + TICK;
         let mut events = Vec::new();
@@ -391,9 +391,9 @@ impl Server {
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "as many clients as this server takes are here already";
         if !std::mem::replace(&mut self.is_full_reported, true)
-            && let Some(told) = &mut self.on_full
+            && let Some(notify) = &mut self.on_full
         {
-            told();
+            notify();
         }
         stream.prepare().ok()?;
         if self.turned_away().count() >= MOST_TURNED_AWAY

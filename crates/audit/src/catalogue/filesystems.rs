@@ -7,14 +7,14 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "LUKS encrypts in sectors smaller than the physical one",
+    title: "LUKS encryption sector is smaller than the physical sector",
     what: "The encryption sector is smaller than the physical sector.",
-    why: "dm-crypt shows the encryption sector as the mapping's logical block: what is above may write as \
-          little. LUKS1 has 512 always; LUKS2 takes 4096 where the device says so.",
-    cost: "Eight times the encryption calls a block; sub-sector writes from file systems that use small \
-           sectors.",
-    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). It wants a container whose data begin and end on such a sector: \
-           where they do not end on one, make the device smaller first.",
+    why: "dm-crypt presents the encryption sector as the mapping's logical block, so that layers above may write \
+          units that small. LUKS1 always uses 512 bytes; LUKS2 uses 4096 if the device reports 4096-byte sectors.",
+    cost: "Eight times as many encryption calls for each block, and writes of less than a physical sector from file \
+           systems that use small sectors.",
+    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). The data area must start and end on a 4096-byte boundary; if \
+           its end does not, shrink the device first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
@@ -53,9 +53,8 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "data area is off inside an aligned file system",
-    what: "The file system starts on a physical sector, but its clusters are counted from a byte that is \
-           none.",
+    title: "data area is misaligned inside an aligned file system",
+    what: "The file system starts on a physical sector, but its first cluster does not.",
     why: "FAT counts clusters from the end of its reserved sectors, tables and root directory; exFAT from \
           its cluster heap. mkfs.fat aligns them by default, other formatters do not.",
     cost: "Every cluster lies across one sector more than it needs: see S001.",
@@ -130,13 +129,13 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Layers,
     about: About::Placement,
-    title: "the boot sector says another place than its partition's",
-    what: "NTFS, FAT and exFAT keep the number of sectors before them (\"hidden sectors\"), and it is not where the \
-           partition starts.",
-    why: "Only mkfs and Windows' own tools write it. Whoever moves a partition, or copies it to another disk, takes the \
-          old number along. Boot code of a BIOS reads the rest of itself at the sector that this number says.",
-    cost: "Windows does not boot from the partition; that is a warning where it is the active one of an MBR. Elsewhere \
-           (data, EFI, exFAT) nothing reads the number, and it is advice.",
+    title: "the boot sector gives another start than the partition table",
+    what: "The boot sector of NTFS, FAT and exFAT contains the start of its partition (\"hidden sectors\"), which differs \
+           from the partition table's.",
+    why: "Only mkfs and Windows' own tools write it. A partition that is moved, or copied to another disk, keeps the \
+          old number. The BIOS boot code loads the rest of itself from that sector.",
+    cost: "Windows does not boot from the partition: a warning if it is the active one of an MBR. Otherwise \
+           (data, EFI, exFAT) nothing reads the number, and the finding is advice.",
     fix: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copies of that (NTFS: the \
            sector behind the last of the volume, or the last of the cluster that begins there, and the last of the partition; \
            FAT32: mostly sector 6), with the partition unmounted. Where the partition is to be moved, do that first.",

@@ -131,8 +131,8 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
            own space.",
     why: "A partition, PV or payload inside the array counts from the array's byte 0. 1 MiB is not a multiple \
           of a stripe of three data disks, nor of one larger than 1 MiB.",
-    cost: "Writes of whole stripes become two partial ones; RAID 5 and 6 must read to compute the parity: 5 \
-           % to 30 % in published tests.",
+    cost: "Writes of whole stripes become two partial ones, for which RAID 5 and 6 must read to compute the parity: \
+           see S005.",
     fix: "Align the layer to the stripe: pvcreate --dataalignment, cryptsetup --align-payload or --offset, \
            a partition start that is a multiple.",
     sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],

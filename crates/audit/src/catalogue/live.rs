@@ -7,12 +7,11 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Layers,
     about: About::Kernel,
-    title: "the kernel and the disk disagree",
+    title: "the kernel's view differs from the disk",
     what: "What the kernel has in use (partitions, mappings, RAID) differs from what is written on the disk.",
-    why: "The table or metadata was changed while in use, and the kernel still works with the old one.",
-    cost: "What is written now goes where the old layout says; after the next boot it is looked for where \
-           the new one says.",
-    fix: "Reboot, or tell the kernel (partx -u, blockdev --rereadpt), before writing more.",
+    why: "The table or the metadata was changed while in use, and the kernel still uses the old one.",
+    cost: "Data are written by the old layout, and read by the new one after the next boot.",
+    fix: "Reboot, or have the kernel reread the table (partx -u, blockdev --rereadpt), before anything else is written.",
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 

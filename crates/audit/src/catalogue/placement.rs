@@ -106,7 +106,8 @@ pub(super) const OFF_STRIPE: Definition = Definition {
            follows) or of its full stripe.",
     why: "Writes that the file system lays out as whole chunks or stripes then cover two in part. RAID 5 and \
           6 must read the rest of a partly written stripe to compute its parity.",
-    cost: "5 % to 30 % in published tests of RAID 5 and 6; more for streams of full-stripe writes.",
+    cost: "Depends on the array and the workload, and is highest for streams of full-stripe writes: each then needs the reads \
+           that whole stripes avoid.",
     fix: "Start on a multiple of the full stripe (chunk times data members), which need not be a power of \
            two.",
     sources: &[

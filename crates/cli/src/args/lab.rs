@@ -26,8 +26,9 @@ Available to scripts in the guest:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
 The root is this machine's own tree; writes to it stay in the guest's memory. See docs/lab.md.
 
-Exit status: that of the command; 2 and 3 as for other commands if the guest could not run it; 125 if the guest
-could not be prepared for the command (stderr says why); 130 if interrupted.";
+Exit status: that of the command; 2 and 3 as for other commands if the guest could not run it; 3 if the power was
+cut before the command ended (--cut-after); 125 if the guest could not be prepared for the command (stderr says
+why); 130 if interrupted.";
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use straddle_probe::Budget;
 use straddle_units::ByteCount;
 
 use super::positive_size;
@@ -40,15 +41,15 @@ pub(crate) struct ProbeArguments {
     pub(crate) journals: Option<PathBuf>,
 
     /// Maximum number of bytes to write.
-    #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value = "64MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value_t = ByteCount::new(Budget::MAX_WRITE))]
     pub(crate) max_write: ByteCount,
 
     /// Maximum duration, in the target's own time.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = super::bench::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = super::bench::seconds)]
     pub(crate) time: f64,
 
     /// Seed of all random choices.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Budget::SEED)]
     pub(crate) seed: u64,
 
     /// Also save the result to this file, for the option --measured of 'straddle check'.

@@ -4,6 +4,7 @@ mod batch;
 mod outcome;
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -42,7 +43,7 @@ impl Run {
         let targets = arguments.targets.clone();
         let options = Options {
             open: straddle_device::Options {
-                sysroot: arguments.sysroot.clone(),
+                sysroot: arguments.captured().map(Path::to_owned),
                 assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
                 logical: arguments.logical,
                 format: arguments.format,
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
     }
     bar.finish_and_clear();
-    let is_own_machine = arguments.targets.is_empty() && arguments.sysroot.is_none();
+    let is_own_machine = arguments.targets.is_empty() && arguments.captured().is_none();
     if is_own_machine && readable == 0 && summary.targets > 0 && !straddle_examine::is_root() {
         output::complain(
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",

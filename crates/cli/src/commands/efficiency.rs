@@ -3,53 +3,28 @@
 use std::io::Write;
 
 use anyhow::Result;
-use schemars::JsonSchema;
-use serde::Serialize;
 use straddle_audit::{Format, format_efficiency};
 
 use crate::args::EfficiencyArguments;
 use crate::exit::Exit;
 use crate::output;
+use crate::view::json::efficiency::EfficiencyReport;
 use crate::view::text;
 
-/// The format efficiency of one sector format.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Row {
-    /// The bytes of data in a sector.
-    data_bytes: u32,
-    /// The bytes of gap, synchronisation and address mark of a sector.
-    overhead_bytes: u32,
-    /// The bytes of error-correcting code of a sector.
-    ecc_bytes: u32,
-    /// The bytes that a sector takes on the medium.
-    total_bytes: u64,
-    /// `data_bytes` as a fraction of `total_bytes`, from 0 to 1.
-    efficiency: f64,
-}
-
 pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
-    let rows: Vec<Row> = formats(arguments)
-        .into_iter()
-        .map(|format| Row {
-            data_bytes: format.data,
-            overhead_bytes: format.overhead,
-            ecc_bytes: format.ecc,
-            total_bytes: format.total(),
-            efficiency: format_efficiency(format),
-        })
-        .collect();
+    let formats = formats(arguments);
     if arguments.json {
-        output::print_json(&rows)?;
+        output::print_json(&EfficiencyReport::of(&formats))?;
         return Ok(Exit::Success);
     }
     let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);
-    for row in &rows {
-        let percent = format!("{:.1} %", row.efficiency * 100.0);
+    for format in formats {
+        let percent = format!("{:.1} %", format_efficiency(format) * 100.0);
         table.add_row(vec![
-            row.data_bytes.to_string(),
-            row.overhead_bytes.to_string(),
-            row.ecc_bytes.to_string(),
-            row.total_bytes.to_string(),
+            format.data.to_string(),
+            format.overhead.to_string(),
+            format.ecc.to_string(),
+            format.total().to_string(),
             percent,
         ]);
     }

@@ -1,5 +1,7 @@
 //! Generates completions and man pages from the definition of the command line.
 
+mod manual;
+
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -65,8 +67,26 @@ fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) 
     Ok(())
 }
 
-fn page(command: Command) -> Result<Vec<u8>> {
+fn page(mut command: Command) -> Result<Vec<u8>> {
+    let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    command = command.after_help("").after_long_help("");
+    let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
+    let version = command.get_version().is_some();
+    let man = Man::new(command);
     let mut bytes = Vec::new();
-    Man::new(command).render(&mut bytes)?;
+    man.render_title(&mut bytes)?;
+    man.render_name_section(&mut bytes)?;
+    man.render_synopsis_section(&mut bytes)?;
+    man.render_description_section(&mut bytes)?;
+    if has_options {
+        man.render_options_section(&mut bytes)?;
+    }
+    if has_commands {
+        man.render_subcommands_section(&mut bytes)?;
+    }
+    bytes.extend_from_slice(manual::sections(&after.unwrap_or_default()).as_bytes());
+    if version {
+        man.render_version_section(&mut bytes)?;
+    }
     Ok(bytes)
 }

@@ -60,6 +60,10 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     if let Some(error) = lost.into_inner().unwrap_or_default() {
         return Err(error).context("the command's output could not be written");
     }
+    if ended.cut {
+        // The command has no status: it did not end.
+        return Ok(Exit::Failed);
+    }
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
 }
 
@@ -192,9 +196,9 @@ fn start_byte(start: Start, profile: &Profile) -> Result<u64> {
 }
 
 fn folder(path: &Path) -> Result<PathBuf> {
-    let told = || format!("{}: no folder to share with the guest", path.display());
-    let path = path.canonicalize().with_context(told)?;
-    if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(told())) }
+    let failure = || format!("{}: no folder to share with the guest", path.display());
+    let path = path.canonicalize().with_context(failure)?;
+    if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(failure())) }
 }
 
 /// Returns one of the processors, chosen by process id, so that several of these processes do not share one.

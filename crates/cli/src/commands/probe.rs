@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use straddle_bench::Surface;
 use straddle_bench::{Description, Modelled, Progress, Target, TargetError};
 use straddle_device::topology::AlignmentOffset;
-use straddle_drive::profile::{Body, Profile};
+use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_probe::{Budget, Claims, ProbeError, probe};
 
@@ -19,14 +19,14 @@ use straddle_real::{Areas, Before, Claimed, Io, Saved, Scope, Session, Settings}
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
-use crate::commands::bench::real::{end_session, journals, refuse_unrestored, refused, title};
+use crate::commands::bench::real::{end_session, journals, refuse_unrestored, refused};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::measured::Measured;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::target::TargetSpec;
+use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::probe::ProbeReport;
 use crate::view::text;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         keep::may_replace(path, arguments.target.path().as_slice())?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let Probed { mut subject, claims, regions } = open(arguments, &stop)?;
+    let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
     let budget = Budget {
         regions,
         max_write: arguments.max_write.get(),
@@ -69,11 +69,11 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         }
     }
     if arguments.json {
-        output::print_json(&ProbeReport::of(&description, &report))?;
+        output::print_json(&ProbeReport::of(&description, &report, &notes))?;
         return Ok(exit);
     }
     let mut out = output::stdout();
-    out.write_all(text::probe::report(&description, &report, output::width(), styles).as_bytes())?;
+    out.write_all(text::probe::report(&description, &report, &notes, output::width(), styles).as_bytes())?;
     out.flush()?;
     Ok(exit)
 }
@@ -84,6 +84,8 @@ struct Probed {
     claims: Claims,
     /// `None` for everywhere.
     regions: Option<Vec<Span>>,
+    /// What to know of the figures, in sentences.
+    notes: Vec<String>,
 }
 
 /// The target of a probe.
@@ -123,11 +125,13 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
         subject: Subject::Modelled(Box::new(Modelled::new(&drive.to_string(), &drive.profile))),
         claims: claims(&drive.profile),
         regions: None,
+        notes: Vec::new(),
     })
 }
 
 /// Opens a file or a block device: its free space, or all of it with `--used`.
 fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
+    refuse_bare_drive(path)?;
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
     refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
@@ -136,7 +140,8 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let claimed = Claimed::open(path, scope, Io::Direct)?;
     let surveyed = claimed.survey(Areas { regions: 0, bytes: u64::MAX }).map_err(refused)?;
     let (opened, regions) = (surveyed.opened(), surveyed.areas().to_vec());
-    let rotates = Before::look(opened).rotates();
+    let before = Before::look(opened);
+    let (rotates, notes) = (before.rotates(), before.notes_on_file(opened));
     let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
     let phase = match topology.alignment_offset.value() {
         AlignmentOffset::Bytes(bytes) => Some(bytes.get()),
@@ -149,18 +154,15 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
         phase: phase.filter(|_| !is_file),
         rotational: (!is_file).then_some(rotates),
     };
-    let title = title(path, opened);
+    let title = opened.title();
     let settings = Settings { depth: 1, largest: LARGEST };
     let session = Session::begin(surveyed, title, Saved::AsPrepared, &journals, settings, Arc::clone(stop));
     let subject = Subject::Kept(Box::new(session?));
-    Ok(Probed { subject, claims, regions: Some(regions) })
+    Ok(Probed { subject, claims, regions: Some(regions), notes })
 }
 
 fn claims(profile: &Profile) -> Claims {
-    let told = &profile.claims;
-    let unit = match profile.body {
-        Body::Disk(_) => told.physical_sector,
-        Body::Ssd(_) => told.minimum_io.unwrap_or(told.physical_sector),
-    };
-    Claims { unit: Some(unit), phase: Some(told.alignment_offset), rotational: Some(told.rotational) }
+    let claims = &profile.claims;
+    let unit = profile.claimed_unit();
+    Claims { unit: Some(unit), phase: Some(claims.alignment_offset), rotational: Some(claims.rotational) }
 }

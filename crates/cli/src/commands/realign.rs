@@ -102,12 +102,11 @@ pub(super) fn apply(
     fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut id))
         .context("cannot name the move")?;
-    let begun = realign.begin(&mut target, journal, id).map_err(|error| {
+    let begun = realign.begin(&mut target, journal, id).inspect_err(|_| {
         // The journal's file is of no use if nothing has begun.
         if let Some(file) = &moves.journal {
             let _ = fs::remove_file(file);
         }
-        error
     });
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }

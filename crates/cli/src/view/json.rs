@@ -10,6 +10,8 @@ pub(crate) mod bench;
 pub(crate) mod check;
 mod device;
 pub(crate) mod drive;
+pub(crate) mod efficiency;
+pub(crate) mod explain;
 mod finding;
 pub(crate) mod fit;
 pub(crate) mod lab;

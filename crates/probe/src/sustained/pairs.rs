@@ -38,7 +38,7 @@ pub(crate) enum Inferred {
     Unit(Sustained),
     /// No unit is larger than the sector.
     Flat,
-    /// It cannot be told.
+    /// It cannot be determined.
     Nothing,
 }
 

@@ -17,278 +17,20 @@
 //! }
 //! ```
 
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-
-use straddle_device::ReadError;
-use straddle_device::claim::{self, Claim};
 use straddle_layout::types::{guid_text, mbr_text};
 use straddle_layout::{PartitionType, Stack, read_all};
 use straddle_relocate::{
-    Bad, Disks, Ended, FileAccess, Progress, Recovered, RelocateError, State, Verify, begin, inspect,
-    journal_len, open,
+    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
-use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
+use straddle_units::{ByteOffset, Span};
 
+use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::{Story, Table};
-use super::{Journal, Realign, RealignError, Reference, refer};
-use crate::apply::{ApplyError, check_kernel, recognise, tell_kernel};
-use crate::error::PlanError;
+use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, refer};
+use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, MARKER_GUID, MARKER_MBR};
 use crate::target::{Disk, Target};
-
-/// Why data were not moved, or not all.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MoveError {
-    /// The plan cannot be used.
-    #[error(transparent)]
-    Plan(#[from] RealignError),
-    /// The disk is not the plan's, or in use.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    /// The moves failed.
-    #[error(transparent)]
-    Moves(#[from] RelocateError),
-    /// The disk cannot be read.
-    #[error("the disk cannot be read")]
-    Read(#[from] ReadError),
-    /// What refers to the old place cannot be corrected.
-    #[error("nothing was written: partition {number}: {what}")]
-    Refers {
-        /// The partition's number.
-        number: u32,
-        /// What refers to it.
-        what: &'static str,
-    },
-    /// What a partition holds has changed since the plan was made.
-    #[error("nothing was written: partition {0} is not as it was when the plan was made: plan again")]
-    Grown(u32),
-    /// A boot sector cannot record its new start.
-    #[error("the boot sector at byte {0} cannot record its partition's start")]
-    Unrecordable(ByteOffset),
-    /// Another program has written to the table or to a boot sector.
-    #[error("byte {0} holds neither what was there nor what was written: another program has changed it")]
-    Changed(ByteOffset),
-    /// A write to the table failed.
-    #[error("writing at byte {at} failed; 'straddle resume' goes on")]
-    Write {
-        /// Where.
-        at: ByteOffset,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// Reading back did not return what was written.
-    #[error("the table reads differently from what was written: do not trust this disk")]
-    Unwritten,
-    /// The journal cannot be on the disk itself.
-    #[error(
-        "nothing was written: the disk has no room for the journal of {} bytes: name a file on another disk with --journal",
-        .0.get()
-    )]
-    NeedsJournal(ByteCount),
-    /// The file for the journal cannot be used.
-    #[error("{}: cannot be used for the journal", path.display())]
-    JournalFile {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// There is no unfinished move.
-    #[error("no unfinished move: its table has no marker")]
-    Nothing,
-    /// The journal is in a file.
-    #[error("its journal is in a file: name it with --journal")]
-    Elsewhere,
-    /// The journal is of another disk or plan.
-    #[error("nothing was written: the journal is of another disk: {0}")]
-    Foreign(String),
-    /// It is being rolled back.
-    #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
-    Turned,
-    /// It is complete.
-    #[error("nothing was written: the new table counts already, and there is no way back")]
-    Complete,
-}
-
-impl MoveError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Plan(error) => error.kind(),
-            Self::Apply(error) => error.kind(),
-            Self::Moves(error) => error.kind(),
-            Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
-            Self::Refers { .. }
-            | Self::Grown(_)
-            | Self::Changed(_)
-            | Self::Foreign(_)
-            | Self::Turned
-            | Self::Complete => ErrorKind::Refused,
-            Self::Read(_)
-            | Self::Unrecordable(_)
-            | Self::Write { .. }
-            | Self::Unwritten
-            | Self::JournalFile { .. }
-            | Self::Nothing => ErrorKind::Failed,
-        }
-    }
-}
-
-impl From<PlanError> for MoveError {
-    fn from(error: PlanError) -> Self {
-        Self::Plan(error.into())
-    }
-}
-
-/// Where the journal is.
-#[derive(Debug)]
-pub enum JournalPlace {
-    /// In unallocated space of the disk.
-    Inside,
-    /// In a file on another disk.
-    File(JournalFileHandle),
-}
-
-/// A file that holds a journal, locked.
-#[derive(Debug)]
-pub struct JournalFileHandle {
-    file: File,
-    path: PathBuf,
-    size: ByteCount,
-    _claim: Claim,
-}
-
-impl JournalFileHandle {
-    /// Makes a new file for the journal of `realign`. A file that exists is refused.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::JournalFile`].
-    pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
-        let len = journal_len(&realign.job([0; 16], payload)?)?;
-        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
-        let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len.get())
-            .map_err(io::Error::from)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| {
-                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-            });
-        made.map_err(|error| {
-            let _ = std::fs::remove_file(path);
-            failed(error)
-        })?;
-        Self::of(file, path)
-    }
-
-    /// Opens the file of an unfinished move.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::JournalFile`].
-    pub fn open(path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(failed(io::Error::other("it is not a regular file")));
-        }
-        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
-        Self::of(file, path)
-    }
-
-    fn of(file: File, path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
-        let size = FileAccess::new(&file).size().map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), size, _claim: claim })
-    }
-
-    /// Removes the file of a move that is complete.
-    fn remove(self) -> Result<(), MoveError> {
-        std::fs::remove_file(&self.path)
-            .map_err(|source| MoveError::JournalFile { path: self.path.clone(), source })
-    }
-}
-
-/// A target, as data are moved on it.
-struct Carrier<'a>(&'a mut dyn Disk);
-
-/// A file, as a journal is written to it.
-struct Writer<'a>(&'a File);
-
-impl straddle_relocate::Disk for Carrier<'_> {
-    fn size(&self) -> ByteCount {
-        self.0.len()
-    }
-
-    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes).map_err(|error| match error {
-            ReadError::Io { source, .. } => source,
-            error => io::Error::other(error),
-        })
-    }
-
-    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        match self.0.file() {
-            Some(file) => FileAccess::new(file).write(at, bytes),
-            None => self.0.write_at(at, bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-
-    fn drop_cache(&mut self, span: Span) {
-        if let Some(file) = self.0.file() {
-            FileAccess::new(file).drop_cache(span);
-        }
-    }
-
-    fn prefetch(&mut self, span: Span) {
-        if let Some(file) = self.0.file() {
-            FileAccess::new(file).prefetch(span);
-        }
-    }
-
-    fn holes(&mut self, span: Span) -> Vec<Span> {
-        self.0.file().map(|file| FileAccess::new(file).holes(span)).unwrap_or_default()
-    }
-
-    fn punch(&mut self, span: Span) -> io::Result<()> {
-        match self.0.file() {
-            Some(file) => FileAccess::new(file).punch(span),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-}
-
-impl straddle_relocate::Disk for Writer<'_> {
-    fn size(&self) -> ByteCount {
-        FileAccess::new(self.0).size().unwrap_or_default()
-    }
-
-    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        FileAccess::new(self.0).read(at, bytes)
-    }
-
-    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        FileAccess::new(self.0).write(at, bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn drop_cache(&mut self, span: Span) {
-        FileAccess::new(self.0).drop_cache(span);
-    }
-}
 
 /// Receives the progress, and may stop the moves at a safe point.
 pub type Watch<'w> = straddle_relocate::Watch<'w>;
@@ -470,7 +212,7 @@ impl<'a> Run<'a> {
         match self.state()? {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
-                self.to_table(Table::Marked, &[Table::New])?;
+                self.enter(Table::Marked, &[Table::New])?;
                 match self.resume(watch)? {
                     Some(list) => bad = list,
                     None => return Ok(Outcome::Paused),
@@ -553,7 +295,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes this table, unless the disk holds one of `others`.
-    fn to_table(&mut self, table: Table, others: &[Table]) -> Result<(), MoveError> {
+    fn enter(&mut self, table: Table, others: &[Table]) -> Result<(), MoveError> {
         let found = self.story.table(self.disk)?;
         if found.is_some_and(|found| found != table && others.contains(&found)) {
             return Err(MoveError::Foreign("its table is newer than its data".to_owned()));

@@ -129,9 +129,9 @@ impl Check<'_> {
         for arm in &arms {
             self.arm(&format!("{place}, {}", arm.name), arm)?;
         }
-        let told = |measure: &Measure| arms.iter().any(|arm| arm.published(*measure).is_some());
+        let is_published = |measure: &Measure| arms.iter().any(|arm| arm.published(*measure).is_some());
         let all = [Measure::Elapsed, Measure::Iops, Measure::SyncLatency];
-        let mut measures: Vec<Measure> = all.into_iter().filter(told).collect();
+        let mut measures: Vec<Measure> = all.into_iter().filter(is_published).collect();
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }

@@ -69,13 +69,16 @@ impl Comparison {
 /// Returns the figures of a step's cells. The time of a shortened part is multiplied by `scale`.
 pub(crate) fn figures(step: &LabStep, cells: &[Cell], scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for (measure, told) in step.measures.iter().enumerate() {
-        let times = if told.scaled { f64::from(scale) } else { 1.0 };
+    for (measure, wanted) in step.measures.iter().enumerate() {
+        let times = if wanted.scaled { f64::from(scale) } else { 1.0 };
         for variant in 0..step.variants().len() {
             let seconds = |arm: usize| -> Vec<f64> {
                 let of = |cell: &&Cell| (cell.variant, cell.arm) == (variant, arm) && cell.failure.is_none();
                 let measured = cells.iter().filter(of).flat_map(|cell| &cell.ended.measures);
-                measured.filter(|found| found.name == told.name).map(|found| found.seconds * times).collect()
+                measured
+                    .filter(|found| found.name == wanted.name)
+                    .map(|found| found.seconds * times)
+                    .collect()
             };
             let aligned = step.aligned().and_then(|arm| mean(&seconds(arm)));
             for arm in 0..step.arms.len() {
@@ -135,15 +138,15 @@ fn of_arm(
         (figure.measure, figure.variant, figure.arm) == (measure, variant.unwrap_or(0), arm)
     };
     let ours = figures.iter().find(of);
-    let told = &step.measures[measure];
+    let wanted = &step.measures[measure];
     let figure = Comparison {
         measure,
         arm,
         variant,
         of: Statistic::Mean,
         without: None,
-        unit: Some(told.unit),
-        ours: ours.map(|figure| told.unit.of_seconds(figure.seconds)),
+        unit: Some(wanted.unit),
+        ours: ours.map(|figure| wanted.unit.of_seconds(figure.seconds)),
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
@@ -160,12 +163,12 @@ fn of_arm(
     let ratio = base.map(|base| Comparison {
         unit: None,
         ours: ours.and_then(|figure| figure.ratio),
-        published: told.unit.times(published.value, base.value),
+        published: wanted.unit.times(published.value, base.value),
         range: None,
         note: None,
         ..figure.clone()
     });
-    (!told.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
+    (!wanted.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
 }
 
 /// Returns the published statistic of the variants' ratios, beside ours.

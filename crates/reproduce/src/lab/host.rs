@@ -40,18 +40,18 @@ pub struct Host<'a> {
 impl<'a> Host<'a> {
     /// Uses `device`, whose contents are lost. Setting `stop` ends the running script.
     pub fn new(device: &Path, stop: &'a AtomicBool) -> Result<Self, LabError> {
-        let told = |what: &str| LabError::Failed(format!("{}: {what}", device.display()));
+        let failure = |what: &str| LabError::Failed(format!("{}: {what}", device.display()));
         let path = device.canonicalize().map_err(LabError::on(device))?;
         let kind = fs::metadata(&path).map_err(LabError::on(device))?.file_type();
         if !kind.is_block_device() {
-            return Err(told("not a block device (losetup -P makes one of a file)"));
+            return Err(failure("not a block device (losetup -P makes one of a file)"));
         }
         let name = path.file_name().unwrap_or_default();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
-        let sector = fs::read_to_string(queue).map_err(|_| told("not a whole disk"))?;
-        let sector = sector.trim().parse().map_err(|_| told("its logical sector is not known"))?;
+        let sector = fs::read_to_string(queue).map_err(|_| failure("not a whole disk"))?;
+        let sector = sector.trim().parse().map_err(|_| failure("its logical sector is not known"))?;
         if !rustix::process::geteuid().is_root() {
-            return Err(told("only root may make and mount file systems on it"));
+            return Err(failure("only root may make and mount file systems on it"));
         }
         let claimed = claim(&path)?;
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
@@ -66,9 +66,9 @@ impl<'a> Host<'a> {
 
     /// Creates the only partition, beginning at byte `start`, and waits for its node.
     fn partition_at(&self, start: u64) -> Result<PathBuf, LabError> {
-        let told = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
+        let failure = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
-            return Err(told(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
+            return Err(failure(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
         }
         let first = start / self.sector;
         let script = format!("label: gpt\nfirst-lba: {}\nstart={first}\n", first.min(34));
@@ -80,7 +80,7 @@ impl<'a> Host<'a> {
         let begun = Instant::now();
         while !fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device()) {
             if begun.elapsed() > PATIENCE {
-                return Err(told(format!("{} did not appear", node.display())));
+                return Err(failure(format!("{} did not appear", node.display())));
             }
             std::thread::sleep(MOMENT);
         }

@@ -43,7 +43,7 @@ pub struct Prepared {
     /// The environment variable by which the script finds it there, and its value.
     pub environment: (String, String),
     /// A one-line description.
-    pub told: String,
+    pub description: String,
 }
 
 /// Why there is no input.
@@ -79,10 +79,10 @@ impl Inputs {
 
     /// Returns the generated input, from the cache if it is there.
     fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
-        let (key, variable, value, told) = described(input, self.seed);
+        let (key, variable, value, description) = described(input, self.seed);
         let folder = self.cache.join(&key);
         let unwritable = |source| InputError::Unwritable { path: self.cache.clone(), source };
-        let prepared = Prepared { environment: (variable.to_owned(), value.to_owned()), told, folder };
+        let prepared = Prepared { environment: (variable.to_owned(), value.to_owned()), description, folder };
         if !is_whole(&prepared.folder, &key) {
             fs::create_dir_all(&self.cache).map_err(unwritable)?;
             self.sweep();
@@ -183,8 +183,12 @@ fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
     if !path.is_file() {
         return Err(refused("a tarball is a file"));
     }
-    let told = format!("the tarball {}", path.display());
-    Ok(Prepared { folder: folder.to_owned(), environment: ("TARBALL".to_owned(), name.to_owned()), told })
+    let description = format!("the tarball {}", path.display());
+    Ok(Prepared {
+        folder: folder.to_owned(),
+        environment: ("TARBALL".to_owned(), name.to_owned()),
+        description,
+    })
 }
 
 fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
@@ -193,8 +197,8 @@ fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
     if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
         return Err(refused("it has to hold two trees, in the folders old and new"));
     }
-    let told = format!("the trees in {}", path.display());
-    Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), told })
+    let description = format!("the trees in {}", path.display());
+    Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), description })
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub fn reproduce(
             let scale = if settings.full { 1 } else { step.scale };
             let figures = compare::figures(step, &cells, scale);
             let compared = compare::compared(step, &figures);
-            let input = input.map(|input| input.told);
+            let input = input.map(|input| input.description);
             StepOutcome { drive: (*drive).to_owned(), input, scale, cells, figures, compared }
         };
     Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())

@@ -56,7 +56,7 @@ impl Client {
         matches!(self, Self::Nbd(client) if client.session.is_transmitting())
     }
 
-    /// Whether it is connected only to be told that there is no room.
+    /// Whether it is connected only to receive the reply that there is no room.
     pub(super) fn is_turned_away(&self) -> bool {
         matches!(self, Self::Nbd(client) if client.is_turned_away)
     }
@@ -90,7 +90,7 @@ impl NbdClient {
         Self::with(stream, Session::new(), false)
     }
 
-    /// Creates a client that is only told why it cannot be served.
+    /// Creates a client that only receives the reason why it cannot be served.
     pub(super) fn turned_away(stream: Stream, reason: &'static str) -> Self {
         Self::with(stream, Session::refused(reason), true)
     }

@@ -11,7 +11,7 @@ use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::output::Styles;
-use crate::target::TargetSpec;
+use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
 
 /// The unit of offsets in the job files written here, in bytes.
@@ -32,6 +32,11 @@ pub(super) fn emit(
             format!("{target}: fio opens files and devices; serve the drive (straddle serve) and name that");
         return Err(UsageError(message).into());
     };
+    refuse_bare_drive(path_of)?;
+    // fio creates a missing file, and would create one in /dev for a missing device.
+    if path_of.starts_with("/dev") && !path_of.exists() {
+        return Err(UsageError(format!("{target}: no such device")).into());
+    }
     let job = Job {
         target: &path_of.to_string_lossy(),
         offsets: &arguments.offsets.0,
@@ -46,12 +51,12 @@ pub(super) fn emit(
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
-    let told = || format!("{}: cannot read", path.display());
-    let metadata = fs::metadata(path).with_context(told)?;
+    let failure = || format!("{}: cannot read", path.display());
+    let metadata = fs::metadata(path).with_context(failure)?;
     if !metadata.is_file() || metadata.len() > LARGEST {
         anyhow::bail!("{}: not fio's output: no file, or larger than {LARGEST} bytes", path.display());
     }
-    let bytes = fs::read(path).with_context(told)?;
+    let bytes = fs::read(path).with_context(failure)?;
     let run = fio::import(&String::from_utf8_lossy(&bytes)).with_context(|| path.display().to_string())?;
     let title = format!("a target of {}", run.version);
     let target = Description { name: run.target, title, clock: Clock::Wall };

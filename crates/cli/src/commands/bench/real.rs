@@ -9,17 +9,15 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use straddle_bench::{
-    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
-    rounds,
+    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, TargetError, Turn, Watch, Workload, rounds,
 };
 use straddle_device::shown::quote_path;
-use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_real::{
-    Areas, Before, Claimed, Conditions, Finished, GivenUp, Io, Kind, Made, OpenError, Opened, Real, Saved,
-    Scope, Session, SessionError, Settings, Unrestored, unrestored,
+    Conditions, Contents, Finished, Intent, Io, Made, OpenError, PrepareError, Prepared, Scope, Session,
+    SessionError, Settings, Unrestored, Verdict, unrestored,
 };
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::Span;
 
 use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
@@ -27,6 +25,7 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
+use crate::target;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
 
 /// Intended duration of one turn.
@@ -37,8 +36,6 @@ const RUNTIME: f64 = 60.0;
 const PRECISION: f64 = 5.0;
 /// Default number of bytes used.
 const AREA: u64 = 256 << 20;
-/// Default number of regions on a disk.
-const REGIONS: u32 = 8;
 /// Exit status after Ctrl-C, as in a shell.
 const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
@@ -55,20 +52,22 @@ pub(super) fn run(
     let made = make_unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
-    let Prepared { mut subject, order, before, kept } =
-        prepare(arguments, path, workload, made.as_ref(), &journals, &stop)?;
+    let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
+    let mut prepared = Prepared::open(&intent, &stop).map_err(unprepared)?;
+    let order = order(arguments, prepared.regions());
+    let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
-    let of_workload = bench::workload(workload, subject.target().capacity());
+    let of_workload = bench::workload(workload, prepared.target().capacity());
     let measured = match Export::open(arguments, of_workload, &order) {
         Ok(export) => {
             watch.export = export;
-            Ok(rounds(subject.target(), workload, Host::default(), &order, &mut watch))
+            Ok(rounds(prepared.target(), workload, Host::default(), &order, &mut watch))
         }
         Err(error) => Err(error),
     };
     let failed = watch.failed.take();
     bar.tell("verifying contents");
-    let real = subject.end(arguments.real.journals.as_deref())?;
+    let real = compared(prepared.end(), arguments.real.journals.as_deref())?;
     let measured = measured?;
     drop(bar);
     let measured = match measured {
@@ -113,35 +112,20 @@ fn report(
     super::show(&bench, arguments, styles)
 }
 
-/// What is measured.
-enum Subject {
-    /// The target is only read, or its contents are given up.
-    Plain(Box<Real>),
-    /// The target's contents are preserved.
-    Kept(Box<Session>),
-}
-
-impl Subject {
-    fn target(&mut self) -> &mut dyn Target {
-        match self {
-            Self::Plain(real) => &mut **real,
-            Self::Kept(session) => &mut **session,
-        }
-    }
-
-    /// Compares the target with its previous contents. `named` is the folder of journals, if one was given.
-    fn end(self, named: Option<&Path>) -> Result<Finished> {
-        match self {
-            Self::Plain(real) => Ok(real.finish()),
-            Self::Kept(session) => end_session(*session, named),
-        }
-    }
-}
-
 /// Ends a session; an error if another process used the target. `named` is the folder of journals, if one was
 /// given.
 pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
-    let (finished, verdict) = session.end().map_err(|error| match error {
+    let ended = session.end().map(|(finished, verdict)| (finished, Some(verdict)));
+    compared(ended, named)
+}
+
+/// Returns the target that was compared with its previous contents, or an error with the command that restores
+/// it. `named` is the folder of journals, if one was given.
+fn compared(
+    ended: Result<(Finished, Option<Verdict>), SessionError>,
+    named: Option<&Path>,
+) -> Result<Finished> {
+    let (finished, verdict) = ended.map_err(|error| match error {
         SessionError::Uncompared { journal, source } => anyhow!(
             "{:#}; so the target could not be verified: the journal {} is kept; when the target can be read again, \
              run {}",
@@ -154,7 +138,7 @@ pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Fini
         }
         error => error.into(),
     })?;
-    match verdict.refusal() {
+    match verdict.and_then(|verdict| verdict.refusal()) {
         Some(text) => Err(RefusedError(text).into()),
         None => Ok(finished),
     }
@@ -201,68 +185,63 @@ pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Pat
     Err(RefusedError(message).into())
 }
 
-/// A target that is ready.
-struct Prepared {
-    subject: Subject,
-    order: Order,
-    before: Before,
-    /// What becomes of its contents, in words.
-    kept: &'static str,
+/// Returns what the options ask for, and what becomes of the contents, in words.
+fn intent<'a>(
+    arguments: &'a BenchArguments,
+    path: &'a Path,
+    workload: &Workload,
+    made: Option<&'a Made>,
+    journals: PathBuf,
+) -> (Intent<'a>, &'static str) {
+    let real = &arguments.real;
+    let (contents, kept) = match (made, &real.destroy_data) {
+        (Some(made), _) if workload.writes() => (Contents::Made(made), "temporary file, removed afterwards"),
+        (Some(_), _) => (Contents::Read, "temporary file, removed afterwards"),
+        _ if !workload.writes() => (Contents::Read, "nothing was written"),
+        (None, Some(again)) => (Contents::Overwritten(Path::new(again)), "contents overwritten"),
+        (None, None) if real.used => (Contents::Preserved(Scope::Whole), "contents restored"),
+        (None, None) => (Contents::Preserved(Scope::FreeSpace), "free space only, contents restored"),
+    };
+    let intent = Intent {
+        path,
+        contents,
+        io: if real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct },
+        regions: real.regions,
+        bytes: real.area.map_or(AREA, |area| area.get()),
+        seed: seed(arguments),
+        settings: Settings { depth: workload.queue_depth, largest: workload.size },
+        journals,
+    };
+    (intent, kept)
 }
 
-/// Opens the target, finds its areas, and reads their contents.
-fn prepare(
-    arguments: &BenchArguments,
-    path: &Path,
-    workload: &Workload,
-    made: Option<&Made>,
-    journals: &Path,
-    stop: &Arc<AtomicBool>,
-) -> Result<Prepared> {
-    let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    let seed = u64::from(arguments.seed.unwrap_or(1));
-    let settings = Settings { depth: workload.queue_depth, largest: workload.size };
-    let stop = Arc::clone(stop);
-    let regions_of = |opened: &Opened| {
-        arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 })
-    };
-    let (subject, regions, before, kept) = if !workload.writes() {
-        let opened = Opened::for_reading(path, io)?;
-        let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
-        let (before, title) = (Before::look(&opened), title(path, &opened));
-        let real = Real::reading(opened, title, settings, stop)?;
-        (Subject::Plain(Box::new(real)), whole.into_iter().collect(), before, "nothing was written")
-    } else if let Some(given_up) = given_up(arguments, path, made, io)? {
-        let found = given_up.areas(regions_of(given_up.opened())).map_err(refused)?;
-        let (before, title) = (Before::look(given_up.opened()), title(path, given_up.opened()));
-        let real = Real::given_up(given_up, title, (found.clone(), seed), settings, stop)?;
-        (Subject::Plain(Box::new(real)), found, before, "contents overwritten")
-    } else {
-        let (scope, kept) = if arguments.real.used {
-            (Scope::Whole, "contents restored")
-        } else {
-            (Scope::FreeSpace, "free space only, contents restored")
-        };
-        let claimed = Claimed::open(path, scope, io)?;
-        let regions = regions_of(claimed.opened());
-        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
-        let surveyed = claimed.survey(Areas { regions, bytes }).map_err(refused)?;
-        let found = surveyed.areas().to_vec();
-        let (before, title) = (Before::look(surveyed.opened()), title(path, surveyed.opened()));
-        let session = Session::begin(surveyed, title, Saved::AtOnce, journals, settings, stop)?;
-        (Subject::Kept(Box::new(session)), found, before, kept)
-    };
-    let order = Order {
+fn seed(arguments: &BenchArguments) -> u64 {
+    u64::from(arguments.seed.unwrap_or(1))
+}
+
+fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
+    Order {
         offsets: arguments.offsets.0.clone(),
-        regions,
+        regions: regions.to_vec(),
         turn: TURN,
         requests: arguments.count,
         limit: Nanos::from_seconds(arguments.real.runtime.unwrap_or(RUNTIME)).unwrap_or(TURN),
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
-        seed,
-    };
-    let kept = if made.is_some() { "temporary file, removed afterwards" } else { kept };
-    Ok(Prepared { subject, order, before, kept })
+        seed: seed(arguments),
+    }
+}
+
+/// Returns the error, in terms of the command line.
+fn unprepared(error: PrepareError) -> anyhow::Error {
+    match error {
+        PrepareError::Area(error) => refused(error),
+        PrepareError::Open(OpenError::NotNamed { path, again }) => {
+            let (path, again) = (path.display(), again.display());
+            UsageError(format!("--destroy-data {again}: must repeat the name of the measured device, {path}"))
+                .into()
+        }
+        error => error.into(),
+    }
 }
 
 /// Returns the error, with the option that helps.
@@ -275,42 +254,12 @@ pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     }
 }
 
-/// Returns the target whose contents may be lost, if it is one: the file that was made, or a target that the
-/// user has named twice.
-fn given_up(arguments: &BenchArguments, path: &Path, made: Option<&Made>, io: Io) -> Result<Option<GivenUp>> {
-    if let Some(again) = &arguments.real.destroy_data {
-        return match GivenUp::named(path, Path::new(again), io) {
-            Err(OpenError::NotNamed { .. }) => {
-                let path = path.display();
-                let message =
-                    format!("--destroy-data {again}: must repeat the name of the measured device, {path}");
-                Err(UsageError(message).into())
-            }
-            given_up => Ok(Some(given_up?)),
-        };
-    }
-    Ok(made.map(|made| GivenUp::made(made, io)).transpose()?)
-}
-
-/// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
-pub(crate) fn title(path: &Path, opened: &Opened) -> String {
-    if opened.kind == Kind::File {
-        return "a file".to_owned();
-    }
-    let target = straddle_device::open(path, &straddle_device::Options::default());
-    let model = target.ok().and_then(|target| target.identity.model);
-    model.unwrap_or_else(|| "a block device".to_owned())
-}
-
 /// Creates the file to measure on, unless the target exists.
 fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Made>> {
     if path.exists() || path.starts_with("/dev") {
         return Ok(None);
     }
-    if let Some(name) = Profile::names().find(|name| Path::new(name) == path) {
-        let message = format!("{name}: no such file; did you mean drive:{name}?");
-        return Err(UsageError(message).into());
-    }
+    target::refuse_bare_drive(path)?;
     let bytes = arguments.real.area.map_or(AREA, |area| area.get());
     let made = Made::create(path, bytes);
     Ok(Some(made.with_context(|| format!("{}: cannot create the test file", path.display()))?))
@@ -332,7 +281,7 @@ impl Progress for Watching<'_> {
 impl Watch for Watching<'_> {
     fn round(&mut self, turns: &[Turn], sofar: &Sweep) {
         let ratio = sofar.worst_ratio();
-        let told = match ratio.interval {
+        let line = match ratio.interval {
             Some(interval) => format!(
                 "{} over {}: {:.2} ({:.2} to {:.2})",
                 sofar.worst().offset,
@@ -343,7 +292,7 @@ impl Watch for Watching<'_> {
             ),
             None => format!("round {} of {FEWEST_ROUNDS} at least", sofar.best().rounds().len()),
         };
-        self.bar.tell(&told);
+        self.bar.tell(&line);
         if let (Some(export), None) = (&mut self.export, &self.failed) {
             self.failed = export.turns(turns).err();
         }
@@ -379,9 +328,9 @@ struct Line {
 impl Export {
     fn open(arguments: &BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
-        let told = || format!("{}: cannot write", path.display());
+        let failure = || format!("{}: cannot write", path.display());
         keep::may_replace(path, &super::target(arguments))?;
-        let mut file = BufWriter::new(File::create(path).with_context(told)?);
+        let mut file = BufWriter::new(File::create(path).with_context(failure)?);
         let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
             schema: 1,
@@ -391,8 +340,8 @@ impl Export {
             offsets_sectors: &order.offsets,
             seed: order.seed,
         };
-        serde_json::to_writer(&mut file, &heading).with_context(told)?;
-        writeln!(file).with_context(told)?;
+        serde_json::to_writer(&mut file, &heading).with_context(failure)?;
+        writeln!(file).with_context(failure)?;
         Ok(Some(Self(file)))
     }
 

@@ -16,7 +16,7 @@ use crate::drive_target;
 use crate::exit::UsageError;
 use crate::limited;
 use crate::output;
-use crate::target::TargetSpec;
+use crate::target::{TargetSpec, refuse_bare_drive};
 
 /// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
 /// targets.
@@ -62,7 +62,12 @@ fn examine(path: &Path, run: &Run) -> Result<Examined> {
             let target = drive_target::blank(&drive.profile, &open.assume, open.logical)?;
             Ok(run.examiner.examine_target(drive.to_string(), target)?)
         }
-        TargetSpec::Path(path) => Ok(run.examiner.examine(&path)?),
+        TargetSpec::Path(path) => {
+            if open.sysroot.is_none() {
+                refuse_bare_drive(&path)?;
+            }
+            Ok(run.examiner.examine(&path)?)
+        }
     }
 }
 
@@ -75,7 +80,7 @@ pub(super) fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
         }
         return Ok(arguments.targets.clone());
     }
-    let found = straddle_device::discover(arguments.sysroot.as_deref(), arguments.all)
+    let found = straddle_device::discover(arguments.captured(), arguments.all)
         .context("cannot list the disks of this machine")?;
     found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
     if found.disks.is_empty() {

@@ -157,17 +157,17 @@ fn bars(
     for (index, bar) in group.bars.iter().enumerate() {
         let (x, wide) = (from + width * 0.06, width * 0.88);
         if let Some(value) = bar.value.filter(|value| is_drawn(*value)) {
-            let (ends, told) = ((axis.at(floor), axis.at(value)), short(value));
+            let (ends, shown) = ((axis.at(floor), axis.at(value)), short(value));
             let (y, tall) = (ends.0.min(ends.1), (ends.0 - ends.1).abs());
             let name = chart.series.get(index).map_or("", |name| *name);
             let _ = writeln!(
                 text,
-                "<rect class=\"s{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {told}</title></rect>",
+                "<rect class=\"s{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {shown}</title></rect>",
                 index % COLOURS,
                 escaped(name)
             );
             let baseline = if value < floor { y + tall + 13.0 } else { y - 4.0 };
-            label(text, "value", x + wide / 2.0, baseline, "middle", &told);
+            label(text, "value", x + wide / 2.0, baseline, "middle", &shown);
         }
         if let Some(value) = bar.published.filter(|value| is_drawn(*value)) {
             let _ = writeln!(text, "<path class=\"mark\" d=\"M{x:.1} {:.1}h{wide:.1}\"/>", axis.at(value));

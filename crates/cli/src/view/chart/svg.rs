@@ -49,7 +49,7 @@ pub(crate) struct Bar {
     /// The height.
     pub(crate) value: f64,
     /// The text above it.
-    pub(crate) told: String,
+    pub(crate) caption: String,
     /// Whether it is one of the best.
     pub(crate) best: bool,
 }
@@ -110,12 +110,12 @@ pub(crate) fn grid(
     steps: &[f64],
     left: f64,
     right: f64,
-    told: impl Fn(f64) -> String,
+    shown: impl Fn(f64) -> String,
 ) {
     for step in steps {
         let y = axis.at(*step);
         let _ = writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right:.1}\"/>");
-        label(text, "axis", left - 8.0, y + 4.0, "end", &told(*step));
+        label(text, "axis", left - 8.0, y + 4.0, "end", &shown(*step));
     }
 }
 
@@ -186,13 +186,13 @@ fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
             text,
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{}: {}</title></rect>",
             escaped(&bar.label),
-            escaped(&bar.told)
+            escaped(&bar.caption)
         );
         if index.is_multiple_of(every) {
             label(text, "", left + each / 2.0, bottom + 18.0, "middle", &bar.label);
         }
         if bars.len() <= LABELS {
-            label(text, "", left + each / 2.0, y - 5.0, "middle", &bar.told);
+            label(text, "", left + each / 2.0, y - 5.0, "middle", &bar.caption);
         }
         left += each;
     }
@@ -217,7 +217,7 @@ mod tests {
         let bar = |index| Bar {
             label: index_label(index),
             value: f64::from(index),
-            told: "t".to_owned(),
+            caption: "t".to_owned(),
             best: index == 0,
         };
         Panel {

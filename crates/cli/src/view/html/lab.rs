@@ -89,10 +89,10 @@ fn figures(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut table = Table::new("Modelled", &headings);
     for (index, measure) in step.measures.iter().enumerate() {
         let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
-        let told =
+        let time =
             |seconds: f64| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
         let mut cells: Vec<String> =
-            figures().map(|figure| figure.map_or_else(dash, |figure| told(figure.seconds))).collect();
+            figures().map(|figure| figure.map_or_else(dash, |figure| time(figure.seconds))).collect();
         cells.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
         table.row(&measure.title, cells.into_iter().map(Cell::plain).collect());
     }
@@ -104,12 +104,12 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut text = String::new();
     let mut headings = vec![""];
     headings.extend(step.measures.iter().map(|measure| measure.title.as_str()));
-    for (arm, told) in step.arms.iter().enumerate() {
+    for (arm, start) in step.arms.iter().enumerate() {
         let aligned = step.aligned() == Some(arm);
         let caption = if aligned {
-            format!("Seconds {} (aligned)", told.name)
+            format!("Seconds {} (aligned)", start.name)
         } else {
-            format!("Times {} over aligned; in brackets, seconds", told.name)
+            format!("Times {} over aligned; in brackets, seconds", start.name)
         };
         let mut table = Table::new(&caption, &headings);
         for (variant, name) in step.variants.iter().enumerate() {

@@ -112,7 +112,7 @@ pub(crate) struct TargetReport {
     /// is listed at one of them.
     findings: Vec<FindingReport>,
     /// What could not be read, and why.
-    remarks: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// The result of the audit of a target.
@@ -210,7 +210,7 @@ impl TargetReport {
             layer: None,
             partitions: Vec::new(),
             findings: Vec::new(),
-            remarks: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -235,7 +235,7 @@ impl TargetReport {
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
             findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
-            remarks: audited.remarks(),
+            notes: audited.remarks(),
         }
     }
 }

@@ -18,8 +18,9 @@ pub(crate) struct LabReport {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The exit status of the command.
-    status: i32,
+    /// The exit status of the command; absent if the power was cut before it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<i32>,
     /// Whether the power was cut before the command ended.
     cut: bool,
     /// What the command printed: standard output, then standard error. Long output is truncated at the end.
@@ -126,7 +127,7 @@ impl LabReport {
         Self {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
-            status: ended.status,
+            status: (!ended.cut).then_some(ended.status),
             cut: ended.cut,
             output: ended.output.clone(),
             measures: ended.measures.iter().map(measure).collect(),

@@ -38,7 +38,7 @@ pub(crate) struct LayerReport {
     layers: Vec<LayerReport>,
     /// What could not be followed, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    remarks: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// A contiguous run of bytes.
@@ -207,7 +207,7 @@ pub(crate) fn layer_report(layer: &Layer) -> LayerReport {
         facts: facts_report(&layer.facts),
         space: layer.space.iter().take(PIECES).map(piece_report).collect(),
         layers: layer.children.iter().map(layer_report).collect(),
-        remarks: layer.remarks.clone(),
+        notes: layer.remarks.clone(),
     }
 }
 

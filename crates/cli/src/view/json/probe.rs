@@ -22,6 +22,8 @@ pub(crate) struct ProbeReport {
     target: String,
     /// Manufacturer, model and size.
     title: String,
+    /// What to know of the figures: what was measured if the target is a file.
+    notes: Vec<String>,
     /// The seed of all random choices.
     seed: u64,
     /// The logical sector size in bytes.
@@ -179,13 +181,14 @@ struct ScanReport {
 }
 
 impl ProbeReport {
-    pub(crate) fn of(target: &Description, report: &Report) -> Self {
+    pub(crate) fn of(target: &Description, report: &Report, notes: &[String]) -> Self {
         let claims = &report.claims;
         Self {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
             target: target.name.clone(),
             title: target.title.clone(),
+            notes: notes.to_vec(),
             seed: report.seed,
             logical_sector_bytes: report.logical,
             written_bytes: report.written,

@@ -5,6 +5,8 @@ use schemars::generate::SchemaSettings;
 use super::bench::BenchReport;
 use super::check::Report;
 use super::drive::DrivesReport;
+use super::efficiency::EfficiencyReport;
+use super::explain::{ExplainReport, RmwReport};
 use super::fit::FitReport;
 use super::lab::LabReport;
 use super::plan::PlanReport;
@@ -28,6 +30,15 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Drive => (generator.into_root_schema_for::<DrivesReport>(), "drive", super::drive::SCHEMA),
         SchemaOf::DriveFit => {
             (generator.into_root_schema_for::<FitReport>(), "drive-fit", super::fit::SCHEMA)
+        }
+        SchemaOf::Explain => {
+            (generator.into_root_schema_for::<ExplainReport>(), "explain", super::explain::SCHEMA)
+        }
+        SchemaOf::ExplainRmw => {
+            (generator.into_root_schema_for::<RmwReport>(), "explain-rmw", super::explain::SCHEMA)
+        }
+        SchemaOf::Efficiency => {
+            (generator.into_root_schema_for::<EfficiencyReport>(), "efficiency", super::efficiency::SCHEMA)
         }
         SchemaOf::Sim => (generator.into_root_schema_for::<SimReport>(), "sim", super::sim::SCHEMA),
         SchemaOf::Serve => (generator.into_root_schema_for::<ServeReport>(), "serve", super::serve::SCHEMA),

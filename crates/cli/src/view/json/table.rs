@@ -13,8 +13,8 @@ use super::layers::{LayerReport, layer_report};
 pub(super) struct TableReport {
     /// "gpt", "hybrid", "mbr", "kernel" (the partitions as the kernel lists them), "content" (no table, but a
     /// known file system or other content), "other" (a table of a kind that is not read), or "none".
-    kind: &'static str,
-    /// For the kind "content": the TYPE that blkid reports. For the kind "other": the PTTYPE. Absent
+    format: &'static str,
+    /// For the format "content": the TYPE that blkid reports. For the format "other": the PTTYPE. Absent
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
@@ -85,7 +85,7 @@ enum VerdictReport {
 }
 
 pub(super) fn table_report(stack: &Stack) -> TableReport {
-    let (kind, content) = match stack.kind {
+    let (format, content) = match stack.kind {
         TableKind::Gpt => ("gpt", None),
         TableKind::HybridMbr => ("hybrid", None),
         TableKind::Mbr => ("mbr", None),
@@ -94,7 +94,7 @@ pub(super) fn table_report(stack: &Stack) -> TableReport {
         TableKind::Foreign(name) => ("other", Some(name)),
         TableKind::None => ("none", None),
     };
-    TableReport { kind, content, sector_bytes: stack.block.get() }
+    TableReport { format, content, sector_bytes: stack.block.get() }
 }
 
 pub(super) fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {

@@ -72,9 +72,9 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
     let mut legend =
         LEGEND.iter().filter(|(heading, _)| columns.iter().any(|column| column.heading == *heading));
     let first = legend.next().map(|(heading, meaning)| format!("{heading}: {meaning}"));
-    let told = legend
-        .fold(first.unwrap_or_default(), |told, (heading, meaning)| format!("{told}; {heading}: {meaning}"));
-    let _ = write!(text, "{}\n\n", paint(styles.faint, &wrap(&told, width, "  ")));
+    let meanings = legend
+        .fold(first.unwrap_or_default(), |text, (heading, meaning)| format!("{text}; {heading}: {meaning}"));
+    let _ = write!(text, "{}\n\n", paint(styles.faint, &wrap(&meanings, width, "  ")));
     let _ = writeln!(text, "{}", wrap(&verdict(bench.sweep), width, ""));
     text
 }
@@ -382,7 +382,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
     let bars = sweep.arms().iter().map(|arm| svg::Bar {
         label: arm.offset.to_string(),
         value: arm.seconds_per_request() * 1e3,
-        told: format!("{:.2}x", sweep.ratio(arm).value),
+        caption: format!("{:.2}x", sweep.ratio(arm).value),
         best: sweep.ratio(arm).is_one(),
     });
     let title = format!("{} on {}", bench.workload.name(), bench.target.name);
@@ -404,7 +404,7 @@ mod tests {
 
     const MILLISECOND: Nanos = Nanos::new(1_000_000);
 
-    fn told(penalty: Nanos, offsets: &[u64], width: usize) -> String {
+    fn rendered(penalty: Nanos, offsets: &[u64], width: usize) -> String {
         let fresh = || Mock::new(1 << 30, MILLISECOND).with_penalty(penalty);
         let workload = Workload::from(Pattern::RANDOM_WRITE);
         let host = Host::default();
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn the_table_fits_the_terminal() {
         for width in 60..200 {
-            let text = told(MILLISECOND, &[0, 1, 100_000], width);
+            let text = rendered(MILLISECOND, &[0, 1, 100_000], width);
             let longest = text.lines().map(|line| line.chars().count()).max();
             assert!(longest.unwrap() <= width, "{width}:\n{text}");
             assert_eq!(text.lines().filter(|line| line.contains('█')).count(), 3, "{text}");
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn bars_are_to_scale_and_the_sentence_says_what_they_show() {
-        let text = told(MILLISECOND, &[0, 1, 8], 110);
+        let text = rendered(MILLISECOND, &[0, 1, 8], 110);
         let bars: Vec<usize> =
             text.lines().map(|line| line.matches('█').count()).filter(|bar| *bar > 0).collect();
         assert_eq!(bars.len(), 3);
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn others_that_are_alike_are_told_together() {
-        let alike = told(MILLISECOND, &[0, 1, 2], 110);
+        let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
         assert!(
             alike.ends_with("The other 2 cost up to 3.00 times the time of offset 0 (3.000 s).\n"),
             "{alike}"
@@ -458,8 +458,8 @@ mod tests {
 
     #[test]
     fn equal_arms_and_single_ones_have_sentences_of_their_own() {
-        assert!(told(Nanos::ZERO, &[0, 1], 110).ends_with("No difference between 2 offsets.\n"));
-        let single = told(MILLISECOND, &[1], 110);
+        assert!(rendered(Nanos::ZERO, &[0, 1], 110).ends_with("No difference between 2 offsets.\n"));
+        let single = rendered(MILLISECOND, &[1], 110);
         assert!(single.ends_with("1000 requests: 3.00 ms each.\n"), "{single}");
         assert!(!single.contains('█') && !single.contains(RATIO), "{single}");
     }

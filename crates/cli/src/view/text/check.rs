@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use straddle_audit::Finding;
+use straddle_audit::{Finding, Reported};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::SectorFormat;
 use straddle_examine::{Cost, Examined};
@@ -47,8 +47,8 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     for remark in &audited.remarks() {
         // Do not wrap a command.
         let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
-        let told = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
-        let note = wrap(&format!("note: {}", printable(told)), width(), "  ");
+        let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
+        let note = wrap(&format!("note: {}", printable(sentence)), width(), "  ");
         let _ = writeln!(text, "{}", paint(styles.faint, &note));
         if let Some(line) = ready {
             let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
@@ -60,9 +60,9 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     if verbose {
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
-    let told: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
-    for at in 0..told.len() {
-        text += &finding_text(audited, &told, at, styles);
+    let reported: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
+    for at in 0..reported.len() {
+        text += &finding_text(audited, &reported, at, styles);
     }
     text
 }
@@ -119,12 +119,12 @@ fn heading(audited: &Examined, styles: Styles) -> String {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
     let name = printable(&audited.name);
-    let told = format!("{name}: {}", parts.join(", "));
-    let told = if output::fits(told.chars().count()) { told } else { wrap_after(&told, width(), "", "  ") };
-    match told.strip_prefix(&name) {
+    let line = format!("{name}: {}", parts.join(", "));
+    let line = if output::fits(line.chars().count()) { line } else { wrap_after(&line, width(), "", "  ") };
+    match line.strip_prefix(&name) {
         Some(rest) => format!("{}{rest}\n", paint(styles.heading, &name)),
         // The name itself was wrapped.
-        None => told + "\n",
+        None => line + "\n",
     }
 }
 
@@ -143,9 +143,14 @@ fn status_line(audited: &Examined, styles: Styles) -> String {
         (None, []) => String::new(),
         (None, kinds) => format!(" ({})", kinds.join(", ")),
     };
+    let is_left_out = |finding: &&Finding| finding.reported == Reported::NotAsked;
+    let left_out = match audited.findings.iter().filter(is_left_out).count() {
+        0 => String::new(),
+        count => format!(", leaving out {} (--only, --ignore)", plural(count, "finding")),
+    };
     let through = audited.target.through.as_ref();
     let through = through.map_or_else(String::new, |t| format!(", read through {}", t.packing.name()));
-    format!("  status: {}{}{through}", paint(style, status.word()), printable(&why))
+    format!("  status: {}{}{left_out}{through}", paint(style, status.word()), printable(&why))
 }
 
 fn table_line(audited: &Examined) -> String {

@@ -20,6 +20,9 @@ const PLOT_WIDTH: usize = 72;
 /// Steps of the seek curve as SVG. They lie closer together near the start, where the curve bends.
 const SEEK_POINTS: u32 = 400;
 
+/// The least width of a column that is wrapped.
+const LEAST_COLUMN: usize = 30;
+
 /// Returns the drives as a table.
 pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
@@ -28,18 +31,14 @@ pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String
         table.add_row(vec![
             printable(&profile.name),
             kind(profile).to_owned(),
-            sectors(
-                profile.claims.logical_sector,
-                profile.claims.physical_sector,
-                profile.claims.alignment_offset,
-            ),
+            sectors(profile.claims.logical_sector, profile.claimed_unit(), profile.claims.alignment_offset),
             sectors(profile.claims.logical_sector, profile.sectors.physical, profile.first_boundary()),
             if profile.misreports() { "yes" } else { "no" }.to_owned(),
             printable(&options),
             printable(&profile.title),
         ]);
     }
-    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its indirection unit), + the byte of the first \
+    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its preferred write size and its indirection unit), + the byte of the first \
                   physical boundary if that is not 0. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width, styles), wrap(legend, width, ""))
 }
@@ -51,7 +50,7 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
 /// Returns a drive in full, for a terminal of `width` characters.
 pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
     let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
-    let mut text = format!("{}\n", paint(styles.heading, &title));
+    let mut text = format!("{}\n", paint(styles.heading, &wrap(&title, width, "")));
     if let Some(notes) = &profile.notes {
         // The line breaks of the profile's file do not matter here.
         let notes: Vec<&str> = notes.split_whitespace().collect();
@@ -219,14 +218,17 @@ fn folded_table(table: &str, last: &str, width: usize, styles: Styles) -> String
     let heading = lines.next().unwrap_or_default();
     let at = heading.find(last).unwrap_or(0);
     let rows = lines.map(|line| folded(line, at, width));
-    rows.fold(paint(styles.heading, heading), |text, row| text + "\n" + &row)
+    rows.fold(paint(styles.heading, &folded(heading, at, width)), |text, row| text + "\n" + &row)
 }
 
-/// Wraps the last column of a row, from `at` on, within itself.
+/// Wraps the last column of a row, from `at` on, within itself, or below the row if it would be too narrow.
 fn folded(row: &str, at: usize, width: usize) -> String {
     let before: String = row.chars().take(at).collect();
     let last: String = row.chars().skip(at).collect();
-    let lines = wrap(last.trim_end(), width.saturating_sub(at).max(30), "");
+    if width < at + LEAST_COLUMN {
+        return format!("{}\n{}", before.trim_end(), wrap(last.trim_end(), width, "     "));
+    }
+    let lines = wrap(last.trim_end(), width - at, "");
     lines.replace('\n', &format!("\n{}", " ".repeat(at))).replacen("", &before, 1)
 }
 

@@ -43,15 +43,15 @@ fn cost_text(cost: &Cost) -> String {
     text + &format!(" ({source})")
 }
 
-/// Returns finding number `at` of `told`, with its cost and its fix. A fix shared by several findings is
+/// Returns finding number `at` of `listed`, with its cost and its fix. A fix shared by several findings is
 /// printed once.
 pub(super) fn finding_text(
     audited: &Examined,
-    told: &[(&Finding, Option<&Cost>)],
+    listed: &[(&Finding, Option<&Cost>)],
     at: usize,
     styles: Styles,
 ) -> String {
-    let (before, rest) = told.split_at(at.min(told.len()));
+    let (before, rest) = listed.split_at(at.min(listed.len()));
     let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
     let style = severity_style(finding.severity, styles);
     let mark = format!("{} {}", finding.severity, finding.rule.code);
@@ -125,7 +125,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let block = Span::new(partition.span.start(), unit.max(FILE_SYSTEM_BLOCK))?;
     let line = picture(miss.boundary, block)?;
     let coverage = miss.boundary.coverage(block);
-    let told = format!(
+    let meaning = format!(
         "the first {} over {} of {} bytes: writing it takes {}",
         block.len(),
         plural(coverage.touched, miss.name),
@@ -133,10 +133,10 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
         plural(coverage.partial, "read-modify-write")
     );
     // The drawing is ASCII, so bytes are columns.
-    Some(if output::fits(2 + line.len() + 2 + told.len()) {
-        format!("{line}  {told}")
+    Some(if output::fits(2 + line.len() + 2 + meaning.len()) {
+        format!("{line}  {meaning}")
     } else {
-        format!("{line}\n{}", wrap(&told, width(), "  "))
+        format!("{line}\n{}", wrap(&meaning, width(), "  "))
     })
 }
 

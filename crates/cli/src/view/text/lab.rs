@@ -34,8 +34,8 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
     let _ = writeln!(text, "{}", wrap(&charged, width, "  "));
     let reasons = ended.spent.not_repeatable();
     if !reasons.is_empty() {
-        let told = format!("Not repeatable to the nanosecond: {}.", reasons.join("; "));
-        let _ = writeln!(text, "{}", wrap(&told, width, "  "));
+        let sentence = format!("Not repeatable to the nanosecond: {}.", reasons.join("; "));
+        let _ = writeln!(text, "{}", wrap(&sentence, width, "  "));
     }
     text
 }

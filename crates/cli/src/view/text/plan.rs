@@ -10,7 +10,7 @@ use straddle_units::ByteCount;
 use crate::commands::plan::Planned;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 use crate::view::text::tree;
-use crate::view::text::{plain_table, right, trimmed, wrap};
+use crate::view::text::{plain_table, right, trimmed, wrap, wrap_after};
 
 /// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
 pub(crate) fn plan(
@@ -26,7 +26,15 @@ pub(crate) fn plan(
     let size = plan.disk().size;
     let mut text = format!(
         "{}\n",
-        paint(styles.heading, &format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)))
+        paint(
+            styles.heading,
+            &wrap_after(
+                &format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)),
+                width,
+                "",
+                "  "
+            )
+        )
     );
     let _ = writeln!(text, "{}", wrap(&grain(plan), width, "  "));
     text += &pictures(plan, styles);
@@ -43,10 +51,12 @@ pub(crate) fn plan(
             let path = quote_path(path);
             writeln!(text, "nothing is written yet: straddle apply {path} --write {operand}")
         }
-        None => writeln!(
-            text,
-            "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}"
-        ),
+        None => {
+            let line = format!(
+                "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}"
+            );
+            writeln!(text, "{}", wrap_after(&line, width, "", "  "))
+        }
     };
     text
 }
@@ -84,7 +94,10 @@ fn grain(plan: &Plan) -> String {
 
 /// Returns `physical sector 4 KiB [assumed]`.
 fn describe(considered: &Considered) -> String {
-    format!("{} {} [{}]", considered.name, considered.size, considered.source)
+    let (name, size) = (&considered.name, considered.size.to_string());
+    // The name of the "1 MiB grain" contains its size already.
+    let size = if name.contains(&*size) { String::new() } else { format!(" {size}") };
+    format!("{name}{size} [{}]", considered.source)
 }
 
 /// Draws the disk before and after, to scale.

@@ -19,8 +19,20 @@ const CURVE: (usize, usize) = (64, 6);
 const OLD_START: u64 = 63 * 512;
 
 /// Returns a report in full, for a terminal of `width` characters.
-pub(crate) fn report(target: &Description, report: &Report, width: usize, styles: Styles) -> String {
+pub(crate) fn report(
+    target: &Description,
+    report: &Report,
+    notes: &[String],
+    width: usize,
+    styles: Styles,
+) -> String {
     let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(target, report), width, "")));
+    for note in notes {
+        let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), width, ""));
+    }
+    if !notes.is_empty() {
+        text.push('\n');
+    }
     let _ = writeln!(text, "{}", table(report, styles));
     for why in reasons(report) {
         let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&why, width, "")));
@@ -88,10 +100,10 @@ fn table(report: &Report, styles: Styles) -> String {
 fn row<T: Copy>(
     name: &str,
     finding: &Finding<T>,
-    told: impl Fn(T) -> String,
+    shown: impl Fn(T) -> String,
     claimed: String,
 ) -> [String; 4] {
-    let found = finding.value.map_or_else(|| "cannot tell".to_owned(), told);
+    let found = finding.value.map_or_else(|| "cannot tell".to_owned(), shown);
     let confidence = match finding.confidence {
         Confidence::None => "-",
         Confidence::Low => "low",
@@ -134,7 +146,7 @@ fn millis(seconds: f64) -> String {
     if seconds < 0.001 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.1} ms", seconds * 1e3) }
 }
 
-/// Returns the evidence for the findings, or why they cannot be told.
+/// Returns the evidence for the findings, or why there are none.
 fn reasons(report: &Report) -> Vec<String> {
     let mut reasons =
         vec![format!("Unit: {}.", report.unit.why), format!("Rotation: {}.", report.rotation.why)];

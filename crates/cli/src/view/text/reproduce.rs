@@ -38,7 +38,7 @@ pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) ->
     for experiment in &reproduced.experiments {
         text += &outcome(experiment, width, styles);
     }
-    text + &summary(reproduced)
+    text + &wrap(summary(reproduced).trim_end(), width, "") + "\n"
 }
 
 fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> String {
@@ -171,8 +171,8 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
         outcome.judged().into_iter().map(|judged| (judged.error(), named(&reproduced.experiment, &judged)))
     });
     let labs = reproduced.lab_steps().flat_map(|(step, outcome)| {
-        let told = |compared| format!("{}, {}", printable(&step.name), lab::named(step, compared));
-        outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, told(compared))))
+        let name = |compared| format!("{}, {}", printable(&step.name), lab::named(step, compared));
+        outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, name(compared))))
     });
     let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
     let Some((error, what)) = worst else { return "Not judged: no figures to compare with.".to_owned() };
@@ -214,7 +214,7 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
             );
         }
         let Some(limit) = reproduced.limit() else { continue };
-        let told = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
+        let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
             format!(
                 "{name}: {what}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
                 number(ours),
@@ -227,14 +227,14 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         for judged in models.filter(|judged| judged.error().abs() > limit) {
             let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
             let what = named(experiment, &judged);
-            misses.push(told(&what, judged.modelled, judged.published, unit, judged.error()));
+            misses.push(miss(&what, judged.modelled, judged.published, unit, judged.error()));
         }
         for (step, outcome) in reproduced.lab_steps() {
             for compared in outcome.compared.iter().filter(|compared| !compared.is_within(limit)) {
                 let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
                 let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
                 let unit = compared.unit.map_or("times", Measure::unit);
-                misses.push(told(&what, ours, compared.published, unit, error));
+                misses.push(miss(&what, ours, compared.published, unit, error));
             }
         }
     }

@@ -90,22 +90,23 @@ fn totals(run: &Run) -> String {
 /// their times is meaningless and is not given.
 fn verdicts(sim: &Sim<'_>, width: usize) -> String {
     let Some((first, others)) = sim.runs.split_first() else { return String::new() };
-    let mut told: Vec<String> = sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
+    let mut sentences: Vec<String> =
+        sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
     for run in others {
         let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
         if !first.replayed.diverges() && !run.replayed.diverges() {
-            told.push(format!(
+            sentences.push(format!(
                 "With shift {shift} requests take {ratio:.2} times as long as with shift {beside}."
             ));
         } else if first.replayed.elapsed.seconds() > 0.0 {
             let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
-            told.push(format!(
+            sentences.push(format!(
                 "With shift {shift} the whole trace takes {all:.2} times as long as with shift {beside}; \
                  --closed-loop compares the requests."
             ));
         }
     }
-    told.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+    sentences.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
 }
 
 /// Says that a drive does not keep up.

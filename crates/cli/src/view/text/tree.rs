@@ -8,11 +8,19 @@ use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::output::{Styles, paint, printable};
+use textwrap::core::display_width;
+
+use crate::output::{self, Styles, paint, printable};
 use crate::view::text::severity_style;
 
-/// Cells of the bar.
+/// Most cells of the bar, and the columns beside it where the plan draws two of them.
 const BAR: u64 = 72;
+const BESIDE_BAR: u64 = 11;
+
+/// Returns the cells of the bar: fewer on a narrow terminal.
+fn bar_width() -> u64 {
+    u64::try_from(output::width()).unwrap_or(BAR).saturating_sub(BESIDE_BAR).clamp(1, BAR)
+}
 
 /// Returns the whole drawing.
 pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
@@ -35,7 +43,9 @@ pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
 
 /// Returns the whole cells of the bar up to `at` of `size` bytes.
 fn cells(at: u64, size: u64) -> u64 {
-    u64::try_from(u128::from(at) * u128::from(BAR) / u128::from(size.max(1))).unwrap_or(BAR).min(BAR)
+    u64::try_from(u128::from(at) * u128::from(bar_width()) / u128::from(size.max(1)))
+        .unwrap_or(0)
+        .min(bar_width())
 }
 
 /// Draws the disk with its partitions, and says how much a character stands for.
@@ -48,13 +58,13 @@ fn bar(audited: &Examined, styles: Styles) -> String {
 
 /// Says how much a character of [`bar_line`] stands for.
 pub(crate) fn scale(size: u64) -> String {
-    format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / BAR))
+    format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / bar_width()))
 }
 
 /// Draws a disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that
 /// is too small for a cell of its own still gets one.
 pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
-    let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(BAR).unwrap_or(72)).collect();
+    let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(bar_width()).unwrap_or(0)).collect();
     // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
     partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
     for (number, span) in partitions {
@@ -77,10 +87,19 @@ struct Node<'a> {
     styles: Styles,
 }
 
+/// Returns the line with the marks behind it, or below it if the terminal is too narrow for both.
+fn marked(line: &str, marks: &str) -> String {
+    if marks.is_empty() || output::fits(display_width(line) + display_width(marks)) {
+        return format!("{line}{marks}");
+    }
+    let indent = line.len() - line.trim_start_matches([' ', '|', '`', '-']).len();
+    format!("{line}\n{}{}", " ".repeat(indent), marks.trim_start())
+}
+
 impl Node<'_> {
     fn partition(self, partition: &Partition, last: bool, text: &mut String) {
         let name = types::name(&partition.kind).unwrap_or("partition");
-        let told = format!(
+        let line = format!(
             "partition {}: {name}, {}, at byte {}",
             partition.number,
             partition.span.len(),
@@ -90,7 +109,7 @@ impl Node<'_> {
         let marks = self.marks(|f| {
             f.layer.is_empty() && f.subject == straddle_audit::Subject::Partition(partition.number)
         });
-        let _ = writeln!(text, "  {}{told}{marks}", branch(last));
+        let _ = writeln!(text, "{}", marked(&format!("  {}{line}", branch(last)), &marks));
         if let Some(layer) = &partition.layer {
             self.layer(layer, below(last), &path, true, text);
         }
@@ -125,13 +144,13 @@ impl Node<'_> {
             let last = index + 1 == count;
             let path = [path, &[Step::partition(partition.number)]].concat();
             let marks = self.marks(|f| f.layer == path);
-            let told = format!(
+            let line = format!(
                 "partition {}: {}, at +{}",
                 partition.number,
                 partition.span.len(),
                 partition.span.start()
             );
-            let _ = writeln!(text, "  {indent}{}{told}{marks}", branch(last));
+            let _ = writeln!(text, "{}", marked(&format!("  {indent}{}{line}", branch(last)), &marks));
             let inner = format!("{indent}{}", below(last));
             let on: Vec<&Layer> = children.iter().filter(|child| is_in(child, partition)).collect();
             for (index, child) in on.iter().enumerate() {

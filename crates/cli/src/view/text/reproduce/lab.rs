@@ -65,12 +65,12 @@ fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
     header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
     header.push("RATIO".to_owned());
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for (index, told) in step.measures.iter().enumerate() {
-        let mut row = vec![format!("    {}", printable(&told.title))];
+    for (index, measure) in step.measures.iter().enumerate() {
+        let mut row = vec![format!("    {}", printable(&measure.title))];
         let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
         row.extend(figures().map(|figure| {
             figure.map_or_else(dash, |figure| {
-                format!("{} {}", number(told.unit.of_seconds(figure.seconds)), told.unit.unit())
+                format!("{} {}", number(measure.unit.of_seconds(figure.seconds)), measure.unit.unit())
             })
         }));
         row.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
@@ -82,8 +82,8 @@ fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
 /// Returns the ratios of the misaligned arm to the aligned one: one row per variant, one column per measure.
 fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut text = String::new();
-    for (arm, told) in step.arms.iter().enumerate().filter(|(arm, _)| step.aligned() != Some(*arm)) {
-        let mut header = vec![format!("    {} OVER ALIGNED", printable(&told.name).to_uppercase())];
+    for (arm, start) in step.arms.iter().enumerate().filter(|(arm, _)| step.aligned() != Some(*arm)) {
+        let mut header = vec![format!("    {} OVER ALIGNED", printable(&start.name).to_uppercase())];
         header.extend(step.measures.iter().map(|measure| printable(&measure.title)));
         let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
         for (variant, name) in step.variants.iter().enumerate() {
@@ -150,9 +150,8 @@ pub(crate) fn published(compared: &Comparison) -> String {
 
 /// Names a figure: `extract, mean of all but reiserfs: time over the aligned arm's`.
 pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
-    let told = &step.measures[compared.measure];
     let variant = |index: Option<usize>| index.and_then(|index| step.variants.get(index));
-    let mut parts = vec![told.title.clone()];
+    let mut parts = vec![step.measures[compared.measure].title.clone()];
     match (variant(compared.variant), variant(compared.without)) {
         (Some(variant), _) => parts.push(variant.clone()),
         (None, _) if step.variants.is_empty() => (),
@@ -175,12 +174,12 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
 
 /// Returns a sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
-    let told = |cell: &straddle_reproduce::lab::Cell| {
+    let sentence = |cell: &straddle_reproduce::lab::Cell| {
         let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
         let failure = cell.failure.as_deref().unwrap_or_default();
         printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))
     };
-    outcome.failed().map(told).collect()
+    outcome.failed().map(sentence).collect()
 }
 
 /// Returns what was run, and what it took.

@@ -1,0 +1,159 @@
+//! What moves write to: the target and the file of a journal.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use straddle_device::ReadError;
+use straddle_device::claim::{self, Claim};
+use straddle_relocate::{FileAccess, journal_len};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{MoveError, Realign};
+use crate::target::Disk;
+
+/// Where the journal is.
+#[derive(Debug)]
+pub enum JournalPlace {
+    /// In unallocated space of the disk.
+    Inside,
+    /// In a file on another disk.
+    File(JournalFileHandle),
+}
+
+/// A file that holds a journal, locked.
+#[derive(Debug)]
+pub struct JournalFileHandle {
+    pub(super) file: File,
+    path: PathBuf,
+    pub(super) size: ByteCount,
+    _claim: Claim,
+}
+
+impl JournalFileHandle {
+    /// Makes a new file for the journal of `realign`. A file that exists is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::JournalFile`].
+    pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
+        let len = journal_len(&realign.job([0; 16], payload)?)?;
+        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+        let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len.get())
+            .map_err(io::Error::from)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| {
+                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            });
+        made.map_err(|error| {
+            let _ = std::fs::remove_file(path);
+            failed(error)
+        })?;
+        Self::of(file, path)
+    }
+
+    /// Opens the file of an unfinished move.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::JournalFile`].
+    pub fn open(path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("it is not a regular file")));
+        }
+        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+        Self::of(file, path)
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
+        let size = FileAccess::new(&file).size().map_err(failed)?;
+        Ok(Self { file, path: path.to_owned(), size, _claim: claim })
+    }
+
+    /// Removes the file of a move that is complete.
+    pub(super) fn remove(self) -> Result<(), MoveError> {
+        std::fs::remove_file(&self.path)
+            .map_err(|source| MoveError::JournalFile { path: self.path.clone(), source })
+    }
+}
+
+/// A target, as data are moved on it.
+pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
+
+/// A file, as a journal is written to it.
+pub(super) struct Writer<'a>(pub(super) &'a File);
+
+impl straddle_relocate::Disk for Carrier<'_> {
+    fn size(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, bytes).map_err(|error| match error {
+            ReadError::Io { source, .. } => source,
+            error => io::Error::other(error),
+        })
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        match self.0.file() {
+            Some(file) => FileAccess::new(file).write(at, bytes),
+            None => self.0.write_at(at, bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn drop_cache(&mut self, span: Span) {
+        if let Some(file) = self.0.file() {
+            FileAccess::new(file).drop_cache(span);
+        }
+    }
+
+    fn prefetch(&mut self, span: Span) {
+        if let Some(file) = self.0.file() {
+            FileAccess::new(file).prefetch(span);
+        }
+    }
+
+    fn holes(&mut self, span: Span) -> Vec<Span> {
+        self.0.file().map(|file| FileAccess::new(file).holes(span)).unwrap_or_default()
+    }
+
+    fn punch(&mut self, span: Span) -> io::Result<()> {
+        match self.0.file() {
+            Some(file) => FileAccess::new(file).punch(span),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl straddle_relocate::Disk for Writer<'_> {
+    fn size(&self) -> ByteCount {
+        FileAccess::new(self.0).size().unwrap_or_default()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        FileAccess::new(self.0).read(at, bytes)
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        FileAccess::new(self.0).write(at, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn drop_cache(&mut self, span: Span) {
+        FileAccess::new(self.0).drop_cache(span);
+    }
+}

@@ -1,0 +1,117 @@
+//! Why data were not moved, or not all.
+
+use std::io;
+use std::path::PathBuf;
+
+use straddle_device::ReadError;
+use straddle_relocate::RelocateError;
+use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+
+use super::RealignError;
+use crate::apply::ApplyError;
+use crate::error::PlanError;
+
+/// Why data were not moved, or not all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// The plan cannot be used.
+    #[error(transparent)]
+    Plan(#[from] RealignError),
+    /// The disk is not the plan's, or in use.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The moves failed.
+    #[error(transparent)]
+    Moves(#[from] RelocateError),
+    /// The disk cannot be read.
+    #[error("the disk cannot be read")]
+    Read(#[from] ReadError),
+    /// What refers to the old place cannot be corrected.
+    #[error("nothing was written: partition {number}: {what}")]
+    Refers {
+        /// The partition's number.
+        number: u32,
+        /// What refers to it.
+        what: &'static str,
+    },
+    /// What a partition holds has changed since the plan was made.
+    #[error("nothing was written: partition {0} is not as it was when the plan was made: plan again")]
+    Grown(u32),
+    /// A boot sector cannot record its new start.
+    #[error("the boot sector at byte {0} cannot record its partition's start")]
+    Unrecordable(ByteOffset),
+    /// Another program has written to the table or to a boot sector.
+    #[error("byte {0} holds neither what was there nor what was written: another program has changed it")]
+    Changed(ByteOffset),
+    /// A write to the table failed.
+    #[error("writing at byte {at} failed; 'straddle resume' goes on")]
+    Write {
+        /// Where.
+        at: ByteOffset,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Reading back did not return what was written.
+    #[error("the table reads differently from what was written: do not trust this disk")]
+    Unwritten,
+    /// The journal cannot be on the disk itself.
+    #[error(
+        "nothing was written: the disk has no room for the journal of {} bytes: name a file on another disk with --journal",
+        .0.get()
+    )]
+    NeedsJournal(ByteCount),
+    /// The file for the journal cannot be used.
+    #[error("{}: cannot be used for the journal", path.display())]
+    JournalFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is no unfinished move.
+    #[error("no unfinished move: its table has no marker")]
+    Nothing,
+    /// The journal is in a file.
+    #[error("its journal is in a file: name it with --journal")]
+    Elsewhere,
+    /// The journal is of another disk or plan.
+    #[error("nothing was written: the journal is of another disk: {0}")]
+    Foreign(String),
+    /// It is being rolled back.
+    #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
+    Turned,
+    /// It is complete.
+    #[error("nothing was written: the new table counts already, and there is no way back")]
+    Complete,
+}
+
+impl MoveError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Plan(error) => error.kind(),
+            Self::Apply(error) => error.kind(),
+            Self::Moves(error) => error.kind(),
+            Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
+            Self::Refers { .. }
+            | Self::Grown(_)
+            | Self::Changed(_)
+            | Self::Foreign(_)
+            | Self::Turned
+            | Self::Complete => ErrorKind::Refused,
+            Self::Read(_)
+            | Self::Unrecordable(_)
+            | Self::Write { .. }
+            | Self::Unwritten
+            | Self::JournalFile { .. }
+            | Self::Nothing => ErrorKind::Failed,
+        }
+    }
+}
+
+impl From<PlanError> for MoveError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error.into())
+    }
+}

@@ -1,0 +1,85 @@
+//! What is said about targets that are not what they seem: drives named without `drive:`, files with holes,
+//! missing devices, and findings that were left out.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::straddle;
+
+#[test]
+fn a_drive_named_without_its_prefix_is_recognised_everywhere() {
+    let dir = TempDir::new().unwrap();
+    let job = dir.path().join("job.fio");
+    let job = job.to_str().unwrap();
+    for name in ["qlc-16k", "wd10ears,jumper=on"] {
+        for command in [
+            &["check", name][..],
+            &["map", name],
+            &["probe", name],
+            &["serve", name, "--nbd", "unix:no-such-folder/socket"],
+            &["bench", "random-write", name],
+            &["bench", "random-write", name, "--emit-fio", job],
+        ] {
+            let run = straddle(command);
+            assert!(run.err.contains(&format!("did you mean drive:{name}?")), "{command:?}: {}", run.err);
+            assert!([2, 3].contains(&run.code), "{command:?}: {}", run.code);
+        }
+    }
+}
+
+#[test]
+fn no_job_is_written_for_a_missing_device() {
+    let dir = TempDir::new().unwrap();
+    let job = dir.path().join("job.fio");
+    let emit =
+        |target: &str| straddle(&["bench", "random-write", target, "--emit-fio", job.to_str().unwrap()]);
+    let run = emit("/dev/no-such-device");
+    assert!(run.code == 2 && run.err.contains("no such device") && !job.exists(), "{}", run.err);
+    // fio creates a missing file.
+    assert!(emit("no-such-file").code == 0 && job.exists());
+}
+
+/// A status of "ok" beside a partition that straddles would be a contradiction.
+#[test]
+fn the_status_names_what_was_left_out_of_it() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("disk.img");
+    let mut mbr = vec![0; 8 << 20];
+    mbr[446..462].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 63, 0, 0, 0, 0, 0x10, 0, 0]);
+    mbr[510..512].copy_from_slice(&[0x55, 0xAA]);
+    fs::write(&path, mbr).unwrap();
+    let image = path.to_str().unwrap();
+    for (option, code) in [("--only", "S002"), ("--ignore", "S001")] {
+        let run = straddle(&["check", image, option, code]);
+        assert!(run.out.contains("STRADDLES"), "{}", run.out);
+        let status = run.out.lines().find(|line| line.starts_with("  status: ")).unwrap();
+        assert!(status.contains(", leaving out "), "{option} {code}: {status}");
+    }
+    assert!(!straddle(&["check", image]).out.contains("leaving out"));
+}
+
+#[test]
+fn the_root_of_this_system_is_no_captured_tree() {
+    let live = straddle(&["check", "--json"]);
+    let named = straddle(&["check", "--json", "--sysroot", "/"]);
+    assert_eq!((live.out, live.code), (named.out, named.code));
+}
+
+#[test]
+fn a_probe_of_a_file_with_holes_says_so() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sparse.img");
+    fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    let (path, journals) = (path.to_str().unwrap(), dir.path().join("journals"));
+    let probe = ["probe", path, "--used", "--time", "1", "--journals", journals.to_str().unwrap()];
+    let run = straddle(&[&probe[..], &["--json"]].concat());
+    if run.err.contains("no direct I/O") {
+        eprintln!("skipped: {}", run.err);
+        return;
+    }
+    let notes = run.json()["notes"].to_string();
+    assert!(notes.contains("its file system") && notes.contains("holes"), "{notes}");
+    let notes = straddle(&["probe", "drive:wd10ears", "--time", "1", "--json"]).json()["notes"].clone();
+    assert_eq!(notes, serde_json::json!([]));
+}

@@ -1,0 +1,208 @@
+//! A sample of every library error that has a cause.
+
+use std::any::type_name;
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use straddle_bench::fio::FioError;
+use straddle_bench::{RunError, TargetError, WorkloadError};
+use straddle_device::claim::LockError;
+use straddle_device::identify::IdentifyError;
+use straddle_device::image::{Format, ImageError, UnpackError};
+use straddle_device::ioctl::IoctlError;
+use straddle_device::{AssumeError, ReadError};
+use straddle_drive::ProfileError;
+use straddle_drive::disk::{GeometryError, SeekError};
+use straddle_drive::disksim::ImportError;
+use straddle_drive::ssd::FlashError;
+use straddle_examine::ExamineError;
+use straddle_guest::GuestError;
+use straddle_io::{Operation, Refusal, Request};
+use straddle_media::{MediaError, StoreError};
+use straddle_probe::ProbeError;
+use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
+use straddle_reproduce::experiment::ExperimentError;
+use straddle_reproduce::fit::FitError;
+use straddle_reproduce::lab::input::InputError;
+use straddle_reproduce::lab::{LabError, ReproduceError};
+use straddle_serve::{EndpointError, ServerError};
+use straddle_trace::{LineError, TraceError};
+use straddle_units::{BlockSizeError, ByteOffset, parse_size};
+use straddle_vhost::VhostError;
+
+/// An error, its crate, its type and its variant.
+pub(crate) struct Sample {
+    pub(crate) name: [String; 3],
+    pub(crate) error: Box<dyn Error>,
+}
+
+/// The crate and the type come from the type's path, the variant from its `Debug`.
+fn sample<E: Error + 'static>(error: E) -> Sample {
+    let path = type_name::<E>();
+    let library = path.split("::").next().unwrap_or_default().trim_start_matches("straddle_");
+    let name = path.rsplit("::").next().unwrap_or_default();
+    let debug = format!("{error:?}");
+    let variant: String = debug.chars().take_while(|c| c.is_alphanumeric()).collect();
+    Sample { name: [library.to_owned(), name.to_owned(), variant], error: Box::new(error) }
+}
+
+fn cause() -> io::Error {
+    io::Error::other("the cause")
+}
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn path() -> PathBuf {
+    PathBuf::from("/dev/sdb")
+}
+
+fn at() -> ByteOffset {
+    ByteOffset::new(512)
+}
+
+fn geometry() -> GeometryError {
+    GeometryError::TooSmall { sectors: 1, needed: 2 }
+}
+
+fn seek() -> SeekError {
+    SeekError::Order { index: 1 }
+}
+
+fn refusal() -> Refusal {
+    Refusal::NoDiscard
+}
+
+fn profile() -> ProfileError {
+    ProfileError::Geometry { name: text(), source: geometry() }
+}
+
+fn failed() -> TargetError {
+    TargetError::Failed { request: request(), source: cause() }
+}
+
+fn request() -> Request {
+    Request::new(0, Operation::Read, 0, 512)
+}
+
+pub(crate) fn samples() -> Vec<Sample> {
+    let mut samples = of_devices();
+    samples.extend(of_models());
+    samples.extend(of_measurements());
+    samples.extend(of_guests());
+    samples
+}
+
+fn of_devices() -> Vec<Sample> {
+    use straddle_device::OpenError;
+    let (format, role, what) = (Format::Qcow2, "backing file", "what");
+    let read = || ReadError::Io { at: at(), source: cause() };
+    let image = || ImageError::Read { format, source: Box::new(read()) };
+    let unpack = || UnpackError::Damaged { at: at(), source: cause() };
+    let size = || parse_size("x").unwrap_err();
+    vec![
+        sample(AssumeError::Size { key: text(), source: size() }),
+        sample(AssumeError::Logical(BlockSizeError(3))),
+        sample(LockError::Io(cause())),
+        sample(IdentifyError::LogicalBlock { what, source: BlockSizeError(3) }),
+        sample(ImageError::Open { format, role, name: text(), source: cause() }),
+        sample(ImageError::Other { format, role, name: text(), source: Box::new(image()) }),
+        sample(image()),
+        sample(unpack()),
+        sample(UnpackError::Scratch { folder: path(), source: cause() }),
+        sample(IoctlError::Os { what, source: cause() }),
+        sample(ReadError::Image { at: at(), source: Box::new(image()) }),
+        sample(read()),
+        sample(OpenError::Io(cause())),
+        sample(OpenError::Unpack { what, source: unpack(), command: None }),
+        sample(OpenError::Image(image())),
+        sample(OpenError::Allowed { path: path(), source: cause() }),
+        sample(ExamineError::Open(OpenError::Io(cause()))),
+        sample(ExamineError::Read(read())),
+    ]
+}
+
+fn of_models() -> Vec<Sample> {
+    let flash = || FlashError::Count { key: "key", value: 1, low: 2, high: 3 };
+    vec![
+        sample(ImportError::Unreadable { file: text(), source: cause() }),
+        sample(ImportError::Geometry { file: text(), source: geometry() }),
+        sample(ImportError::Seek { file: text(), source: seek() }),
+        sample(ProfileError::Unreadable { path: path(), source: cause() }),
+        sample(profile()),
+        sample(ProfileError::Flash { name: text(), source: flash() }),
+        sample(ProfileError::Seek { name: text(), source: seek() }),
+        sample(FioError::Json(serde_json::from_str::<u8>("x").unwrap_err())),
+        sample(RunError::Workload(WorkloadError::Zero { what: "size" })),
+        sample(RunError::Target { index: 1, source: failed() }),
+        sample(TargetError::Refused { request: request(), source: refusal() }),
+        sample(failed()),
+        sample(ProbeError::Target(failed())),
+        sample(TraceError::Read { name: text(), source: cause() }),
+        sample(TraceError::Line { name: text(), line: 2, source: LineError::Unknown }),
+    ]
+}
+
+fn of_measurements() -> Vec<Sample> {
+    use straddle_real::OpenError;
+    let open = || OpenError::Unusable { path: path(), source: cause() };
+    let area = || AreaError::Look { path: path(), source: Box::new(cause()) };
+    let read = || RealError::Read { path: text(), offset: 0, length: 1, source: cause() };
+    let journal = || JournalError::Io { path: path(), what: "write", source: cause() };
+    let put = JournalError::PutBack { path: path(), target: path(), offset: 0, length: 1, source: cause() };
+    vec![
+        sample(open()),
+        sample(area()),
+        sample(read()),
+        sample(RealError::Ring(cause())),
+        sample(journal()),
+        sample(JournalError::Open { path: path(), source: open() }),
+        sample(put),
+        sample(JournalError::Flush { path: path(), target: path(), source: cause() }),
+        sample(PrepareError::Open(open())),
+        sample(PrepareError::Area(area())),
+        sample(PrepareError::Target(read())),
+        sample(PrepareError::Session(SessionError::Target(read()))),
+        sample(SessionError::Journals { folder: path(), source: cause() }),
+        sample(SessionError::Blind { path: path(), what: path(), source: cause() }),
+        sample(SessionError::Target(read())),
+        sample(SessionError::Uncompared { journal: path(), source: read() }),
+        sample(SessionError::Unwritten { journal: path(), source: cause() }),
+        sample(SessionError::Journal(journal())),
+    ]
+}
+
+fn of_guests() -> Vec<Sample> {
+    let socket = || VhostError::Socket { doing: "doing", source: cause() };
+    let drive = || ExperimentError::Drive { name: text(), step: text(), source: Box::new(profile()) };
+    let run = Box::new(RunError::Target { index: 1, source: failed() });
+    let lab = || LabError::Io { doing: "copying".to_owned(), source: cause() };
+    let endpoint = || EndpointError::Failed { endpoint: text(), source: cause() };
+    let input = || InputError::Unwritable { path: path(), source: cause() };
+    vec![
+        sample(socket()),
+        sample(VhostError::Ring(virtio_queue::Error::InvalidSize)),
+        sample(GuestError::Io { doing: text(), source: cause() }),
+        sample(GuestError::Drive { drive: 0, source: socket() }),
+        sample(GuestError::Contents { drive: 0, source: Box::new(cause()) }),
+        sample(MediaError::Refused(refusal())),
+        sample(MediaError::Store(cause())),
+        sample(StoreError::Unusable { path: path(), source: cause() }),
+        sample(ExperimentError::Unreadable { path: path(), source: cause() }),
+        sample(drive()),
+        sample(ExperimentError::Run { name: text(), step: text(), arm: text(), source: run }),
+        sample(FitError::Drive(profile())),
+        sample(FitError::Experiment(drive())),
+        sample(input()),
+        sample(LabError::Drive(profile())),
+        sample(lab()),
+        sample(ReproduceError::Input(input())),
+        sample(ReproduceError::Machine { step: text(), source: lab() }),
+        sample(endpoint()),
+        sample(ServerError::Endpoint(endpoint())),
+        sample(ServerError::System(cause())),
+        sample(ServerError::Store(cause())),
+    ]
+}
