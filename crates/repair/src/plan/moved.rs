@@ -3,7 +3,8 @@
 //! The law of this module: a partition that moves keeps its number, type, identity, name and attributes; one
 //! that does not move keeps every bit. Where partitions go is decided elsewhere ([`crate::realign`]).
 
-use straddle_layout::TableKind;
+use straddle_layout::types::{guid_text, mbr_text};
+use straddle_layout::{Partition, PartitionType, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::spared::Spared;
@@ -130,9 +131,18 @@ pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<
 }
 
 /// The type of the entry that marks a disk whose partitions are being moved (GPT).
-pub(crate) const MARKER_GUID: &str = "B7A1C0DE-57AD-4D1E-9F3B-5E11A51DED01";
+const MARKER_GUID: &str = "B7A1C0DE-57AD-4D1E-9F3B-5E11A51DED01";
 /// The same in an MBR: 7F is for local and experimental use, and no system gives it a meaning.
-pub(crate) const MARKER_MBR: &str = "7f";
+const MARKER_MBR: &str = "7f";
+
+/// Whether this entry marks a disk whose partitions are being moved.
+pub(crate) fn is_marker(partition: &Partition) -> bool {
+    match partition.kind {
+        PartitionType::Guid(guid) => guid_text(guid) == MARKER_GUID,
+        PartitionType::Mbr(id) => mbr_text(id) == MARKER_MBR,
+        PartitionType::Unknown => false,
+    }
+}
 
 impl Plan {
     /// Returns the plan of the table that counts while data move: without the partitions that move, and with

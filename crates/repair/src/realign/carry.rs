@@ -17,8 +17,7 @@
 //! }
 //! ```
 
-use straddle_layout::types::{guid_text, mbr_text};
-use straddle_layout::{PartitionType, Stack, read_all};
+use straddle_layout::{Stack, read_all};
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
@@ -29,7 +28,7 @@ use super::recorded::{Which, record};
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, MARKER_GUID, MARKER_MBR};
+use crate::plan::{Change, is_marker};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -132,12 +131,7 @@ fn obstacle(reference: &Reference) -> Option<&'static str> {
 
 /// Returns the marker's place in a table that was read.
 fn marker_of(stack: &Stack) -> Option<Span> {
-    let is_marker = |kind: PartitionType| match kind {
-        PartitionType::Guid(guid) => guid_text(guid) == MARKER_GUID,
-        PartitionType::Mbr(id) => mbr_text(id) == MARKER_MBR,
-        PartitionType::Unknown => false,
-    };
-    stack.partitions.iter().find(|partition| is_marker(partition.kind)).map(|partition| partition.span)
+    stack.partitions.iter().find(|partition| is_marker(partition)).map(|partition| partition.span)
 }
 
 impl<'a> Run<'a> {

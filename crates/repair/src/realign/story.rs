@@ -167,18 +167,18 @@ impl Story {
         Ok(possible.first().copied())
     }
 
-    /// Writes one of the tables, durably, and reads it back. A new table is written in the order of its
-    /// encoding, an old one in the opposite order.
+    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get
+    /// the marker and the last to lose it, so that the marker is found as long as the copies differ.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
         let mut order: Vec<&Place> = self.places.iter().collect();
-        if table == Table::Old {
+        let is_reversed = table == Table::Marked;
+        if is_reversed {
             order.reverse();
         }
         let failed = |at: u64, source| MoveError::Write { at: ByteOffset::new(at), source };
         for place in order {
-            let flushes_before = table == Table::Old && place.flush;
-            if flushes_before {
+            if is_reversed && place.flush {
                 disk.flush().map_err(|source| failed(place.at, source))?;
             }
             let mut found = vec![0; place.old.len()];
@@ -187,7 +187,7 @@ impl Story {
                 disk.write_at(ByteOffset::new(place.at), place.of(table))
                     .map_err(|source| failed(place.at, source))?;
             }
-            if place.flush && !flushes_before {
+            if !is_reversed && place.flush {
                 disk.flush().map_err(|source| failed(place.at, source))?;
             }
         }

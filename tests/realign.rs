@@ -1,0 +1,168 @@
+//! Partitions of real file systems, moved by the program in images, with the program killed on the way.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tools::skip::{PATH, present};
+
+/// Runs a command of the shell; it must succeed.
+fn shell(folder: &Path, script: &str) -> String {
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", script])
+        .current_dir(folder)
+        .env("PATH", PATH)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn straddle(folder: &Path, words: &[&str]) -> (i32, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_straddle")).args(words).current_dir(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().unwrap_or(-1), text + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// An MBR disk of 96 MiB, partitioned as Windows XP did: from sector 63, without a gap.
+const MAKE: &str = "\
+truncate -s 96M disk.img
+printf 'label: dos\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=20001,type=c\\nstart=60064,size=20000,type=7\\nstart=80064,size=40001,type=83\\n' |
+    sfdisk -q --no-tell-kernel disk.img
+head -c 3000000 /dev/urandom >file
+truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/null; ntfscp -q 1 file file
+truncate -s $((20001 * 512)) 2; mkfs.vfat -F 32 -s 1 -h 40063 2 >/dev/null
+truncate -s $((20000 * 512)) 3; mkfs.exfat 3 >/dev/null
+mkdir tree; cp file tree; truncate -s $((40001 * 512)) 4; mkfs.ext4 -q -b 4096 -d tree 4
+start=(0 63 40063 60064 80064)
+for part in 1 2 3 4; do dd if=$part of=disk.img bs=512 seek=${start[part]} conv=notrunc status=none; done
+cp disk.img before.img";
+
+/// Takes the partitions out again and checks each file system and the file in it.
+const JUDGE: &str = "\
+set -x
+mapfile -t start < <(sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2/p')
+for part in 1 2 3 4; do
+    read -r from size <<<\"${start[part - 1]}\"
+    dd if=disk.img of=now.$part bs=512 skip=$from count=$size status=none
+    echo \"$part $from\" >>starts
+done
+ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
+fsck.vfat -n now.2 >/dev/null
+fsck.exfat -n now.3 >/dev/null
+e2fsck -fn now.4 >/dev/null 2>&1; debugfs -R 'dump file out' now.4 2>/dev/null; cmp out file
+# The boot sector and its copy say where the partition begins.
+for part in 1 2; do
+    [ \"$(od -An -tu4 -j28 -N4 now.$part | tr -d ' ')\" = \"${start[part - 1]% *}\" ]
+done";
+
+fn is_ready() -> bool {
+    present(&["sfdisk", "mkfs.ntfs", "ntfscp", "ntfsfix", "mkfs.vfat", "mkfs.exfat", "mkfs.ext4", "debugfs"])
+}
+
+/// Makes the disk and the plan to realign it.
+fn prepared() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_owned();
+    shell(&folder, MAKE);
+    let (status, text) = straddle(&folder, &["realign", "disk.img", "--save", "move.json"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("before [") && text.contains("journal:"), "{text}");
+    (dir, folder)
+}
+
+#[test]
+fn a_disk_from_sector_63_is_realigned() {
+    if !is_ready() {
+        return;
+    }
+    let (_dir, folder) = prepared();
+    let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
+    assert_eq!(status, 0, "{text}");
+    shell(&folder, JUDGE);
+    let (_, text) = straddle(&folder, &["check", "disk.img"]);
+    assert!(!text.contains("S001") && !text.contains("S068"), "{text}");
+    let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
+    assert_eq!(status, 4, "a plan is for once: {text}");
+    let (status, text) = straddle(&folder, &["resume", "disk.img"]);
+    assert!(status == 3 && text.contains("no unfinished move"), "{text}");
+}
+
+/// Kills at random moments, as often as `KILLS` says, then either direction.
+#[test]
+fn a_killed_move_goes_on_or_back() {
+    if !is_ready() {
+        return;
+    }
+    let (_dir, folder) = prepared();
+    let rounds: u64 = std::env::var("KILLS").map_or(6, |n| n.parse().unwrap());
+    let mut unfinished = 0;
+    for round in 0..rounds {
+        fs::copy(folder.join("before.img"), folder.join("disk.img")).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
+            .args(["apply", "move.json", "--write", "disk.img"])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Where the kill falls is left to chance; every outcome is judged.
+        std::thread::sleep(Duration::from_millis(5 + round * 37 % 400));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let goes_back = round % 2 == 1;
+        let words: &[&str] =
+            if goes_back { &["resume", "disk.img", "--rollback"] } else { &["resume", "disk.img"] };
+        let (plan, refusal) = straddle(&folder, &["plan", "disk.img", "--add", "1MiB"]);
+        let (status, text) = straddle(&folder, words);
+        if text.contains("no unfinished move") {
+            // It had not begun, or was complete.
+            assert_eq!(status, 3, "{text}");
+        } else {
+            assert_eq!(status, 0, "round {round}: {text}");
+            assert_eq!(plan, 4, "{refusal}");
+            unfinished += 1;
+            if goes_back {
+                let now = fs::read(folder.join("disk.img")).unwrap();
+                let was = fs::read(folder.join("before.img")).unwrap();
+                let end = 120_065 * 512;
+                assert!(now[..end] == was[..end], "round {round}: the old layout is not back");
+            }
+        }
+        shell(&folder, JUDGE);
+    }
+    println!("{rounds} kills, {unfinished} in the middle");
+}
+
+/// A disk without room for a journal needs a file for it; other journals are refused.
+#[test]
+fn the_journal_may_be_in_a_file() {
+    if !is_ready() {
+        return;
+    }
+    let (_dir, folder) = prepared();
+    // The file system stays as large as it is, so that nothing but its slack gives way.
+    shell(&folder, "truncate -s $((122200 * 512)) disk.img; cp disk.img before.img");
+    let (status, text) = straddle(&folder, &["realign", "disk.img", "--save", "move.json"]);
+    assert!(status == 0 && text.contains("--journal"), "{text}");
+    let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
+    assert!(status == 2 && text.contains("--journal"), "{text}");
+    shell(&folder, "cmp disk.img before.img; echo x >used");
+    let with = |file| ["apply", "move.json", "--write", "disk.img", "--journal", file];
+    let (status, text) = straddle(&folder, &with("used"));
+    assert!(status == 3 && text.contains("used"), "{text}");
+    let (status, text) = straddle(&folder, &["resume", "disk.img", "--journal", "used"]);
+    assert!(status != 0, "{text}");
+    shell(&folder, "cmp disk.img before.img");
+    let (status, text) = straddle(&folder, &with("journal"));
+    assert_eq!(status, 0, "{text}");
+    shell(&folder, JUDGE);
+    assert!(!folder.join("journal").exists(), "the journal of a complete move is removed");
+}
