@@ -233,9 +233,11 @@ fn prepare(
         let real = Real::reading(opened, title, settings, stop)?;
         (Subject::Plain(Box::new(real)), whole.into_iter().collect(), before, "nothing was written")
     } else if let Some(given_up) = given_up(arguments, path, made, io)? {
-        let found = given_up.areas(regions_of(given_up.opened())).map_err(refused)?;
-        let (before, title) = (Before::look(given_up.opened()), title(path, given_up.opened()));
-        let real = Real::given_up(given_up, title, (found.clone(), seed), settings, stop)?;
+        let regions = regions_of(given_up.opened());
+        let target = given_up.survey(regions).map_err(refused)?;
+        let found = target.areas().to_vec();
+        let (before, title) = (Before::look(target.opened()), title(path, target.opened()));
+        let real = Real::given_up(target, title, seed, settings, stop)?;
         (Subject::Plain(Box::new(real)), found, before, "contents overwritten")
     } else {
         let (scope, kept) = if arguments.real.used {
