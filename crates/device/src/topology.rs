@@ -1,7 +1,8 @@
 //! What is known about a device's sectors, and from which source.
 //!
-//! The law of this module: a figure is never without its source. When sources disagree all are kept, one is
-//! chosen, and the reason is recorded.
+//! The law of this module: a [`Figure`] is never without its source. When sources disagree all are kept, one
+//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` and
+//! `formats` have no source of their own.
 
 use std::fmt;
 

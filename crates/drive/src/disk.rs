@@ -47,9 +47,9 @@ use media_cache::MediaCache;
 use queue::Queue;
 use read_cache::ReadCache;
 
-/// A modelled disk.
+/// A modelled disk. Its parameters must come from a checked profile.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub(crate) struct Disk {
     now: Time,
     /// Log2 of the physical sector's size, in bytes.
     shift: u32,
@@ -121,7 +121,7 @@ struct Record {
 
 impl Disk {
     /// A disk that has just been switched on.
-    pub fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
+    pub(crate) fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
         let shift = physical.trailing_zeros();
         let DiskParameters { spindle, geometry, seek, heads, write_cache, rmw, firmware, .. } =

@@ -16,6 +16,7 @@ impl ProfileError {
             | Self::Syntax { .. }
             | Self::UnknownOption { .. }
             | Self::Circular { .. }
+            | Self::NotShipped { .. }
             | Self::Impossible { .. }
             | Self::Geometry { .. }
             | Self::Flash { .. }

@@ -2,7 +2,8 @@
 //!
 //! The law of this crate: a drive is a deterministic machine. It reads no clock, starts no thread, does no I/O and draws
 //! no random number; the same requests at the same times give the same answers to the nanosecond on every machine.
-//! The only I/O of the crate is [`Profile::open`], which reads a profile's file; a test enforces this.
+//! The only I/O of the crate is [`Profile::open`] and [`Profile::open_with`], which read a profile's file and
+//! the files of its bases; a test enforces this.
 //! Requests go in through [`Drive::submit`], time moves only through [`Drive::advance`], and completions come
 //! out in order of time. What a drive claims, what it really is, and how long its operations take are three
 //! separate things.

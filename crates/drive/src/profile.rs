@@ -132,6 +132,12 @@ pub enum ProfileError {
         /// The error of the read.
         source: std::io::Error,
     },
+    /// The `base` of a profile that was parsed from text is a file.
+    #[error("the base {base} is a file; a profile that is not a file itself may only have a shipped base")]
+    NotShipped {
+        /// The base.
+        base: String,
+    },
     /// The text is not TOML, or has an unknown key or a value of the wrong type.
     #[error("profile {name}: {message}")]
     Syntax {
@@ -247,9 +253,9 @@ impl Profile {
         file::open(name, &options, replaced)
     }
 
-    /// Parses a profile from the text of a file.
+    /// Parses a profile from text. It reads no file: its `base`, if any, must be a shipped profile.
     pub fn parse(name: &str, text: &str, options: &[&str]) -> Result<Self, ProfileError> {
-        file::parse(name, text, options, &[])
+        file::parse(name, text, options)
     }
 
     /// The first offset, as the host counts, at which a physical sector or indirection unit begins.

@@ -51,9 +51,9 @@ const fn narrow(value: u64) -> u32 {
     value as u32
 }
 
-/// A solid-state drive.
+/// A solid-state drive. Its parameters must come from a checked profile.
 #[derive(Clone, Debug)]
-pub struct Ssd {
+pub(crate) struct Ssd {
     layout: Layout,
     /// Nanoseconds since power-on.
     now: u64,
@@ -79,7 +79,7 @@ pub struct Ssd {
 
 impl Ssd {
     /// A drive that has just been switched on.
-    pub fn new(parameters: &SsdParameters, interface: Interface) -> Self {
+    pub(crate) fn new(parameters: &SsdParameters, interface: Interface) -> Self {
         let layout = parameters.layout;
         let units = parameters.buffer_units;
         Self {

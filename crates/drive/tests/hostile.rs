@@ -264,21 +264,33 @@ fn a_request_for_everything_has_an_end() {
     }
 }
 
+/// A profile from text reads no file: neither an existing base nor a missing one.
+#[test]
+fn a_profile_from_text_reads_no_file() {
+    for base in ["/etc/passwd", "/nowhere/at/all.toml", "Cargo.toml", "../drive/Cargo.toml"] {
+        let error = Profile::parse("based", &format!("base = \"{base}\"\n"), &[]).unwrap_err();
+        assert!(matches!(&error, ProfileError::NotShipped { base: named } if named == base), "{error}");
+    }
+    Profile::parse("based", "base = \"wd10ears\"\n", &[]).unwrap();
+}
+
 /// A base must be a regular file: a directory, or a file without an end, is refused.
 #[test]
 fn a_base_that_is_no_file_is_refused() {
+    let path = std::env::temp_dir().join(format!("straddle-based-{}.toml", std::process::id()));
+    let based = |base: &str| {
+        std::fs::write(&path, format!("base = {base:?}\n")).unwrap();
+        within_memory(|| Profile::open(path.to_str().unwrap())).unwrap_err()
+    };
     for base in ["/dev/zero", "/dev/urandom", "/", "/nowhere/at/all.toml", "/proc/self/mem"] {
-        let error =
-            within_memory(|| Profile::parse("based", &format!("base = \"{base}\"\n"), &[])).unwrap_err();
+        let error = based(base);
         assert!(
             matches!(error, ProfileError::Unreadable { .. } | ProfileError::Syntax { .. }),
             "{base}: {error}"
         );
     }
-    let circular = std::env::temp_dir().join(format!("straddle-circular-{}.toml", std::process::id()));
-    std::fs::write(&circular, format!("base = {:?}\n", circular.display().to_string())).unwrap();
-    let error = Profile::open(circular.to_str().unwrap()).unwrap_err();
-    std::fs::remove_file(&circular).unwrap();
+    let error = based(path.to_str().unwrap());
+    std::fs::remove_file(&path).unwrap();
     assert!(matches!(error, ProfileError::Circular { .. }), "{error}");
 }
 

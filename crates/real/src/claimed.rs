@@ -2,7 +2,9 @@
 //!
 //! The law of this module: what may be written is found by this crate, not named by the caller. A target
 //! whose contents stay is claimed for a [`Scope`], and its areas lie in that scope ([`Surveyed`]). A target
-//! whose contents are lost was created here, or its owner has named it twice ([`GivenUp`]).
+//! whose contents are lost was created here, or was named by two paths that lead to the same file
+//! ([`GivenUp`]); its areas lie within its size ([`Overwritable`]). That the caller's user gave both paths is
+//! the caller's to ensure.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -131,8 +133,8 @@ impl Drop for Made {
     }
 }
 
-/// A target whose owner gives its contents up, or that was made for the measurement. No other process uses
-/// it.
+/// A target whose contents may be lost: it was made for the measurement, or named by two paths. No other
+/// process uses it.
 #[derive(Debug)]
 pub struct GivenUp(Claimed);
 
@@ -147,7 +149,8 @@ impl GivenUp {
         Ok(Self(claimed))
     }
 
-    /// Opens and locks `path`, which its owner has named again as a target to be overwritten.
+    /// Opens and locks `path`, whose contents the user gives up by naming the target again. This checks only
+    /// that both paths lead to the same file or device; the caller must take `again` from the user.
     pub fn named(path: &Path, again: &Path, io: Io) -> Result<Self, OpenError> {
         let id = |path| fs::metadata(path).ok().map(|found| FileId::of(&found));
         let named = id(again).filter(|named| Some(*named) == id(path));
@@ -166,18 +169,37 @@ impl GivenUp {
         &self.0.opened
     }
 
-    /// Finds areas anywhere on the target, in ascending order and without overlap.
-    pub fn areas(&self, regions: u32) -> Result<Vec<Span>, AreaError> {
+    /// Finds areas anywhere on the target, in `regions` pieces. 0 uses the whole target.
+    pub fn survey(self, regions: u32) -> Result<Overwritable, AreaError> {
         let opened = self.opened();
         let areas = area::spread(&whole(opened), Areas { regions, bytes: u64::MAX });
         if areas.is_empty() {
             return Err(AreaError::TooSmall { path: opened.path.clone(), size: opened.size });
         }
-        Ok(areas)
+        Ok(Overwritable { given_up: self, areas })
+    }
+}
+
+/// A target whose contents may be lost, and the areas of it that may be overwritten.
+#[derive(Debug)]
+pub struct Overwritable {
+    given_up: GivenUp,
+    areas: Vec<Span>,
+}
+
+impl Overwritable {
+    /// The target.
+    pub const fn opened(&self) -> &Opened {
+        self.given_up.opened()
     }
 
-    pub(crate) fn into_opened(self) -> Opened {
-        self.0.opened
+    /// The areas, in ascending order, without overlap and within the target's size.
+    pub fn areas(&self) -> &[Span] {
+        &self.areas
+    }
+
+    pub(crate) fn into_parts(self) -> (Opened, Vec<Span>) {
+        (self.given_up.0.opened, self.areas)
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! The law of this crate: a target is left as it was. Every write contains the bytes that were read from its
 //! place before the first write; a journal on another file holds them too until the end ([`Session`]). Other
-//! contents are written only to a file that was made for the measurement, or to a device that its owner has
-//! named as one to be overwritten ([`Real::given_up`]). Nothing is written outside the given areas, which is
-//! checked last before the system call. What other processes have written meanwhile is not overwritten,
+//! contents are written only to a file that was made for the measurement, or to a target that was named twice
+//! ([`GivenUp`]). Nothing is written outside the areas that a survey found, or beyond the target's end; both
+//! are checked last before the system call. What other processes have written meanwhile is not overwritten,
 //! unless the owner agrees.
 //!
 //! The types enforce this. Contents that are to stay are written through a session, which has a journal:
@@ -73,19 +73,28 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use straddle_real::{GivenUp, Real, RealError, Settings};
-//! # use straddle_units::Span;
-//! fn destroy(given_up: GivenUp, areas: Vec<Span>, settings: Settings) -> Result<Real, RealError> {
-//!     Real::given_up(given_up, "".into(), (areas, 1), settings, Arc::default())
+//! # use straddle_real::{GivenUp, Real, Settings};
+//! fn destroy(given_up: GivenUp, settings: Settings) -> Result<Real, Box<dyn std::error::Error>> {
+//!     Ok(Real::given_up(given_up.survey(8)?, "".into(), 1, settings, Arc::default())?)
 //! }
 //! ```
 //!
 //! ```compile_fail,E0308
 //! # use std::sync::Arc;
-//! # use straddle_real::{Claimed, Real, RealError, Settings};
+//! # use straddle_real::{Areas, Claimed, Real, Settings};
+//! fn destroy(claimed: Claimed, settings: Settings) -> Result<Real, Box<dyn std::error::Error>> {
+//!     let surveyed = claimed.survey(Areas { regions: 8, bytes: 256 << 20 })?;
+//!     Ok(Real::given_up(surveyed, "".into(), 1, settings, Arc::default())?)
+//! }
+//! ```
+//!
+//! Nor can the areas of one that may be overwritten be chosen freely:
+//!
+//! ```compile_fail,E0451
+//! # use straddle_real::{GivenUp, Overwritable};
 //! # use straddle_units::Span;
-//! fn destroy(claimed: Claimed, areas: Vec<Span>, settings: Settings) -> Result<Real, RealError> {
-//!     Real::given_up(claimed, "".into(), (areas, 1), settings, Arc::default())
+//! fn anywhere(given_up: GivenUp, areas: Vec<Span>) -> Overwritable {
+//!     Overwritable { given_up, areas }
 //! }
 //! ```
 //!
@@ -121,7 +130,7 @@ mod sync;
 mod target;
 
 pub use area::{AreaError, Areas};
-pub use claimed::{Claimed, GivenUp, Made, Scope, Surveyed};
+pub use claimed::{Claimed, GivenUp, Made, Overwritable, Scope, Surveyed};
 pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};

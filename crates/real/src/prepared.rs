@@ -124,9 +124,11 @@ impl Prepared {
             Contents::Made(made) => GivenUp::made(made, io)?,
             Contents::Overwritten(again) => GivenUp::named(path, again, io)?,
         };
-        let regions = given_up.areas(regions(intent, given_up.opened()))?;
-        let (before, title) = (Before::look(given_up.opened()), given_up.opened().title());
-        let real = Real::given_up(given_up, title, (regions.clone(), intent.seed), settings, stop)?;
+        let wanted = regions(intent, given_up.opened());
+        let target = given_up.survey(wanted)?;
+        let regions = target.areas().to_vec();
+        let (before, title) = (Before::look(target.opened()), target.opened().title());
+        let real = Real::given_up(target, title, intent.seed, settings, stop)?;
         Ok(Self { subject: Subject::Plain(Box::new(real)), regions, before })
     }
 

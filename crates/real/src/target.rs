@@ -11,7 +11,7 @@ use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::claimed::GivenUp;
+use crate::claimed::Overwritable;
 use crate::finished::Finished;
 use crate::memory::Memory;
 use crate::open::Opened;
@@ -111,16 +111,16 @@ impl Real {
         Self::new(opened, title, &Contents::Nothing, settings, stop)
     }
 
-    /// A target whose contents were given up, or that was made for this: random bytes from `seed` are written
-    /// anywhere in `areas`.
+    /// A target whose contents may be lost: random bytes from `seed` are written anywhere in its areas.
     pub fn given_up(
-        given_up: GivenUp,
+        target: Overwritable,
         title: String,
-        (areas, seed): (Vec<Span>, u64),
+        seed: u64,
         settings: Settings,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, RealError> {
-        Self::new(given_up.into_opened(), title, &Contents::Random(areas, seed), settings, stop)
+        let (opened, areas) = target.into_parts();
+        Self::new(opened, title, &Contents::Random(areas, seed), settings, stop)
     }
 
     /// Prepares `opened`, and reads the contents that are to be kept.
@@ -294,6 +294,18 @@ impl Real {
         }
     }
 
+    /// Checks that a write does not grow the file.
+    fn check_end(&self, request: &Request) -> io::Result<()> {
+        if !self.opened.is_whole() {
+            return Err(io::Error::other("the file has been cut short, and is not to be grown"));
+        }
+        let end = request.offset.get().checked_add(request.length.get());
+        if end.is_none_or(|end| end > self.opened.size) {
+            return Err(io::Error::other("the write ends beyond the end of the target"));
+        }
+        Ok(())
+    }
+
     /// Where the bytes of a request are in memory. An error if the request may not be sent.
     fn place(&self, request: &Request) -> io::Result<(Ask, Place)> {
         let ask = match request.operation {
@@ -419,8 +431,8 @@ impl Target for Real {
             return Err(TargetError::Interrupted);
         }
         let failed = |source| TargetError::Failed { request, source };
-        if request.operation.is_write() && !self.opened.is_whole() {
-            return Err(failed(io::Error::other("the file has been cut short, and is not to be grown")));
+        if request.operation.is_write() {
+            self.check_end(&request).map_err(failed)?;
         }
         if let Some(places) = self.across(&request) {
             return self.write_across(request, &places);

@@ -38,7 +38,7 @@ pub enum RelocateError {
     /// The place holds the journal of a move already.
     #[error("there is a journal of a move already, at byte {0}")]
     Occupied(ByteOffset),
-    /// The journal belongs to a disk of another size, or lies elsewhere than it says.
+    /// The journal was made for a disk of another size, or lies elsewhere than it says.
     #[error("the journal belongs to another disk or place: {0}")]
     Foreign(String),
     /// The journal has a format that this version does not know.

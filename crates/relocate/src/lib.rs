@@ -3,7 +3,10 @@
 //! The law of this crate: at every moment the disk and the journal together hold all data, whatever part of
 //! the writes since the last flush has become durable. Nothing is written but destinations, the rest of the
 //! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
-//! data mean is not known here, nor are tables, file systems or commands.
+//! data mean is not known here, nor are tables, file systems or commands. Neither is the identity of a disk: a
+//! journal is accepted on any disk of the size that it was made for. The caller must ensure that it is the
+//! disk of the job and that nothing else uses it. Crate `repair` compares the bytes of the partition table, and
+//! its `Target` locks the disk.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
 //! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] resumes or

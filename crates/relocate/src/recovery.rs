@@ -95,7 +95,8 @@ pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinish
 ///
 /// # Errors
 ///
-/// If the journal is of another disk, of another format, or damaged, or cannot be read. Nothing was written.
+/// If the journal was made for a disk of another size or for another place, is of another format, or damaged,
+/// or cannot be read. Nothing was written. Another disk of the same size is not noticed.
 pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a>>, RelocateError> {
     disks.settle()?;
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };

@@ -167,10 +167,25 @@ struct Text {
     text: String,
 }
 
+/// Finds the text of a profile by its name.
+type Find = fn(&str) -> Result<Text, ProfileError>;
+
+/// A file or a shipped profile.
 fn find(name: &str) -> Result<Text, ProfileError> {
-    if name.contains('/') || name.ends_with(".toml") {
-        return Ok(Text { name: name.to_owned(), text: read::text(name)? });
-    }
+    if is_file(name) { Ok(Text { name: name.to_owned(), text: read::text(name)? }) } else { shipped(name) }
+}
+
+/// A shipped profile. No file is read.
+fn find_shipped(name: &str) -> Result<Text, ProfileError> {
+    if is_file(name) { Err(ProfileError::NotShipped { base: name.to_owned() }) } else { shipped(name) }
+}
+
+/// Whether a name is that of a file.
+fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+fn shipped(name: &str) -> Result<Text, ProfileError> {
     match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned() }),
         None => Err(ProfileError::Unknown { name: name.to_owned(), suggestion: nearest(name) }),
@@ -187,16 +202,21 @@ fn nearest(name: &str) -> Option<String> {
 
 pub(super) fn open(name: &str, options: &[&str], replaced: &[(&str, f64)]) -> Result<Profile, ProfileError> {
     let text = find(name)?;
-    parse(&text.name, &text.text, options, replaced)
+    from_text(&text, options, replaced, find)
 }
 
-pub(super) fn parse(
-    name: &str,
-    text: &str,
+pub(super) fn parse(name: &str, text: &str, options: &[&str]) -> Result<Profile, ProfileError> {
+    from_text(&Text { name: name.to_owned(), text: text.to_owned() }, options, &[], find_shipped)
+}
+
+fn from_text(
+    text: &Text,
     options: &[&str],
     replaced: &[(&str, f64)],
+    find: Find,
 ) -> Result<Profile, ProfileError> {
-    let mut table = merged(name, text, 0)?;
+    let name = text.name.as_str();
+    let mut table = merged(text, find, 0)?;
     let variants = match table.remove("variants") {
         Some(Value::Table(variants)) => variants,
         _ => Table::new(),
@@ -223,18 +243,18 @@ pub(super) fn parse(
     Ok(Profile::of_checked(Values { figures, variants: known, ..values }))
 }
 
-fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
+fn merged(Text { name, text }: &Text, find: Find, depth: usize) -> Result<Table, ProfileError> {
     if depth == LONGEST_CHAIN {
-        return Err(ProfileError::Circular { name: name.to_owned() });
+        return Err(ProfileError::Circular { name: name.clone() });
     }
     let syntax =
-        |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
+        |error: toml::de::Error| ProfileError::Syntax { name: name.clone(), message: error.to_string() };
     let mut upper: Table = text.parse().map_err(syntax)?;
     match upper.remove("base") {
         None => Ok(upper),
         Some(Value::String(base)) => {
             let base = find(&base)?;
-            let mut lower = merged(&base.name, &base.text, depth + 1)?;
+            let mut lower = merged(&base, find, depth + 1)?;
             // A variant of one model does not apply to every drive derived from it.
             lower.remove("variants");
             source::overlay(&mut lower, upper);

@@ -227,6 +227,27 @@ fn random_contents_stay_in_their_area() {
     assert!(bytes[..1 << 20].iter().chain(&bytes[(1 << 20) + 4096..]).all(|byte| *byte == 0));
 }
 
+/// The check of each write does not depend on the areas.
+#[test]
+fn no_write_grows_the_file_whatever_its_areas_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    for depth in [1, 4] {
+        fs::write(&path, pattern(5)).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let areas = vec![span(SIZE - 4096, 8192), span(512 << 20, 1 << 20)];
+        let mut real = real(&path, Io::Buffered, &Contents::Random(areas, 9), depth, &stop);
+        for offset in [512 << 20, SIZE, SIZE - 512] {
+            let error = real.submit(Request::new(0, Operation::Write, offset, 4096)).unwrap_err();
+            assert!(error.to_string().contains(&offset.to_string()), "{error}");
+        }
+        assert_eq!((real.sent(), fs::metadata(&path).unwrap().len()), (0, SIZE));
+        real.submit(Request::new(0, Operation::Write, SIZE - 4096, 4096)).unwrap();
+        real.wait().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), SIZE);
+    }
+}
+
 #[test]
 fn nothing_is_sent_when_it_is_to_end() {
     let folder = tempfile::tempdir().unwrap();
