@@ -7,15 +7,16 @@ use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len};
 use straddle_units::{ByteCount, KIB, MIB, Span};
 
 use super::{Realign, RealignError, RealignFile};
-use crate::plan::span_of;
+use crate::plan::{Format, span_of};
 
 /// The largest window: a longer one is hardly faster.
 pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
-/// How many bytes a caller may add to the plan itself in the journal, such as the old table.
-const MORE_PAYLOAD: usize = 320 << 10;
+/// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal: two copies of a
+/// GPT of 128 entries, or the sectors of an MBR.
+const TABLES: (usize, usize) = (320 << 10, 64 << 10);
 
 /// Where the journal of the moves can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,9 @@ impl Realign {
     pub(super) fn find_journal(&mut self) -> Result<(), RealignError> {
         let json = serde_json::to_vec(&RealignFile::from(&*self));
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
-        let payload = vec![0; json.len().saturating_add(MORE_PAYLOAD).min(LARGEST_PAYLOAD)];
+        let is_gpt = self.plan.table().format == Format::Gpt;
+        let tables = if is_gpt { TABLES.0 } else { TABLES.1 };
+        let payload = vec![0; json.len().saturating_add(tables).min(LARGEST_PAYLOAD)];
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let mut largest = None;
