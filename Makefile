@@ -35,7 +35,8 @@ lint: setup
 	shellcheck scripts/* tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh experiments/scripts/*.sh \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh tests/sysroots/capture \
-	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run
+	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
+	    contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle
 
 # Straddle beside its peers, in one run.
 bench: build

@@ -16,6 +16,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use straddle_device::shown::quote_path;
+use tools::skip::cases;
 use tools::{Contents, Dir, STRADDLE, at_once, list, number, present, run, shell, word, write_table};
 
 /// Commands that recreate what they name, with all data lost.
@@ -204,7 +205,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
     let alone = DAMAGES.map(|damage| vec![damage]);
     let pairs =
         (0..DAMAGES.len()).flat_map(|at| DAMAGES[..at].iter().map(move |one| vec![*one, DAMAGES[at]]));
-    at_once(alone.into_iter().chain(pairs), |damages| {
+    at_once(alone.into_iter().chain(cases(pairs, 3)), |damages| {
         let name = damages.iter().map(|damage| damage.0).collect::<Vec<_>>().join(", ");
         let dir = Dir::new("tables");
         let image = dir.image("disk.img", 64 << 20);
@@ -292,7 +293,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
             {
                 continue;
             }
-            for assume in DRIVES {
+            for assume in cases(DRIVES.into_iter(), 2) {
                 // mkfs.ntfs requires -F to format a regular file.
                 let device = |line: &str, copy: &Path| {
                     line.replace("DEVICE", &format!("'{}'", copy.display()))

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
+use tools::skip::{cases, is_quick};
 use tools::{Contents, Dir, at_once, list, number, output, present, run, shell, told, word, write_table};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
@@ -296,12 +297,16 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
         tables.map(move |table| (table, make, check))
     });
     let counts = Mutex::new(Counts::default());
-    at_once(disks, |(table, make, check)| {
+    at_once(cases(disks, 3), |(table, make, check)| {
         let found = paste_all(&Disk::build(table, make), check);
         counts.lock().unwrap().add(&found);
     });
     let Counts { moved, shrunk, written, following } = counts.into_inner().unwrap();
     println!("moved {moved}, shrunk {shrunk}, hidden sectors written {written}");
-    assert!(moved >= 10 && shrunk >= 4 && following >= 10, "{moved} {shrunk} {following}");
-    assert!(written >= 2, "{written}");
+    let least = if is_quick() { 1 } else { 4 };
+    assert!(
+        moved >= 2 * least + 2 && shrunk >= least && following >= 2 * least + 2,
+        "{moved} {shrunk} {following}"
+    );
+    assert!(written >= (least / 2).max(1), "{written}");
 }

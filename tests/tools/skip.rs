@@ -26,6 +26,11 @@ pub(crate) fn is_quick() -> bool {
     std::env::var_os("STRADDLE_QUICK").is_some()
 }
 
+/// All of `cases`; with `scripts/test --quick`, one in `one_in` of them.
+pub(crate) fn cases<I: Iterator>(cases: I, one_in: usize) -> std::iter::StepBy<I> {
+    cases.step_by(if is_quick() { one_in } else { 1 })
+}
+
 /// Whether all of `tools` are installed; reports it if not. When `scripts/test --quick` runs the tests, no
 /// guest is booted.
 #[track_caller]

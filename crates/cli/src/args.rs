@@ -152,7 +152,8 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
-  straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'";
+  straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
+  straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)";
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
@@ -173,6 +174,10 @@ pub(crate) struct CheckArguments {
     /// Print one line for each finding, and nothing else.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
+
+    /// Print a report for another program.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
+    pub(crate) output_format: Option<OutputFormat>,
 
     /// Also draw the layers with their offsets, and show the source of every figure.
     #[arg(long, short)]
@@ -249,6 +254,21 @@ impl CheckArguments {
         let is_running_system = |root: &Path| root.canonicalize().is_ok_and(|root| root == Path::new("/"));
         self.sysroot.as_deref().filter(|root| !is_running_system(root))
     }
+}
+
+/// Reports that other programs read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// SARIF 2.1.0: code scanning.
+    Sarif,
+    /// JUnit's XML: a suite for each target, a test case for each finding.
+    Junit,
+    /// Annotations of a GitHub workflow.
+    Github,
+    /// Comma-separated values, a line for each finding.
+    Csv,
+    /// Metrics for node_exporter's textfile collector.
+    Prometheus,
 }
 
 /// The lowest severity that counts as a finding for the exit status.

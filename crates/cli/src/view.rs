@@ -7,4 +7,5 @@ pub(crate) mod chart;
 pub(crate) mod html;
 pub(crate) mod json;
 mod markup;
+pub(crate) mod report;
 pub(crate) mod text;

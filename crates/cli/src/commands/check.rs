@@ -9,15 +9,17 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use rayon::prelude::*;
+use straddle_audit::Severity;
 use straddle_device::image::Limits;
 use straddle_examine::{Alongside, Examined, Examiner, Options, Price};
 
 use self::batch::{BATCH, PARALLEL_FROM};
 use self::outcome::Outcome;
-use crate::args::CheckArguments;
-use crate::exit::Exit;
+use crate::args::{CheckArguments, OutputFormat};
+use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
 use crate::view::json::check::{self, Summary};
+use crate::view::report::{self, Report};
 use crate::view::text;
 
 /// What is printed for a target.
@@ -61,6 +63,9 @@ impl Run {
 }
 
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
+    if form == Form::Map && arguments.output_format.is_some() {
+        return Err(UsageError("--output-format is an option of straddle check".to_owned()).into());
+    }
     let targets = batch::targets(arguments)?;
     let run = Run::new(arguments, form, styles);
     let is_parallel = targets.len() >= PARALLEL_FROM;
@@ -68,7 +73,10 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     let mut readable = 0_usize;
-    if arguments.json {
+    let mut report = arguments.output_format.map(|format| report_of(format, arguments));
+    if let Some(report) = &mut report {
+        out.write_all(report.opening().as_bytes())?;
+    } else if arguments.json {
         out.write_all(check::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
@@ -80,7 +88,9 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             false => examined.into_iter().map(of).collect(),
         };
         for outcome in outcomes {
-            if arguments.json {
+            if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
+                out.write_all(report.target(of).as_bytes())?;
+            } else if arguments.json {
                 out.write_all(if summary.targets == 0 { b"\n" } else { b",\n" })?;
             } else if !arguments.quiet && summary.targets > 0 && !outcome.text.is_empty() {
                 out.write_all(b"\n")?;
@@ -104,11 +114,26 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
-    if arguments.json {
+    if let Some(report) = &mut report {
+        out.write_all(report.closing().as_bytes())?;
+    } else if arguments.json {
         writeln!(out, "{}", check::closing(summary)?)?;
     } else if !arguments.quiet {
         writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
     }
     out.flush()?;
     Ok(exit)
+}
+
+fn report_of(format: OutputFormat, arguments: &CheckArguments) -> Box<dyn Report> {
+    let least = arguments.fail_on.severity();
+    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
+    let fails = severities.into_iter().filter(|severity| *severity >= least);
+    match format {
+        OutputFormat::Sarif => Box::new(report::Sarif::default()),
+        OutputFormat::Junit => Box::new(report::Junit { fails: fails.map(|one| one.to_string()).collect() }),
+        OutputFormat::Github => Box::new(report::Github),
+        OutputFormat::Csv => Box::new(report::Csv),
+        OutputFormat::Prometheus => Box::new(report::Prometheus::default()),
+    }
 }

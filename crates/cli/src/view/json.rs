@@ -12,7 +12,7 @@ mod device;
 pub(crate) mod drive;
 pub(crate) mod efficiency;
 pub(crate) mod explain;
-mod finding;
+pub(in crate::view) mod finding;
 pub(crate) mod fit;
 pub(crate) mod lab;
 mod layers;

@@ -18,6 +18,8 @@ use crate::view::text;
 /// One target's output, and its share in the exit status.
 pub(super) struct Outcome {
     pub(super) text: String,
+    /// With `--output-format`, in place of the text.
+    pub(super) report: Option<TargetReport>,
     /// Printed to stderr.
     pub(super) complaint: Option<String>,
     pub(super) status: Status,
@@ -35,9 +37,10 @@ impl Outcome {
         };
         if let Some(ExamineError::Open(OpenError::NotRead { .. })) = error.downcast_ref() {
             let reason = format!("it {error:#}");
-            let json = || to_json(&TargetReport::not_read(name.clone(), reason.clone()));
+            let of = TargetReport::not_read(name.clone(), reason.clone());
             return Self {
-                text: if run.arguments.json { json() } else { String::new() },
+                text: if run.arguments.json { to_json(&of) } else { String::new() },
+                report: run.arguments.output_format.is_some().then_some(of),
                 complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
                 status: Status::NotJudged,
                 exit: Exit::Failed,
@@ -62,6 +65,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let alone = examined.not_judged().filter(|_| arguments.quiet);
     Outcome {
         text: render(examined, run),
+        report: arguments.output_format.is_some().then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
         status: examined.judgement.status.into(),
         exit: match (unknown.is_some() || examined.judgement.is_unread, fails) {
@@ -79,9 +83,10 @@ fn failed(name: String, message: String, ready: Option<String>, arguments: &Chec
     let complaint = output::printable(&format!("{name}: {message}"));
     let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
     let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
-    let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
+    let of = TargetReport::failed(name, message);
     Outcome {
-        text: if arguments.json { json() } else { String::new() },
+        text: if arguments.json { to_json(&of) } else { String::new() },
+        report: arguments.output_format.is_some().then_some(of),
         complaint: Some(complaint + &line),
         status: Status::Failed,
         exit: Exit::Failed,
@@ -91,7 +96,9 @@ fn failed(name: String, message: String, ready: Option<String>, arguments: &Chec
 
 fn render(examined: &Examined, run: &Run) -> String {
     let styles = run.styles;
-    if run.arguments.json {
+    if run.arguments.output_format.is_some() {
+        String::new()
+    } else if run.arguments.json {
         to_json(&TargetReport::of(examined))
     } else if run.arguments.quiet {
         text::lines(examined)

@@ -107,10 +107,10 @@ pub(crate) struct TargetReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
     /// The partitions, in order of number.
-    partitions: Vec<PartitionReport>,
+    pub(in crate::view) partitions: Vec<PartitionReport>,
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
     /// is listed at one of them.
-    findings: Vec<FindingReport>,
+    pub(in crate::view) findings: Vec<FindingReport>,
     /// What could not be read, and why.
     notes: Vec<String>,
 }

@@ -8,34 +8,34 @@ use straddle_examine::Cost;
 /// A finding.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Finding")]
-pub(super) struct FindingReport {
+pub(in crate::view) struct FindingReport {
     /// The code of its rule, as used by `straddle explain`.
-    code: &'static str,
+    pub(in crate::view) code: &'static str,
     /// "error", "warning" or "advice".
-    severity: String,
+    pub(in crate::view) severity: String,
     /// The title of its rule.
-    title: &'static str,
+    pub(in crate::view) title: &'static str,
     /// The number of the partition; absent for findings on the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    partition: Option<u32>,
+    pub(in crate::view) partition: Option<u32>,
     /// The layer concerned, as the path to it ("partition 1 > PV vg > LV root"); absent for findings on the
     /// disk, its partition table and the placement of partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    layer: Option<String>,
+    pub(in crate::view) layer: Option<String>,
     /// The offset on the disk at which the problem is, in bytes; absent if it is not at one place.
     #[serde(skip_serializing_if = "Option::is_none")]
-    offset_bytes: Option<u64>,
+    pub(in crate::view) offset_bytes: Option<u64>,
     /// The boundary that is missed; absent if the finding is not about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    missed: Option<MissReport>,
+    pub(in crate::view) missed: Option<MissReport>,
     /// The finding as a sentence.
-    message: String,
+    pub(in crate::view) message: String,
     /// The cost on the drive given with `--cost`; absent without it, and for findings that have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostReport>,
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fix: Option<FixReport>,
+    pub(in crate::view) fix: Option<FixReport>,
     /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from
     /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -76,42 +76,42 @@ struct CostReport {
 /// A missed boundary.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Miss")]
-struct MissReport {
+pub(in crate::view) struct MissReport {
     /// The name of the boundary.
-    boundary: &'static str,
+    pub(in crate::view) boundary: &'static str,
     /// The distance between two such boundaries, in bytes.
-    size_bytes: u64,
+    pub(in crate::view) size_bytes: u64,
     /// The offset of the first such boundary, in bytes.
     phase_bytes: u64,
     /// The distance in bytes from the previous boundary.
-    past_bytes: u64,
+    pub(in crate::view) past_bytes: u64,
 }
 
 /// A fix.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fix")]
-struct FixReport {
+pub(in crate::view) struct FixReport {
     /// What to do, in words.
-    summary: String,
+    pub(in crate::view) summary: String,
     /// The commands that do it, in order; empty if no command can.
-    commands: Vec<CommandReport>,
+    pub(in crate::view) commands: Vec<CommandReport>,
     /// The risk of the commands to stored data: "safe", "backup" (data may be lost or has to be restored from
     /// a backup) or "destroys"; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<&'static str>,
     /// What to check before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    caution: Option<String>,
+    pub(in crate::view) caution: Option<String>,
 }
 
 /// A command.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Command")]
-struct CommandReport {
+pub(in crate::view) struct CommandReport {
     /// The program that is run.
     tool: &'static str,
     /// The command line for a POSIX shell.
-    line: String,
+    pub(in crate::view) line: String,
 }
 
 pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {

@@ -25,7 +25,7 @@ pub(super) struct TableReport {
 /// A partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Partition")]
-pub(super) struct PartitionReport {
+pub(in crate::view) struct PartitionReport {
     /// The partition number.
     number: u32,
     /// The first sector.
@@ -59,6 +59,13 @@ pub(super) struct PartitionReport {
     /// The verdict that follows from all findings, even if they are not listed here (excluded by `--only` or
     /// `--ignore`, or listed at another target).
     verdict: VerdictReport,
+}
+
+impl PartitionReport {
+    /// Whether its writes straddle units of the drive.
+    pub(in crate::view) fn is_misaligned(&self) -> bool {
+        matches!(self.verdict, VerdictReport::Misaligned | VerdictReport::Off)
+    }
 }
 
 /// The verdict on a partition.

@@ -1,0 +1,94 @@
+//! Comma-separated values (RFC 4180, with line feeds only): a line for each finding, and one for each target without any.
+
+use super::{Report, unjudged};
+use crate::output::printable;
+use crate::view::json::TargetReport;
+use crate::view::json::finding::FindingReport;
+
+const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
+                      message,fix,commands\n";
+const COLUMNS: usize = 13;
+
+/// A table of findings.
+#[derive(Debug)]
+pub(crate) struct Csv;
+
+impl Report for Csv {
+    fn opening(&mut self) -> String {
+        HEADER.to_owned()
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let status = target.status.word().replace(' ', "_");
+        let mut rows: Vec<String> =
+            target.findings.iter().map(|finding| row(&cells(&target.target, &status, finding))).collect();
+        if rows.is_empty() {
+            let why = unjudged(target).map(|(_, why)| why.to_owned()).unwrap_or_default();
+            let mut cells = vec![String::new(); COLUMNS];
+            let filled = [(0, target.target.clone()), (1, status), (10, why)];
+            for (column, text) in filled {
+                if let Some(cell) = cells.get_mut(column) {
+                    *cell = text;
+                }
+            }
+            rows.push(row(&cells));
+        }
+        rows.concat()
+    }
+}
+
+fn cells(target: &str, status: &str, finding: &FindingReport) -> Vec<String> {
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let missed = finding.missed.as_ref();
+    let fix = finding.fix.as_ref();
+    let commands: Vec<&str> =
+        fix.iter().flat_map(|fix| &fix.commands).map(|command| command.line.as_str()).collect();
+    vec![
+        target.to_owned(),
+        status.to_owned(),
+        finding.code.to_owned(),
+        finding.severity.clone(),
+        number(finding.partition.map(u64::from)),
+        finding.layer.clone().unwrap_or_default(),
+        number(finding.offset_bytes),
+        missed.map(|missed| missed.boundary.to_owned()).unwrap_or_default(),
+        number(missed.map(|missed| missed.size_bytes)),
+        number(missed.map(|missed| missed.past_bytes)),
+        finding.message.clone(),
+        fix.map(|fix| fix.summary.clone()).unwrap_or_default(),
+        commands.join("\n"),
+    ]
+}
+
+fn row(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+    cells.join(",") + "\n"
+}
+
+/// Quotes a cell where needed. A spreadsheet takes a cell that begins with one of four characters for a
+/// formula; names on a disk are chosen by others, so a tab goes before it.
+fn quoted(cell: &str) -> String {
+    let lines: Vec<String> = cell.split('\n').map(printable).collect();
+    let mut text = lines.join("\n");
+    if text.starts_with(['=', '+', '-', '@']) {
+        text.insert(0, '\t');
+    }
+    if text.contains(['"', ',', '\n', '\t']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, HEADER, quoted};
+
+    #[test]
+    fn every_column_has_a_name() {
+        assert_eq!(HEADER.split(',').count(), COLUMNS);
+    }
+
+    #[test]
+    fn cells_stay_cells() {
+        assert_eq!(quoted("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        assert_eq!(quoted("=1+1"), "\"\t=1+1\"");
+        assert_eq!(quoted("plain"), "plain");
+    }
+}

@@ -1,0 +1,37 @@
+//! GitHub's workflow commands: annotations of a run.
+
+use super::{Report, fix_lines, place, unjudged};
+use crate::output::printable;
+use crate::view::json::TargetReport;
+
+/// An annotation for each finding.
+#[derive(Debug)]
+pub(crate) struct Github;
+
+impl Report for Github {
+    fn target(&mut self, target: &TargetReport) -> String {
+        let mut text = String::new();
+        for finding in &target.findings {
+            let command = if finding.severity == "advice" { "notice" } else { &finding.severity };
+            let title = format!("{} {}: {}", finding.code, place(finding), finding.title);
+            let mut lines = vec![format!("{}: {}", target.target, finding.message)];
+            lines.extend(fix_lines(finding));
+            text += &annotation(command, &title, &lines);
+        }
+        if let Some((what, why)) = unjudged(target) {
+            text += &annotation("error", what, &[format!("{}: {why}", target.target)]);
+        }
+        text
+    }
+}
+
+fn annotation(command: &str, title: &str, lines: &[String]) -> String {
+    let data: Vec<String> = lines.iter().map(|line| escaped(&printable(line))).collect();
+    let title = escaped(&printable(title)).replace(':', "%3A").replace(',', "%2C");
+    format!("::{command} title={title}::{}\n", data.join("%0A"))
+}
+
+/// Escapes what ends a command. A percent sign comes first, for it begins the others.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}

@@ -1,0 +1,131 @@
+//! SARIF 2.1.0, the format of code scanning.
+
+use serde_json::{Value, json};
+use straddle_audit::{RULES, Severity};
+
+use super::{Report, fix_lines, place, unjudged};
+use crate::output::json_escaped;
+use crate::view::json::TargetReport;
+use crate::view::json::finding::FindingReport;
+
+/// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
+const PLAIN: &[u8] = b"-._~/";
+
+/// One run, whose results are written as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Sarif {
+    results: usize,
+    notifications: Vec<Value>,
+}
+
+impl Report for Sarif {
+    fn opening(&mut self) -> String {
+        let rules: Vec<Value> = RULES
+            .iter()
+            .map(|rule| {
+                json!({
+                    "id": rule.code.as_str(),
+                    "shortDescription": { "text": rule.title },
+                    "fullDescription": { "text": rule.what },
+                    "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
+                    "defaultConfiguration": { "level": level(&rule.severity.to_string()) },
+                })
+            })
+            .collect();
+        let driver = json!({
+            "name": "straddle",
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "rules": rules,
+        });
+        format!(
+            "{{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\
+             \"runs\":[{{\"tool\":{{\"driver\":{driver}}},\"results\":["
+        )
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let uri = uri(&target.target);
+        if let Some((what, why)) = unjudged(target) {
+            self.notifications.push(json!({
+                "level": "error",
+                "message": { "text": format!("{what}: {why}") },
+                "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
+            }));
+        }
+        let mut text = String::new();
+        for finding in &target.findings {
+            text += if self.results == 0 { "\n" } else { ",\n" };
+            text += &json_escaped(&result(&uri, finding).to_string());
+            self.results += 1;
+        }
+        text
+    }
+
+    fn closing(&mut self) -> String {
+        let invocation = json!({
+            "executionSuccessful": self.notifications.is_empty(),
+            "toolExecutionNotifications": self.notifications,
+        });
+        let invocation = json_escaped(&invocation.to_string());
+        format!("\n],\"invocations\":[{invocation}]}}]}}\n")
+    }
+}
+
+fn result(uri: &str, finding: &FindingReport) -> Value {
+    let mut physical = json!({ "artifactLocation": { "uri": uri } });
+    if let Some(at) = finding.offset_bytes {
+        physical["region"] = json!({ "byteOffset": at });
+    }
+    let mut message = finding.message.clone();
+    for line in fix_lines(finding) {
+        message += "\n";
+        message += &line;
+    }
+    let place = place(finding);
+    json!({
+        "ruleId": finding.code,
+        "ruleIndex": RULES.iter().position(|rule| rule.code.as_str() == finding.code),
+        "level": level(&finding.severity),
+        "message": { "text": message },
+        "locations": [{
+            "physicalLocation": physical,
+            "logicalLocations": [{ "fullyQualifiedName": place }],
+        }],
+        // What stays the same when the finding moves: its rule and its place in the disk's structure.
+        "partialFingerprints": { "place/v1": format!("{} {place}", finding.code) },
+    })
+}
+
+fn level(severity: &str) -> &'static str {
+    if severity == Severity::Error.to_string() {
+        "error"
+    } else if severity == Severity::Warning.to_string() {
+        "warning"
+    } else {
+        "note"
+    }
+}
+
+/// Returns a URI reference for a target: `file:` for an absolute path, relative otherwise.
+fn uri(target: &str) -> String {
+    let mut uri = if target.starts_with('/') { "file://".to_owned() } else { String::new() };
+    for byte in target.bytes() {
+        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri += &format!("%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri;
+
+    #[test]
+    fn names_become_uris() {
+        assert_eq!(uri("/dev/sda"), "file:///dev/sda");
+        assert_eq!(uri("a b/ä:#?.img"), "a%20b/%C3%A4%3A%23%3F.img");
+    }
+}

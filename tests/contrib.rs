@@ -1,0 +1,139 @@
+//! The files in `contrib`: their commands are run as they stand, on a right and a wrong image.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, output, present, run, told};
+
+fn contrib(name: &str) -> PathBuf {
+    tools::root().join("contrib").join(name)
+}
+
+/// A folder with `build/disk.img`.
+fn built(is_right: bool) -> Dir {
+    let dir = Dir::new("contrib");
+    fs::create_dir(dir.join("build")).unwrap();
+    let image = dir.image("build/disk.img", 64 << 20);
+    let start = if is_right { 2048 } else { 63 };
+    tools::write_table(&image, 512, &format!("label: gpt\nfirst-lba: 34\nstart={start}, size=40000\n"));
+    dir
+}
+
+/// Runs `line` where `straddle` is this build.
+fn sh(line: &str, dir: &Path) -> Output {
+    let folder = Path::new(STRADDLE).parent().unwrap().display();
+    let line = format!("export PATH={folder}:$PATH; {line}");
+    output(Command::new("bash").args(["-c", &line]).current_dir(dir), "")
+}
+
+/// The values of the pipeline's file that begin with `straddle`, by a YAML parser.
+fn commands(file: &str) -> Vec<String> {
+    let script = "import json, sys, yaml\n\
+                  def texts(value):\n\
+                  \x20   if isinstance(value, dict): value = list(value.values())\n\
+                  \x20   if isinstance(value, list): return [text for one in value for text in texts(one)]\n\
+                  \x20   return [value] if isinstance(value, str) else []\n\
+                  print(json.dumps([text for text in texts(yaml.safe_load(open(sys.argv[1]))) if text.startswith('straddle ')]))";
+    let out = run(Command::new("/usr/bin/python3").args(["-c", script]).arg(contrib(file)), "");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn pipelines_fail_on_a_wrong_image_only() {
+    if !present(&["sfdisk", "python3"]) {
+        return;
+    }
+    for file in ["github/audit.yml", "gitlab/audit.yml"] {
+        let lines = commands(file);
+        assert!(!lines.is_empty(), "{file}");
+        for line in lines {
+            for (is_right, status) in [(true, 0), (false, 1)] {
+                let dir = built(is_right);
+                let out = sh(&line, dir.path());
+                assert_eq!(out.status.code(), Some(status), "{file}: {line}: {}", told(&out));
+            }
+        }
+    }
+    let ansible = commands("ansible/roles/straddle/tasks/main.yml");
+    assert_eq!(ansible[0], "straddle check --json");
+}
+
+#[test]
+fn builders_scripts_fail_on_a_wrong_image_only() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let packer = fs::read_to_string(contrib("packer/audit.pkr.hcl")).unwrap();
+    let packer = packer.split_once("inline = [\"").unwrap().1.split_once('"').unwrap().0.to_owned();
+    let mkosi = format!("OUTPUTDIR=build {}", contrib("mkosi/straddle.postoutput").display());
+    let element = contrib("diskimage-builder/elements/straddle/cleanup.d/99-straddle");
+    let element = format!("IMAGE_BLOCK_DEVICE=build/disk.img {}", element.display());
+    for line in [packer, mkosi, element] {
+        for (is_right, status) in [(true, 0), (false, 1)] {
+            let dir = built(is_right);
+            let out = sh(&line, dir.path());
+            assert_eq!(out.status.code(), Some(status), "{line}: {}", told(&out));
+        }
+    }
+}
+
+#[test]
+fn the_service_is_valid_and_confined() {
+    if !present(&["systemd-analyze"]) {
+        return;
+    }
+    let units = ["systemd/straddle-check.service", "systemd/straddle-check.timer"].map(contrib);
+    let verified = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units), "");
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", told(&verified));
+    let rated = run(Command::new("systemd-analyze").args(["security", "--offline=true"]).arg(&units[0]), "");
+    let exposure = rated.split_once("Overall exposure level for").unwrap().1;
+    let exposure: f64 = exposure.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(exposure < 3.0, "{rated}");
+}
+
+#[test]
+fn the_service_writes_metrics() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let unit = fs::read_to_string(contrib("systemd/straddle-check.service")).unwrap();
+    let line = unit.split_once("ExecStart=").unwrap().1.lines().next().unwrap();
+    let image = "build/disk.img";
+    let line = line.replace("check --output-format", &format!("check {image} --output-format"));
+    let dir = built(false);
+    let out = sh(&line, dir.path());
+    assert!(out.status.success(), "{}", told(&out));
+    let metrics = fs::read_to_string(dir.join("straddle.prom")).unwrap();
+    assert!(metrics.contains("straddle_misaligned_partitions{target=\"build/disk.img\"} 1"), "{metrics}");
+    // A run that cannot begin leaves the last metrics.
+    let out = sh(&line.replace("check ", "check --no-such-option "), dir.path());
+    assert!(!out.status.success());
+    assert_eq!(fs::read_to_string(dir.join("straddle.prom")).unwrap(), metrics);
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_exist() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = built(false);
+    let metrics = sh("straddle check --output-format prometheus build/disk.img", dir.path());
+    let metrics = tools::text(&metrics.stdout);
+    let known: BTreeSet<&str> =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let board: Value = serde_json::from_slice(&fs::read(contrib("grafana/straddle.json")).unwrap()).unwrap();
+    let mut shown = BTreeSet::new();
+    for panel in tools::list(&board, "panels") {
+        let expression = tools::word(&panel["targets"][0], "expr");
+        let names = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
+        shown.extend(names.filter(|name| name.starts_with("straddle_")).map(str::to_owned));
+    }
+    assert!(shown.len() >= 3, "{shown:?}");
+    assert!(shown.iter().all(|name| known.contains(name.as_str())), "{shown:?} {known:?}");
+}
