@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tools::{Contents, Dir, STRADDLE, output, present, straddle_in, told};
+use tools::{Contents, Dir, STRADDLE, output, present, straddle_in, transcript};
 
 fn done(dir: &Dir, arguments: &[&str]) {
     let output = straddle_in(dir, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    assert!(output.status.success(), "{arguments:?}: {}", transcript(&output));
 }
 
 /// Makes a disk with a table of partitions 1, 2 and more, and a plan that keeps some of them.
@@ -83,7 +83,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
                 let said = format!(
                     "{table} {change:?}, partition {}, {key} = {value}: {}",
                     entry["number"],
-                    told(&output)
+                    transcript(&output)
                 );
                 assert!(matches!(output.status.code(), Some(2..=4)), "{said}");
                 assert!(
@@ -112,8 +112,8 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     // Writing more than 1 KiB to a file fails (EFBIG), as on a full disk.
     let line = format!("trap '' XFSZ; ulimit -f 1; exec '{STRADDLE}' apply second --write disk");
     let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
-    assert_eq!(full.status.code(), Some(3), "{}", told(&full));
-    assert!(told(&full).contains("cannot store the backup"), "{}", told(&full));
+    assert_eq!(full.status.code(), Some(3), "{}", transcript(&full));
+    assert!(transcript(&full).contains("cannot store the backup"), "{}", transcript(&full));
     assert!(Contents::of(&dir.join("disk")) == before);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| Path::new(name).to_string_lossy().contains("undo")), "{left:?}");
@@ -151,13 +151,13 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             command.args([STRADDLE, "apply", "second", "--write", "disk"]).current_dir(dir.path());
             let failed = output(&mut command, "");
             if failed.status.success() {
-                assert!(write > 1, "no write failed: {}", told(&failed));
+                assert!(write > 1, "no write failed: {}", transcript(&failed));
                 break;
             }
-            assert!(told(&failed).contains("Input/output error"), "{}", told(&failed));
+            assert!(transcript(&failed).contains("Input/output error"), "{}", transcript(&failed));
             let is_as_before = Contents::of(&dir.join("disk")) == before;
             let next = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-            let said = told(&next);
+            let said = transcript(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
                 ("of which nothing is on this disk", "mv -n second.undo second.undo.earlier".to_owned())
@@ -169,21 +169,21 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let printed = command.replace(STRADDLE, "straddle");
             assert!(said.contains(&printed), "{printed}: {said}");
             let went = output(Command::new("sh").args(["-c", &command]).current_dir(dir.path()), "");
-            assert!(went.status.success(), "{}", told(&went));
+            assert!(went.status.success(), "{}", transcript(&went));
             assert!(Contents::of(&dir.join("disk")) == before, "{table}, write {write}");
             let _ = fs::remove_file(dir.join("second.undo"));
         }
         // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert_eq!(again.status.code(), Some(4), "{}", told(&again));
-        assert!(told(&again).contains("fully applied to this disk"), "{}", told(&again));
+        assert_eq!(again.status.code(), Some(4), "{}", transcript(&again));
+        assert!(transcript(&again).contains("fully applied to this disk"), "{}", transcript(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         let after = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert!(told(&after).contains("mv -n second.undo"), "{}", told(&after));
+        assert!(transcript(&after).contains("mv -n second.undo"), "{}", transcript(&after));
         fs::write(dir.join("second.undo"), "{}").unwrap();
         let foreign = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));
-        assert!(told(&foreign).contains("--backup"), "{}", told(&foreign));
+        assert_eq!(foreign.status.code(), Some(4), "{}", transcript(&foreign));
+        assert!(transcript(&foreign).contains("--backup"), "{}", transcript(&foreign));
         assert!(Contents::of(&dir.join("disk")) == before);
         fs::remove_file(dir.join("second.undo")).unwrap();
     }

@@ -13,14 +13,14 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{
     Contents, Dir, Guest, STRADDLE, json_in, list, number, output, present, run, shell, straddle_in, text,
-    told, valid, word,
+    transcript, valid, word,
 };
 
 /// Runs straddle, which has to end with `code`; returns its output on both streams.
 fn ends(dir: &Dir, code: i32, arguments: &[&str]) -> String {
     let output = straddle_in(dir, arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", told(&output));
-    assert_eq!(output.stderr.is_empty(), code == 0, "{arguments:?}\n{}", told(&output));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", transcript(&output));
+    assert_eq!(output.stderr.is_empty(), code == 0, "{arguments:?}\n{}", transcript(&output));
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
 
@@ -131,11 +131,11 @@ fn a_refusal_to_grow_says_what_makes_room() {
         fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(mib * MIB).unwrap();
         let plan = |more: &[&str]| straddle_in(&dir, &[&["plan", "disk.img", "--grow", size], more].concat());
         let plain = plan(&[]);
-        assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", told(&plain));
+        assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", transcript(&plain));
         let is_named = text(&plain.stderr).contains("--relocate-backup");
         // The option makes room, though the room may still not be enough.
         let has_grown = label == "gpt" && mib > 64;
-        assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", told(&plain));
+        assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", transcript(&plain));
         helped += usize::from(is_named && plan(&["--relocate-backup"]).status.success());
     }
     assert_eq!(helped, 3);
@@ -184,8 +184,8 @@ fn files_and_scripts_ask_for_the_same() {
     fs::write(dir.join("large"), "[[part]]\nsize = '1MiB'\n".repeat(100_000)).unwrap();
     for option in ["--file", "--from-sfdisk"] {
         for request in ["large", "/dev/zero"] {
-            let told = ends(&dir, 3, &["plan", "disk.img", option, request]);
-            assert!(told.contains(&format!("{request}: cannot read the request: ")), "{told}");
+            let transcript = ends(&dir, 3, &["plan", "disk.img", option, request]);
+            assert!(transcript.contains(&format!("{request}: cannot read the request: ")), "{transcript}");
         }
     }
 }
@@ -423,7 +423,7 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
         command.args(["lab", "--json", "--drive", drive, "--input"]).arg(folder).args(["--", IN_GUEST]);
         let done = output(&mut command, "");
         let report: Value =
-            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&done)));
+            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", transcript(&done)));
         let said = word(&report, "output");
         assert_eq!(report["status"], 0, "{said}");
         for (table, count) in [("gpt", 2), ("mbr", 3)] {
@@ -536,15 +536,15 @@ fn what_was_written_since_is_not_undone() {
         sh(after);
         let present = Contents::of(&target);
         let refused = run(&["undo", &undo, "--write", path]);
-        let told = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(4), "{after}: {told}");
+        let transcript = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{after}: {transcript}");
         assert!(
-            told.contains("partition 1 ") && told.contains("--force")
-                || told.contains("it has changed since"),
-            "{after}: {told}"
+            transcript.contains("partition 1 ") && transcript.contains("--force")
+                || transcript.contains("it has changed since"),
+            "{after}: {transcript}"
         );
         assert!(Contents::of(&target) == present, "{after}: written to");
-        if told.contains("--force") {
+        if transcript.contains("--force") {
             assert!(run(&["undo", &undo, "--write", path, "--force"]).status.success());
         }
         std::fs::remove_file(&undo).unwrap();
