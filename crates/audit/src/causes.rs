@@ -12,6 +12,7 @@ use straddle_units::Boundary;
 
 use crate::catalogue::Code;
 use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Severity, Subject};
+use crate::findings::Findings;
 use crate::{Context, layers};
 
 /// A target of a run and the findings on it.
@@ -27,7 +28,7 @@ pub struct Seen<'a> {
     /// The kernel's names of the disks that the target stands on.
     pub below: BTreeSet<String>,
     /// The findings on the target.
-    pub findings: &'a mut [Finding],
+    pub findings: &'a mut Findings,
 }
 
 /// Determines which findings on a target follow from which others, provided that both end up reported.
@@ -121,7 +122,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
             let own = f.follows.iter().any(|cause| cause.code == Code::LAYERS_CANCEL);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
         };
-        for finding in seen[upper].findings.iter_mut().filter(follows) {
+        for finding in seen[upper].findings.marked().iter_mut().filter(follows) {
             finding.follows.clone_from(&causes);
             finding.fix = None;
         }

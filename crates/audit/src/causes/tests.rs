@@ -63,7 +63,7 @@ fn what_shows_above_follows_from_every_partition_below() {
         names.iter().map(|(number, name)| (*number, BTreeSet::from([(*name).to_owned()]))).collect()
     };
     let run = |below: &[(usize, u32)]| {
-        let mut found: Vec<Vec<Finding>> = vec![
+        let mut found = [
             vec![
                 finding(rules::START_STRADDLES, Subject::Disk, 0, 512),
                 finding(rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
@@ -77,6 +77,7 @@ fn what_shows_above_follows_from_every_partition_below() {
             let subject = Subject::Partition(*number);
             found[*disk].push(finding(rules::START_STRADDLES, subject, 32256, 0));
         }
+        let mut found = found.map(Findings::complete);
         let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
         let mut seen: Vec<Seen<'_>> = names
             .iter()
@@ -123,7 +124,7 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     };
     let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
         let shown = vec![finding(rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
-        let mut found = [shown, on_sda, on_sdb];
+        let mut found = [shown, on_sda, on_sdb].map(Findings::complete);
         let volume = || BTreeSet::from(["dm-0".to_owned()]);
         let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
             .iter()

@@ -112,7 +112,7 @@ pub(crate) struct PlanArguments {
     pub(crate) seed: Option<Seed>,
 
     /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Logical sector size of an image [default: detected from its table, 512 without a table].
@@ -282,7 +282,7 @@ pub(crate) struct RealignArguments {
     pub(crate) grain: Option<ByteCount>,
 
     /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Logical sector size of an image [default: detected from its table].
