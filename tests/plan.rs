@@ -141,6 +141,43 @@ fn a_refusal_to_grow_says_what_makes_room() {
     assert_eq!(helped, 3);
 }
 
+/// A partition that grows as far as it can leaves room for new ones that fit nowhere else, and takes all where
+/// they fit elsewhere. sfdisk reads the tables.
+#[test]
+fn what_grows_leaves_room_for_what_is_added() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    // (the table, the request, the partitions that sfdisk lists: first MiB and size in MiB)
+    let gpt = "label: gpt\nstart=1MiB, size=4MiB\nstart=20MiB, size=8MiB\n";
+    let dos = "label: dos\nstart=1MiB, size=63MiB, type=5\nstart=2MiB, size=8MiB\n";
+    let cases: [(&str, &[&str], &[(u64, u64)]); 5] = [
+        (gpt, &["--grow", "2", "--add", "10MiB"], &[(1, 4), (20, 43), (5, 10)]),
+        (gpt, &["--grow", "2", "--add", "20MiB"], &[(1, 4), (20, 23), (43, 20)]),
+        (gpt, &["--grow", "2", "--add", "16MiB", "--add", "8MiB"], &[(1, 4), (20, 27), (47, 16), (5, 8)]),
+        (gpt, &["--delete", "2", "--grow", "1", "--add", "10MiB"], &[(1, 52), (53, 10)]),
+        (dos, &["--grow", "5", "--add", "10MiB,role=logical"], &[(1, 63), (2, 51), (54, 10)]),
+    ];
+    for (table, change, expected) in cases {
+        let dir = Dir::new("grow-and-add");
+        let image = dir.image("disk.img", 64 << 20);
+        tools::write_table(&image, 512, table);
+        ends(&dir, 0, &[&["plan", "disk.img", "--save", "p.json"], change].concat());
+        ends(&dir, 0, &["apply", "p.json", "--write", "disk.img"]);
+        let found: Vec<(u64, u64)> = tools::table(&image, 512)
+            .1
+            .values()
+            .map(|it| (number(it, "start") / 2048, number(it, "size") / 2048))
+            .collect();
+        assert_eq!(found, expected, "{change:?}");
+    }
+    // What is free is counted before the growth, which would take it.
+    let dir = Dir::new("grow-and-add");
+    tools::write_table(&dir.image("disk.img", 64 << 20), 512, gpt);
+    let said = ends(&dir, 3, &["plan", "disk.img", "--grow", "2", "--add", "40MiB"]);
+    assert!(said.contains("needs 40 MiB (41943040 bytes), and 36.0 MiB (37731840 bytes) are free"), "{said}");
+}
+
 #[test]
 fn what_an_image_is_meant_for_decides_where_partitions_start() {
     let dir = Dir::new("grain");

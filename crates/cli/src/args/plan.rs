@@ -52,8 +52,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to a size, or as far as there is room. Only its entry changes, not its contents. Can
-    /// be repeated.
+    /// Grow a partition to a size, or as far as there is room, with room left for --add. Only its entry
+    /// changes, not its contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
