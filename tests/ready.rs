@@ -55,12 +55,30 @@ fn an_image_comes_with_the_command_that_connects_it() {
     }
     let dir = Dir::new("connect");
     misaligned(&dir, "raw.img");
+    let mut converted = 0;
     for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
         shell(&format!("qemu-img convert -O {format} raw.img 'an image'"), dir.path());
+        let connects = |transcript: &str, format: &str, image: &str| {
+            let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} '{image}'\n");
+            transcript.contains(&expected) && transcript.contains("sfdisk")
+        };
         let (transcript, _) = said(&dir, &["check", "an image"]);
-        let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} 'an image'\n");
-        assert!(transcript.contains(&expected) && transcript.contains("sfdisk"), "{format}: {transcript}");
+        let is_converted = transcript.contains("S070");
+        assert_eq!(connects(&transcript, format, "an image"), !is_converted, "{format}: {transcript}");
+        if !is_converted {
+            continue;
+        }
+        converted += 1;
+        // Its table is changed after the conversion, in the new image.
+        assert!(!transcript.contains("nbd") && !transcript.contains("sfdisk"), "{format}: {transcript}");
+        let line = transcript.lines().find(|line| line.contains("qemu-img convert")).unwrap();
+        shell(line, dir.path());
+        let (new, _) = said(&dir, &["check", "an image.new"]);
+        assert!(connects(&new, "qcow2", "an image.new") && !new.contains("S070"), "{format}: {new}");
+        let (left, _) = said(&dir, &["check", "an image", "--ignore", "S070"]);
+        assert!(connects(&left, format, "an image"), "{format}: {left}");
     }
+    assert!(converted > 1, "{converted} formats have to be converted");
     // QEMU reads this format but does not write it; what it is converted to can be written.
     shell("qemu-img convert -O vmdk -o subformat=streamOptimized raw.img stream.vmdk", dir.path());
     let (transcript, _) = said(&dir, &["check", "stream.vmdk"]);

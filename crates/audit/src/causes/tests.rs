@@ -55,6 +55,29 @@ fn what_is_not_reported_is_no_cause() {
     assert_eq!(fixed(&all).len(), 4);
 }
 
+/// An image that is to be converted is changed after that, not before: the commands for it are withheld.
+#[test]
+fn what_changes_an_image_waits_for_its_conversion() {
+    let run = |conversion: &'static Rule, reported: Reported| {
+        let mut all = [
+            Finding { reported, ..finding(conversion, Subject::Disk, 1024, 0) },
+            finding(rules::START_STRADDLES, Subject::Partition(1), 32256, 0),
+            finding(rules::HIDDEN_SECTORS, Subject::Partition(1), 32256, 0),
+        ];
+        settle(&mut all);
+        let summaries: Vec<String> = all.iter().map(|f| f.fix.as_ref().unwrap().summary.clone()).collect();
+        (fixed(&all).into_iter().map(str::to_owned).collect::<Vec<_>>(), summaries)
+    };
+    for rule in [rules::CONTAINER_OFF, rules::CONTAINER_UNIT_SMALL] {
+        let (commands, summaries) = run(rule, Reported::Here);
+        assert_eq!(commands, [rule.code.as_str()]);
+        let after = format!("after the conversion ({})", rule.code);
+        assert!(summaries[1..].iter().all(|summary| summary.contains(&after)), "{summaries:?}");
+    }
+    let (commands, summaries) = run(rules::CONTAINER_OFF, Reported::NotAsked);
+    assert_eq!(commands[1..], ["S001"], "{summaries:?}");
+}
+
 /// md0 stands on partition 1 of sda and on partition 2 of sdb; both are misaligned, and md0 shows it.
 #[test]
 fn what_shows_above_follows_from_every_partition_below() {
