@@ -313,3 +313,33 @@ fn sgdisk_is_given_no_name_that_it_would_cut() {
         assert_eq!(tools::word(&partitions[&1], "name"), name, "{line}");
     }
 }
+
+/// Tables leave out columns, or wrap their cells, on a terminal that is narrower than they are.
+#[test]
+fn tables_fit_a_narrow_terminal() {
+    if !present(&["script", "stty", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("narrow");
+    tools::write_table(&dir.image("disk", 64 << 20), 512, "label: gpt\nstart=2049, size=8MiB\nstart=32MiB\n");
+    let part = "10MiB,name=a-name-of-thirty-six-characters-here,type=EBD0A0A2-B9E5-4433-87C0-68B6B72699C7";
+    let plan = format!("plan disk --add {part}");
+    for command in ["check disk", "map disk", &plan, "probe drive:qlc-16k", "drive list"] {
+        for width in [80, 100] {
+            let line = format!("stty rows 24 cols {width}; '{STRADDLE}' {command}");
+            let output =
+                output(Command::new("script").args(["-qc", &line, "/dev/null"]).current_dir(dir.path()), "");
+            let printed = tools::text(&output.stdout).replace('\r', "");
+            assert!(printed.lines().count() > 5, "{command}: {printed}");
+            let widest = printed.lines().map(|line| plain(line).chars().count()).max();
+            assert!(widest <= Some(width), "{command} at {width}: {widest:?}\n{printed}");
+        }
+    }
+}
+
+/// A line without the sequences that colour it.
+fn plain(line: &str) -> String {
+    let mut pieces = line.split("\u{1b}[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| text + piece.split_once('m').map_or("", |(_, rest)| rest))
+}
