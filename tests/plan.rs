@@ -151,7 +151,8 @@ fn what_grows_leaves_room_for_what_is_added() {
     // (the table, the request, the partitions that sfdisk lists: first MiB and size in MiB)
     let gpt = "label: gpt\nstart=1MiB, size=4MiB\nstart=20MiB, size=8MiB\n";
     let dos = "label: dos\nstart=1MiB, size=63MiB, type=5\nstart=2MiB, size=8MiB\n";
-    let cases: [(&str, &[&str], &[(u64, u64)]); 5] = [
+    type Case<'a> = (&'a str, &'a [&'a str], &'a [(u64, u64)]);
+    let cases: [Case<'_>; 5] = [
         (gpt, &["--grow", "2", "--add", "10MiB"], &[(1, 4), (20, 43), (5, 10)]),
         (gpt, &["--grow", "2", "--add", "20MiB"], &[(1, 4), (20, 23), (43, 20)]),
         (gpt, &["--grow", "2", "--add", "16MiB", "--add", "8MiB"], &[(1, 4), (20, 27), (47, 16), (5, 8)]),
