@@ -122,8 +122,9 @@ pub(crate) fn examine(
     let mut findings = audit(&name, &target, &stack, &disagreements, options);
     member::spare(&stack, &beside, &mut findings);
     let mut ready = None;
+    let file = target.through.as_ref().map_or_else(|| name.clone(), |through| through.unpacked.clone());
     if let Some(container) = &target.container
-        && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)
+        && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
     {
         target.remarks.push(format!("{remark}: {line}"));
         ready = Some(line);
@@ -179,7 +180,7 @@ fn audit(
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
         target: if in_container { connected::NODE } else { &node },
-        file: name,
+        file,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
         size: target.size,
