@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, output, present, text, told};
+use tools::{Dir, STRADDLE, output, present, text, transcript};
 
 const DISK: &str = include_str!("agreement/disk.sh");
 const TIMERS: &str = include_str!("agreement/timers.sh");
@@ -100,7 +100,7 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     let elapsed = begun.elapsed();
     let pressure = Duration::from_micros(pressure() - waited).as_secs_f64() / elapsed.as_secs_f64();
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
-    assert_eq!(ended.status.code(), Some(0), "{} {}", told(&ended), read("server"));
+    assert_eq!(ended.status.code(), Some(0), "{} {}", transcript(&ended), read("server"));
     tools::signal(server.0.id(), "TERM");
     let status = server.0.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{}", read("server"));
@@ -133,7 +133,8 @@ fn virtually(script: &str, start: Option<&str>, input: &Path) -> Measures {
         lab.args(["--start", start, "--size", "1GiB"]);
     }
     let ended = output(lab.arg("--").arg(file), "");
-    let report: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", told(&ended)));
+    let report: Value =
+        serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", transcript(&ended)));
     assert_eq!(report["status"], 0, "{}", report["output"]);
     let measures = report["measures"].as_array().unwrap().iter();
     measures.map(|one| (tools::word(one, "name"), one["value"].as_f64().unwrap())).collect()

@@ -63,7 +63,7 @@ fn check_array(guest: &Guest, name: &str) {
 }
 
 #[test]
-fn every_member_is_told_the_same_of_its_array() {
+fn every_member_shows_the_same_of_its_array() {
     if !present(&["linux.uml", "mdadm", "sfdisk", "mkfs.ext4"]) {
         return;
     }

@@ -127,7 +127,7 @@ fn what_makes_no_difference_is_called_so() {
 }
 
 #[test]
-fn fewer_blocks_than_asked_for_are_told() {
+fn fewer_blocks_than_asked_for_are_reported() {
     let many = [
         "bench",
         "random-write",
@@ -140,8 +140,12 @@ fn fewer_blocks_than_asked_for_are_told() {
         "100",
     ];
     let run = straddle(&many);
-    let told = run.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("note: of 900000000 blocks asked for, 244190390 fit on the drive"), "{}", run.out);
+    let transcript = run.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        transcript.contains("note: of 900000000 blocks asked for, 244190390 fit on the drive"),
+        "{}",
+        run.out
+    );
 }
 
 #[test]
@@ -239,7 +243,7 @@ fn a_drive_that_misreports_is_shown_as_one() {
 }
 
 #[test]
-fn own_profiles_are_read_by_path_and_their_faults_are_told() {
+fn own_profiles_are_read_by_path_and_their_faults_are_reported() {
     let dir = TempDir::new().unwrap();
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -1,5 +1,5 @@
 //! Content that shares a disk with its partition table is detected, for every type that blkid knows, and no
-//! plan overwrites it unless told to.
+//! plan overwrites it except with --wipe.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use tools::skip::{cases, is_quick};
-use tools::{Dir, at_once, list, output, present, shell, straddle_in, told, word};
+use tools::{Dir, at_once, list, output, present, shell, straddle_in, transcript, word};
 
 fn codes(target: &Value) -> Vec<String> {
     list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
@@ -195,14 +195,14 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
             seen.fetch_add(1, Ordering::Relaxed);
             let what = format!("{line}, {label}, {name}");
             let checked = straddle_in(dir.path(), &["check", "disk"]);
-            assert!(told(&checked).contains(&name), "{what}: {}", told(&checked));
+            assert!(transcript(&checked).contains(&name), "{what}: {}", transcript(&checked));
             for (plan, gpt_only) in PLANS {
                 if gpt_only && label != "gpt" {
                     continue;
                 }
                 let refused = straddle_in(dir.path(), &[&["plan", "disk", "--save", "plan"], plan].concat());
-                assert_eq!(refused.status.code(), Some(4), "{what}, {plan:?}: {}", told(&refused));
-                assert!(told(&refused).contains(&name), "{what}, {plan:?}: {}", told(&refused));
+                assert_eq!(refused.status.code(), Some(4), "{what}, {plan:?}: {}", transcript(&refused));
+                assert!(transcript(&refused).contains(&name), "{what}, {plan:?}: {}", transcript(&refused));
                 assert!(!dir.join("plan").exists(), "{what}, {plan:?}");
             }
         }
@@ -231,9 +231,9 @@ fn a_guid_is_not_taken_for_a_signature() {
                 dir.path(),
             );
             let checked = straddle_in(dir.path(), &["check", "disk"]);
-            assert!(!told(&checked).contains("also holds"), "{uuid}: {}", told(&checked));
+            assert!(!transcript(&checked).contains("also holds"), "{uuid}: {}", transcript(&checked));
             let planned = straddle_in(dir.path(), &["plan", "disk", "--add", "1MiB"]);
-            assert_eq!(planned.status.code(), Some(0), "{uuid}: {}", told(&planned));
+            assert_eq!(planned.status.code(), Some(0), "{uuid}: {}", transcript(&planned));
         }
     }
 }
@@ -252,11 +252,15 @@ fn with_wipe_the_new_table_is_the_disks_own() {
             let what = format!("{line}, {label} to {table}, {name}");
             let args = ["plan", "disk", "--wipe", "--table", table, "--part", "1MiB", "--save", "plan"];
             let planned = straddle_in(dir.path(), &args);
-            assert_eq!(planned.status.code(), Some(0), "{what}: {}", told(&planned));
+            assert_eq!(planned.status.code(), Some(0), "{what}: {}", transcript(&planned));
             let line = format!("will no longer be reachable: the whole disk: {name}");
-            assert!(name.is_empty() || told(&planned).contains(&line), "{what}: {}", told(&planned));
+            assert!(
+                name.is_empty() || transcript(&planned).contains(&line),
+                "{what}: {}",
+                transcript(&planned)
+            );
             let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
-            assert_eq!(applied.status.code(), Some(0), "{what}: {}", told(&applied));
+            assert_eq!(applied.status.code(), Some(0), "{what}: {}", transcript(&applied));
             fs::remove_file(dir.join("plan.undo")).unwrap();
             let report = straddle_in(dir.path(), &["check", "--json", "disk"]);
             let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -329,8 +333,8 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             let target = &report["targets"][0];
             let what = format!("{make}, {label}, {start}, {is_known}: {target}");
             assert_eq!(target["table"]["format"], kind, "{what}");
-            let is_told = target.to_string().contains(&format!("partition table ({label})"));
-            assert_eq!(is_told, !is_known, "{what}");
+            let is_reported = target.to_string().contains(&format!("partition table ({label})"));
+            assert_eq!(is_reported, !is_known, "{what}");
             assert_eq!(target["status"] == "not_judged", !is_known, "{what}");
             assert_eq!(target.to_string().contains("which of the two"), !is_known, "{what}");
             for finding in target["findings"].as_array().unwrap() {
@@ -367,7 +371,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
             assert_eq!(commands, 0, "{content}: {target}");
         }
         let refused = straddle_in(dir.path(), &["plan", "disk", "--repair"]);
-        assert_eq!(refused.status.code(), Some(4), "{content}: {}", told(&refused));
+        assert_eq!(refused.status.code(), Some(4), "{content}: {}", transcript(&refused));
     }
 }
 
@@ -405,7 +409,7 @@ fn a_stick_with_an_iso_keeps_it() {
     // The only free space is behind the image, and the active entry is kept.
     let plan = ["plan", "disk", "--add", "20MiB", "--add", "1MiB", "--json", "--save", "plan"];
     let planned = straddle_in(dir.path(), &plan);
-    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    assert_eq!(planned.status.code(), Some(0), "{}", transcript(&planned));
     let plan: Value = serde_json::from_slice(&fs::read(dir.join("plan")).unwrap()).unwrap();
     let new: Vec<&Value> =
         list(&plan["table"], "partitions").iter().filter(|entry| entry["change"] == "new").collect();
@@ -415,7 +419,7 @@ fn a_stick_with_an_iso_keeps_it() {
         assert_ne!(entry["number"], 1, "{entry}");
     }
     let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
-    assert_eq!(applied.status.code(), Some(0), "{}", told(&applied));
+    assert_eq!(applied.status.code(), Some(0), "{}", transcript(&applied));
     let after = fs::read(dir.join("disk")).unwrap();
     assert!(after[..446 + 32] == before[..446 + 32] && after[512..] == before[512..]);
     for (name, plan) in [
@@ -424,7 +428,7 @@ fn a_stick_with_an_iso_keeps_it() {
         ("entry 1", &["--add", "1MiB,number=1"]),
     ] {
         let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], plan].concat());
-        assert_ne!(refused.status.code(), Some(0), "{name}: {}", told(&refused));
+        assert_ne!(refused.status.code(), Some(0), "{name}: {}", transcript(&refused));
     }
 }
 
@@ -446,14 +450,14 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     shell("dd if=other of=disk bs=512 skip=131039 seek=131039 conv=notrunc status=none", dir.path());
     let before = fs::read(dir.join("disk")).unwrap();
     let planned = straddle_in(dir.path(), &["plan", "disk", "--delete", "2", "--save", "plan"]);
-    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    assert_eq!(planned.status.code(), Some(0), "{}", transcript(&planned));
     let refused = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
-    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
-    assert!(told(&refused).contains("nothing was written"), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(4), "{}", transcript(&refused));
+    assert!(transcript(&refused).contains("nothing was written"), "{}", transcript(&refused));
     assert!(
-        told(&refused).contains("it lists partition 1 (2048 sectors from sector 40960)"),
+        transcript(&refused).contains("it lists partition 1 (2048 sectors from sector 40960)"),
         "{}",
-        told(&refused)
+        transcript(&refused)
     );
     assert!(fs::read(dir.join("disk")).unwrap() == before && !dir.join("plan.undo").exists());
 }
@@ -496,10 +500,10 @@ fn a_file_of_another_form_is_not_taken_for_a_disk() {
             shell(&line, dir.path());
             let args = ["plan", "file", "--table", "gpt", "--part", "rest", "--save", "plan"];
             let refused = straddle_in(dir.path(), &args);
-            assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
-            assert!(told(&refused).contains(name), "{line}: {}", told(&refused));
+            assert_eq!(refused.status.code(), Some(4), "{line}: {}", transcript(&refused));
+            assert!(transcript(&refused).contains(name), "{line}: {}", transcript(&refused));
             let checked = straddle_in(dir.path(), &["check", "file"]);
-            assert!(matches!(checked.status.code(), Some(0 | 3)), "{line}: {}", told(&checked));
+            assert!(matches!(checked.status.code(), Some(0 | 3)), "{line}: {}", transcript(&checked));
         }
     }
 }
@@ -521,8 +525,8 @@ fn an_atari_table_is_known_with_any_of_its_entries() {
             [&["plan", "disk", "--table", "gpt"][..], &["plan", "disk", "--table", "mbr", "--part", "rest"]]
         {
             let refused = straddle_in(dir.path(), args);
-            assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
-            assert!(told(&refused).contains("atari"), "{line}: {}", told(&refused));
+            assert_eq!(refused.status.code(), Some(4), "{line}: {}", transcript(&refused));
+            assert!(transcript(&refused).contains("atari"), "{line}: {}", transcript(&refused));
         }
     }
 }

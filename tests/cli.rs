@@ -506,9 +506,9 @@ fn help_and_version_that_nobody_gets_are_no_success() {
         for (to, means) in [("> /dev/full", "full"), (">&-", "closed")] {
             let line = format!("'{}' {command} {to}", STRADDLE);
             let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(3), "{command} to a {means} stdout: {told}");
-            assert!(told.contains("os error"), "{command} to a {means} stdout: {told}");
+            let transcript = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{command} to a {means} stdout: {transcript}");
+            assert!(transcript.contains("os error"), "{command} to a {means} stdout: {transcript}");
         }
         // A reader that closes the pipe early is not an error.
         let line = format!("'{}' {command} | true; exit ${{PIPESTATUS[0]}}", STRADDLE);

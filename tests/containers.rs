@@ -8,7 +8,7 @@ mod tools;
 use std::fs;
 use std::process::Output;
 
-use tools::{Dir, present, shell, straddle_in, told};
+use tools::{Dir, present, shell, straddle_in, transcript};
 
 /// Every format that qemu-img creates; also the file's extension.
 const CREATED: [&str; 8] = ["qcow2", "qcow", "qed", "parallels", "vdi", "vmdk", "vpc", "vhdx"];
@@ -65,8 +65,8 @@ fn called(name: &str) -> &'static str {
 /// Asserts that the file is refused with status 4 because of its form, not because of its size or anything
 /// else.
 fn is_refused(run: &Output, what: &str, name: &str) {
-    assert_eq!(run.status.code(), Some(4), "{what} {name}: {}", told(run));
-    assert!(told(run).contains(called(name)), "{what} {name}: {}", told(run));
+    assert_eq!(run.status.code(), Some(4), "{what} {name}: {}", transcript(run));
+    assert!(transcript(run).contains(called(name)), "{what} {name}: {}", transcript(run));
 }
 
 /// Makes a raw image and one of each other form; returns their names.
@@ -106,7 +106,7 @@ fn whatever_writes_refuses_them() {
         if len > 64 << 10 && len % 512 == 0 {
             dir.image("same", len);
             let kept = straddle_in(dir.path(), &[&["plan", "same", "--save", "plan"][..], &plan].concat());
-            assert_eq!(kept.status.code(), Some(0), "{}", told(&kept));
+            assert_eq!(kept.status.code(), Some(0), "{}", transcript(&kept));
             let applied = straddle_in(dir.path(), &["apply", "plan", "--write", name]);
             is_refused(&applied, "apply", name);
         }
@@ -126,12 +126,12 @@ fn the_user_may_say_that_it_is_raw() {
         let plan =
             ["--table", "gpt", "--part", "rest", "--grain", "4096", "--format", "raw", "--save", "plan"];
         let planned = straddle_in(dir.path(), &[&["plan", name][..], &plan].concat());
-        assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
+        assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));
         let applied = straddle_in(dir.path(), &["apply", "plan", "--write", name, "--format", "raw"]);
-        assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
+        assert_eq!(applied.status.code(), Some(0), "{name}: {}", transcript(&applied));
         assert!(before != fs::read(dir.join(name)).unwrap(), "{name}: nothing was written");
         let undone = straddle_in(dir.path(), &["undo", "plan.undo", "--write", name, "--format", "raw"]);
-        assert_eq!(undone.status.code(), Some(0), "{name}: {}", told(&undone));
+        assert_eq!(undone.status.code(), Some(0), "{name}: {}", transcript(&undone));
         assert!(before == fs::read(dir.join(name)).unwrap(), "{name}: not as it was");
         fs::remove_file(dir.join("plan.undo")).unwrap();
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, output, present, run, told};
+use tools::{Dir, STRADDLE, output, present, run, transcript};
 
 fn contrib(name: &str) -> PathBuf {
     tools::root().join("contrib").join(name)
@@ -56,7 +56,7 @@ fn pipelines_fail_on_a_wrong_image_only() {
             for (is_right, status) in [(true, 0), (false, 1)] {
                 let dir = built(is_right);
                 let out = sh(&line, dir.path());
-                assert_eq!(out.status.code(), Some(status), "{file}: {line}: {}", told(&out));
+                assert_eq!(out.status.code(), Some(status), "{file}: {line}: {}", transcript(&out));
             }
         }
     }
@@ -78,7 +78,7 @@ fn builders_scripts_fail_on_a_wrong_image_only() {
         for (is_right, status) in [(true, 0), (false, 1)] {
             let dir = built(is_right);
             let out = sh(&line, dir.path());
-            assert_eq!(out.status.code(), Some(status), "{line}: {}", told(&out));
+            assert_eq!(out.status.code(), Some(status), "{line}: {}", transcript(&out));
         }
     }
 }
@@ -90,7 +90,7 @@ fn the_service_is_valid_and_confined() {
     }
     let units = ["systemd/straddle-check.service", "systemd/straddle-check.timer"].map(contrib);
     let verified = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units), "");
-    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", told(&verified));
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", transcript(&verified));
     let rated = run(Command::new("systemd-analyze").args(["security", "--offline=true"]).arg(&units[0]), "");
     let exposure = rated.split_once("Overall exposure level for").unwrap().1;
     let exposure: f64 = exposure.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -108,7 +108,7 @@ fn the_service_writes_metrics() {
     let line = line.replace("check --output-format", &format!("check {image} --output-format"));
     let dir = built(false);
     let out = sh(&line, dir.path());
-    assert!(out.status.success(), "{}", told(&out));
+    assert!(out.status.success(), "{}", transcript(&out));
     let metrics = fs::read_to_string(dir.join("straddle.prom")).unwrap();
     assert!(metrics.contains("straddle_misaligned_partitions{target=\"build/disk.img\"} 1"), "{metrics}");
     // A run that cannot begin leaves the last metrics.

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tools::{Dir, STRADDLE, present, text, told};
+use tools::{Dir, STRADDLE, present, text, transcript};
 
 const FILE_SYSTEMS: [&str; 6] = ["ext3", "ext4", "reiserfs", "jfs", "xfs", "btrfs"];
 /// A drive for each way to lose unflushed data: read-modify-write of emulated sectors, with a misaligned and
@@ -52,13 +52,13 @@ fn cut(seed: u64) -> (u64, u64) {
 
     let written = lab(drive, start, dir.path(), &options, "cut-write.sh");
     // The power was cut, so that the command has no status.
-    assert_eq!(written.status.code(), Some(3), "{again}\n{}", told(&written));
+    assert_eq!(written.status.code(), Some(3), "{again}\n{}", transcript(&written));
     let marks = text(&written.stdout);
     // The power may be cut in the middle of a line.
     let whole = marks.rfind('\n').map_or("", |end| &marks[..=end]);
     fs::write(dir.join("marks"), whole).unwrap();
     let checked = lab(drive, start, dir.path(), &[], "cut-check.sh");
-    assert_eq!(checked.status.code(), Some(0), "{again}\n{}", told(&checked));
+    assert_eq!(checked.status.code(), Some(0), "{again}\n{}", transcript(&checked));
     let out = text(&checked.stdout);
     let files = out.lines().find_map(|line| line.strip_prefix("checked ")?.split(' ').next()?.parse().ok());
     let sound = out.lines().filter(|line| line.starts_with("sound ")).count();

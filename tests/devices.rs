@@ -9,7 +9,9 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, Guest, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, present, run, told, word};
+use tools::{
+    Dir, Guest, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, present, run, transcript, word,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -48,7 +50,7 @@ impl Tree {
         let command = &mut Command::new(STRADDLE);
         let output = output(command.args(["check", "--json", "--sysroot"]).arg(self.0.path()).arg(name), "");
         let mut report: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", transcript(&output)));
         (report["targets"][0].take(), output.status.code().unwrap())
     }
 }
@@ -131,7 +133,7 @@ fn block_limits(blocks: u32) -> Vec<u8> {
 }
 
 #[test]
-fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
+fn an_optimum_that_is_none_is_shown_as_the_kernel_shows_it() {
     let tree = Tree::new();
     // (physical sector, length in VPD page B0h in blocks, what each kernel shows of it, whether that cannot
     // be true)
@@ -255,7 +257,7 @@ fn minus_one_has_its_cause() {
 }
 
 #[test]
-fn a_minus_one_that_the_kernel_forgets_is_told() {
+fn a_minus_one_that_the_kernel_forgets_is_reported() {
     // What Linux 6.12 reports for members at these starts, and the correct finding.
     for (starts, shown, expected) in [
         (["2048", "4097"], "3584", "S020"),
@@ -305,7 +307,7 @@ fn minus_one_of_mappings_and_of_nvme_paths() {
 }
 
 #[test]
-fn devices_that_fail_are_told_apart() {
+fn devices_that_fail_are_distinguished() {
     if !present(&["linux.uml", "dmsetup", "sfdisk", "jq"]) {
         return;
     }
@@ -416,11 +418,11 @@ fn disks_are_listed_in_order_and_once() {
 #[test]
 fn a_card_reader_without_a_card_holds_no_medium() {
     let tree = Tree::new();
-    for (name, removable, told) in [("sda", "1", "holds no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
+    for (name, removable, reason) in [("sda", "1", "holds no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
         tree.disk(name, &[("size", "0"), ("removable", removable)]);
         let (report, status) = tree.check(name);
         assert_eq!((word(&report, "status").as_str(), status), ("failed", 3), "{report}");
-        assert!(word(&report, "error").contains(told), "{report}");
+        assert!(word(&report, "error").contains(reason), "{report}");
     }
 }
 
@@ -467,8 +469,8 @@ fn verbose_lists_every_source() {
         for claim in std::iter::once(figure).chain(others) {
             // Each claim is on a line of its own: "3584 [ATA IDENTIFY word 209]".
             let source = word(claim, "source");
-            let is_told = text.lines().any(|line| line.contains(&format!("[{source}")));
-            assert!(is_told, "{source} is not in\n{text}");
+            let is_shown = text.lines().any(|line| line.contains(&format!("[{source}")));
+            assert!(is_shown, "{source} is not in\n{text}");
             sources += 1;
         }
     }

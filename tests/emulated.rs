@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tools::{Dir, STRADDLE, codes, disk_codes, list, number, output, present, told, word};
+use tools::{Dir, STRADDLE, codes, disk_codes, list, number, output, present, transcript, word};
 
 const MIB: u64 = 1 << 20;
 
@@ -165,7 +165,7 @@ impl Machine<'_> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let fetched = output(Command::new(root.join("tests/emulated/kernel")).arg(self.kernel), "");
         if !fetched.status.success() {
-            tools::skipped(&format!("kernel {} is not there: {}", self.kernel, told(&fetched)));
+            tools::skipped(&format!("kernel {} is not there: {}", self.kernel, transcript(&fetched)));
             return false;
         }
         let mut command = Command::new(root.join("tests/emulated/run"));
@@ -178,9 +178,9 @@ impl Machine<'_> {
         });
         let begun = Instant::now();
         let output = output(command.arg(dir.join("script")), "");
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", transcript(&output));
         println!("Linux {}: {} devices, {} s", self.release, self.devices.len(), begun.elapsed().as_secs());
-        print!("{}", told(&output));
+        print!("{}", transcript(&output));
         true
     }
 }
@@ -442,9 +442,9 @@ fn check_unreadable(out: &Path) {
         assert_eq!(status, "3", "{place}");
         let unread = list(report, "findings").iter().find(|finding| word(finding, "code") == "S081");
         let message = word(unread.unwrap_or_else(|| panic!("{place}")), "message");
-        let told = behind(&message, "cannot read byte ").unwrap_or_else(|| panic!("{place}"));
+        let named = behind(&message, "cannot read byte ").unwrap_or_else(|| panic!("{place}"));
         // The reported byte is that of a page of the kernel's cache, or of the failing sector itself.
-        assert!((byte..byte + 4096).contains(&told), "{message}");
+        assert!((byte..byte + 4096).contains(&named), "{message}");
         assert_eq!(number(&report["device"]["physical_sector_bytes"], "value"), 4096, "{place}");
         if byte != 0 {
             let found = codes(report);

@@ -74,12 +74,12 @@ fn fixes(report: &Value) -> Vec<Fix> {
 /// Compares the reports before and after a fix. New advice is acceptable.
 fn judge(fix: &Fix, before: &Value, after: &Value) {
     let (old, new) = (weights(before), weights(after));
-    let told = || format!("{fix:?}\nbefore: {old:#?}\nafter: {new:#?}");
+    let details = || format!("{fix:?}\nbefore: {old:#?}\nafter: {new:#?}");
     let total = |weights: Option<&Vec<usize>>| weights.map_or(0, |weights| weights.iter().sum::<usize>());
-    assert!(total(new.get(&fix.of)) < total(old.get(&fix.of)), "not better\n{}", told());
+    assert!(total(new.get(&fix.of)) < total(old.get(&fix.of)), "not better\n{}", details());
     for (place, weights) in &new {
         let former = old.get(place).and_then(|weights| weights.iter().copied().max()).unwrap_or(1);
-        assert!(weights.iter().all(|weight| *weight <= former), "worse at {place:?}\n{}", told());
+        assert!(weights.iter().all(|weight| *weight <= former), "worse at {place:?}\n{}", details());
     }
 }
 
@@ -405,23 +405,23 @@ fn files(device: &str) -> String {
 fn in_the_guest() {
     let cmdline = fs::read_to_string("/proc/cmdline").unwrap();
     assert!(cmdline.contains("rootfstype=hostfs"), "this writes to disks");
-    let told = |name: &str| std::env::var(name).unwrap();
-    let disk = PathBuf::from(told("DISK"));
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let disk = PathBuf::from(variable("DISK"));
     let before = tools::check(&disk, &[]);
     let all = fixes(&before);
-    let Some(fix) = all.get(told("FIX").parse::<usize>().unwrap()) else { std::process::exit(3) };
+    let Some(fix) = all.get(variable("FIX").parse::<usize>().unwrap()) else { std::process::exit(3) };
     is_announced(fix, &screen(&disk, &[]));
     // Supplies the passphrase, which would be typed, and a cheap key derivation, as the default takes long.
     let quick = "-q --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
-    let line = fix.line.replace("DEVICE", &told("DEVICE")).replace(" DIR", " /mnt");
+    let line = fix.line.replace("DEVICE", &variable("DEVICE")).replace(" DIR", " /mnt");
     let line = line.replace("luksFormat", &format!("luksFormat {quick}"));
     let line = line.replace("reencrypt", &format!("reencrypt {quick}"));
-    println!("\nFIX: {}\t{line}", told("STACK"));
-    let is_safe = fix.risk == "safe" && !told("DEVICE").is_empty();
-    let kept = is_safe.then(|| files(&told("DEVICE")));
+    println!("\nFIX: {}\t{line}", variable("STACK"));
+    let is_safe = fix.risk == "safe" && !variable("DEVICE").is_empty();
+    let kept = is_safe.then(|| files(&variable("DEVICE")));
     shell(&line, Path::new("/"));
     shell("umount /mnt 2>/dev/null; sync", Path::new("/"));
-    assert_eq!(is_safe.then(|| files(&told("DEVICE"))), kept, "{fix:?} changed what is stored");
+    assert_eq!(is_safe.then(|| files(&variable("DEVICE"))), kept, "{fix:?} changed what is stored");
     shell("umount /mnt 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches", Path::new("/"));
     judge(fix, &before, &tools::check(&disk, &[]));
 }

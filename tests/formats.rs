@@ -116,7 +116,7 @@ fn check_all(dir: &Dir) -> BTreeMap<String, Value> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("exec '{program}' check --json images/*")]).current_dir(dir.path());
     let output = tools::output(&mut command, "");
-    assert!(output.status.code().is_some_and(|code| code <= 3), "{}", tools::told(&output));
+    assert!(output.status.code().is_some_and(|code| code <= 3), "{}", tools::transcript(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let named = |target: &Value| {
         let name = word(target, "target").replace("images/", "").replace(".img", "");

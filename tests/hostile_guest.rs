@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tools::{Dir, STRADDLE, present, text, told};
+use tools::{Dir, STRADDLE, present, text, transcript};
 
 /// Everything that a guest's root can do to files of the host that it mounts again, and to the tree that it
 /// runs on. `$V` is the victim.
@@ -142,8 +142,8 @@ fn a_guests_root_changes_nothing_that_it_was_not_given() {
             let script =
                 format!("V='{}'; {ATTACK}\ncp /run/h/file \"$OUTPUT/copy\" && sync", victim.display());
             let run = lab(caller, &["--output", output.to_str().unwrap(), "--", &script]);
-            assert!(run.status.success(), "{caller:?}: {}", told(&run));
-            assert!(text(&run.stdout).ends_with("precious\ntried\n"), "{caller:?}: {}", told(&run));
+            assert!(run.status.success(), "{caller:?}: {}", transcript(&run));
+            assert!(text(&run.stdout).ends_with("precious\ntried\n"), "{caller:?}: {}", transcript(&run));
             assert_eq!(seen(&victim), before, "{caller:?}");
             // The guest can write to the folder that it was given.
             assert_eq!(fs::read_to_string(output.join("copy")).unwrap(), "precious\n", "{caller:?}");
@@ -158,12 +158,12 @@ fn a_guest_that_cannot_be_confined_does_not_start_unasked() {
     }
     let caller = Caller { wrapper: &[], without: "272,444" };
     let refused = lab(caller, &["--", "echo started"]);
-    assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(3), "{}", transcript(&refused));
     let errors = text(&refused.stderr);
     assert!(errors.contains("--unconfined") && errors.lines().count() == 1, "{errors}");
     assert!(refused.stdout.is_empty());
     let asked = lab(caller, &["--unconfined", "--", "echo started"]);
-    assert_eq!(text(&asked.stdout), "started\n", "{}", told(&asked));
+    assert_eq!(text(&asked.stdout), "started\n", "{}", transcript(&asked));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn what_a_guest_leaves_has_no_devices_and_no_set_id_files() {
         let script = if without == UNSHARE { script.replace("|| exit 8", "") } else { script.to_owned() };
         let run =
             lab(Caller { wrapper: &[], without }, &["--output", dir.path().to_str().unwrap(), "--", &script]);
-        assert!(run.status.success(), "{without}: {}", told(&run));
+        assert!(run.status.success(), "{without}: {}", transcript(&run));
         let found = walk(dir.path());
         assert!(found.iter().any(|path| path.ends_with("fifo")), "{found:?}");
         for path in found {
@@ -216,7 +216,7 @@ fn no_folder_stays() {
     let clean = || {
         let clean =
             Command::new(STRADDLE).args(["lab", "--clean"]).env("TMPDIR", dir.path()).output().unwrap();
-        assert_eq!(clean.status.code(), Some(0), "{}", told(&clean));
+        assert_eq!(clean.status.code(), Some(0), "{}", transcript(&clean));
         text(&clean.stdout)
     };
     let mut hung_up = start();

@@ -114,7 +114,7 @@ fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
         machine.a_read();
         attack(&machine);
         neighbour.is_served();
-        assert!(comes(&machine.error), "{name}: the driver is not told");
+        assert!(comes(&machine.error), "{name}: the driver gets no interrupt");
         assert!(machine.is_let_go(), "{name}");
     }
     // A machine that does everything correctly.
@@ -380,7 +380,7 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
         clients.push(Neighbour::new(&setting));
         clients.last_mut().unwrap().is_served();
     }
-    // None of these gives way; the next client is told why it is not served.
+    // None of these gives way; the next client learns why it is not served.
     let mut late = connect(&setting.path("nbd"));
     let mut greeting = [0; 18];
     late.read_exact(&mut greeting).expect("it is greeted");
@@ -391,9 +391,9 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     let mut reason = vec![0; usize::from(answer[19])];
     late.read_exact(&mut reason).unwrap();
     assert!(String::from_utf8(reason).unwrap().contains("clients"));
-    let mut told = String::new();
-    connect(&setting.path("control")).read_to_string(&mut told).unwrap();
-    assert!(told.contains("\"error\"") && told.contains("clients"), "{told:?}");
+    let mut refusal = String::new();
+    connect(&setting.path("control")).read_to_string(&mut refusal).unwrap();
+    assert!(refusal.contains("\"error\"") && refusal.contains("clients"), "{refusal:?}");
     clients.iter_mut().for_each(Neighbour::is_served);
     // When one of them has gone, there is room again.
     clients.pop();

@@ -3,7 +3,7 @@
 //!
 //! `SEQUENCES` is the number of sequences (150 by default), `SEQUENCE_SEED` the first seed. After each
 //! sequence, a neighbour and a well-behaved machine have to be served. Memory and descriptors have to stay
-//! bounded, and the server has to exit when told to.
+//! bounded, and the server has to exit on a signal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
 //! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included;
-//! and every test program has a row in tests/README.md.
+//! every test program has a row in tests/README.md; and the crates that promise it do no I/O and read no clock.
 //!
 //! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. In C only files are
 //! measured. A line of `FILES`
@@ -25,6 +25,40 @@ const FILES: &[(&str, usize)] = &[];
 
 /// Functions over the limit (`file::function`), and their numbers of lines.
 const FUNCTIONS: &[(&str, usize)] = &[];
+
+/// The crates that do no I/O, read no clock and start no thread, each with the files that are excepted.
+const PURE: &[(&str, &[&str])] =
+    &[("audit", &[]), ("drive", &["profile/read.rs"]), ("io", &[]), ("probe", &[]), ("units", &[])];
+
+/// Names that a pure crate does not use: parts of the standard library and of system interfaces, and the
+/// functions of other crates here that open or read a target.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "fs::",
+    "File::open",
+    "File::create",
+    "OpenOptions",
+    "std::net",
+    "std::os",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "Instant::",
+    "SystemTime",
+    "stdin(",
+    "stdout(",
+    "stderr(",
+    "println!",
+    "dbg!",
+    "libc::",
+    "rustix::",
+    "nix::",
+    "read_at(",
+    "straddle_device::open",
+    "Target::open",
+    "Machine::read",
+    "read_all(",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
@@ -197,6 +231,84 @@ fn a_row_is_about_what_it_names() {
     assert_eq!(rows, ["crates/a/tests/b.rs", "crates/a/tests/c.rs", "tests/d*.rs"]);
     assert!(is_about("tests/d*.rs", "tests/dd.rs") && !is_about("tests/d*.rs", "tests/e.rs"));
     assert!(is_about("crates/a/tests", "crates/a/tests/f.rs") && !is_about("tests", "tests/f.rs"));
+}
+
+/// The code of a source: without comments, and without its tests, which stand at its end.
+fn code(source: &str) -> String {
+    let end = source.find("\n#[cfg(test)]\nmod tests").unwrap_or(source.len());
+    let lines = source[..end].lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn is_impure(source: &str) -> bool {
+    let code = code(source);
+    let is_whole = |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    IMPURE.iter().any(|name| code.match_indices(name).any(|(at, _)| is_whole(at)))
+}
+
+#[test]
+fn pure_crates_do_no_io() {
+    let sources = sources(&["rs"]);
+    for (name, excepted) in PURE {
+        let folder = format!("crates/{name}/src/");
+        let own: Vec<(&str, &str)> = sources
+            .iter()
+            .filter_map(|(path, source)| Some((path.strip_prefix(&folder)?, source.as_str())))
+            .filter(|(path, _)| {
+                !path.ends_with("tests.rs") && !path.contains("tests/") && *path != "order.rs"
+            })
+            .collect();
+        assert!(own.len() > 3, "{name}: {} sources found", own.len());
+        let mut found: Vec<&str> =
+            own.iter().filter(|(_, source)| is_impure(source)).map(|(path, _)| *path).collect();
+        found.sort_unstable();
+        assert_eq!(found, *excepted, "{name}: these read files, a clock or the environment");
+    }
+}
+
+/// Joins an error and its causes: no other function does.
+const CAUSES: &str = "crates/device/src/shown.rs";
+
+#[test]
+fn causes_are_joined_in_one_place() {
+    let follows =
+        |source: &str| ["error.source()", "cause.source()"].iter().any(|call| source.contains(call));
+    let sources = sources(&["rs"]);
+    let own = sources.iter().filter(|(path, _)| path.contains("/src/") && !path.ends_with("tests.rs"));
+    let found: Vec<&str> =
+        own.filter(|(_, source)| follows(&code(source))).map(|(path, _)| path.as_str()).collect();
+    assert_eq!(found, [CAUSES]);
+}
+
+/// Words that the sources do not use, neither in names nor in comments.
+const WORDS: &[&str] = &["told", "anew"];
+
+#[test]
+fn names_are_terms_of_the_field() {
+    let sources = sources(&["rs", "c", "h", "sh"]);
+    // This source, and a test of the same words in public names.
+    let own = ["tests/house.rs", "tests/cli/json_names.rs"];
+    let mut found = Vec::new();
+    for (path, source) in sources.iter().filter(|(path, _)| !own.contains(&path.as_str())) {
+        for (line, text) in (1..).zip(source.lines()) {
+            let text = text.to_lowercase();
+            let mut words = text.split(|c: char| !c.is_alphanumeric());
+            if words.any(|word| WORDS.contains(&word)) {
+                found.push(format!("{path}:{line}"));
+            }
+        }
+    }
+    assert_eq!(found, Vec::<String>::new(), "{WORDS:?} stand in these lines");
+}
+
+#[test]
+fn impure_code_is_found() {
+    let comment = "/// std::fs::read would do.\nfn pure() {}\n";
+    let tests = "fn pure() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
+    assert!(!is_impure(comment) && !is_impure(tests));
+    for line in ["std::fs::read(path)", "let now = Instant::now();", "target.medium.read_at(0, &mut bytes)"] {
+        assert!(is_impure(&format!("{comment}{line}\n{tests}")), "{line}");
+    }
 }
 
 #[test]

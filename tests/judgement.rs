@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, SYSFS_DISK, list, output, present, run, told, word, write_table};
+use tools::{Dir, STRADDLE, SYSFS_DISK, list, output, present, run, transcript, word, write_table};
 
 /// The report of `check --json` on each target, by name, and the exit status.
 fn check(args: &[&str]) -> (BTreeMap<String, Value>, i32) {
     let run = output(Command::new(STRADDLE).args(["check", "--json"]).args(args), "");
-    let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", told(&run)));
+    let report: Value =
+        serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", transcript(&run)));
     let targets = list(&report, "targets").iter();
     (targets.map(|target| (word(target, "target"), target.clone())).collect(), run.status.code().unwrap())
 }
@@ -210,7 +211,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
         assert_eq!(check(&[&args[..], filter].concat()).1, status, "{filter:?}");
     }
     let text = output(Command::new(STRADDLE).args(["check", "--only", "S020"]).args(args), "");
-    assert!(told(&text).contains("STRADDLES by 512 bytes (S001)"), "{}", told(&text));
+    assert!(transcript(&text).contains("STRADDLES by 512 bytes (S001)"), "{}", transcript(&text));
 }
 
 /// Pages that a power cut can tear are not called misaligned.
@@ -259,7 +260,7 @@ ssize_t pread64(int fd, void *to, size_t count, off64_t at) {
 
 /// An unreadable sector gives status 3 whatever is asked for, and its partition is never called aligned.
 #[test]
-fn what_cannot_be_read_is_told_whatever_is_asked_for() {
+fn what_cannot_be_read_is_reported_whatever_is_asked_for() {
     if !present(&["sfdisk", "cc"]) {
         return;
     }
@@ -276,7 +277,8 @@ fn what_cannot_be_read_is_told_whatever_is_asked_for() {
         command.env("LD_PRELOAD", "faulty.so").env("LD_LIBRARY_PATH", dir.path());
         command.args(["check", "--json", "--assume", "512e"]);
         let run = output(command.args(args).arg(&image), "");
-        let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", told(&run)));
+        let report: Value =
+            serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", transcript(&run)));
         let target = &report["targets"][0];
         assert_eq!(
             (run.status.code(), word(target, "status").as_str()),

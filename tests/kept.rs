@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tools::{Contents, Dir, STRADDLE, output, present, straddle_in, told};
+use tools::{Contents, Dir, STRADDLE, output, present, straddle_in, transcript};
 
 fn done(dir: &Dir, arguments: &[&str]) {
     let output = straddle_in(dir, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    assert!(output.status.success(), "{arguments:?}: {}", transcript(&output));
 }
 
 /// Makes a disk with a table of partitions 1, 2 and more, and a plan that keeps some of them.
@@ -83,7 +83,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
                 let said = format!(
                     "{table} {change:?}, partition {}, {key} = {value}: {}",
                     entry["number"],
-                    told(&output)
+                    transcript(&output)
                 );
                 assert!(matches!(output.status.code(), Some(2..=4)), "{said}");
                 assert!(
@@ -112,8 +112,8 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     // Writing more than 1 KiB to a file fails (EFBIG), as on a full disk.
     let line = format!("trap '' XFSZ; ulimit -f 1; exec '{STRADDLE}' apply second --write disk");
     let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
-    assert_eq!(full.status.code(), Some(3), "{}", told(&full));
-    assert!(told(&full).contains("cannot store the backup"), "{}", told(&full));
+    assert_eq!(full.status.code(), Some(3), "{}", transcript(&full));
+    assert!(transcript(&full).contains("cannot store the backup"), "{}", transcript(&full));
     assert!(Contents::of(&dir.join("disk")) == before);
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| Path::new(name).to_string_lossy().contains("undo")), "{left:?}");
@@ -151,13 +151,13 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             command.args([STRADDLE, "apply", "second", "--write", "disk"]).current_dir(dir.path());
             let failed = output(&mut command, "");
             if failed.status.success() {
-                assert!(write > 1, "no write failed: {}", told(&failed));
+                assert!(write > 1, "no write failed: {}", transcript(&failed));
                 break;
             }
-            assert!(told(&failed).contains("Input/output error"), "{}", told(&failed));
+            assert!(transcript(&failed).contains("Input/output error"), "{}", transcript(&failed));
             let is_as_before = Contents::of(&dir.join("disk")) == before;
             let next = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-            let said = told(&next);
+            let said = transcript(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
                 ("of which nothing is on this disk", "mv -n second.undo second.undo.earlier".to_owned())
@@ -169,21 +169,21 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let printed = command.replace(STRADDLE, "straddle");
             assert!(said.contains(&printed), "{printed}: {said}");
             let went = output(Command::new("sh").args(["-c", &command]).current_dir(dir.path()), "");
-            assert!(went.status.success(), "{}", told(&went));
+            assert!(went.status.success(), "{}", transcript(&went));
             assert!(Contents::of(&dir.join("disk")) == before, "{table}, write {write}");
             let _ = fs::remove_file(dir.join("second.undo"));
         }
         // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert_eq!(again.status.code(), Some(4), "{}", told(&again));
-        assert!(told(&again).contains("fully applied to this disk"), "{}", told(&again));
+        assert_eq!(again.status.code(), Some(4), "{}", transcript(&again));
+        assert!(transcript(&again).contains("fully applied to this disk"), "{}", transcript(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         let after = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert!(told(&after).contains("mv -n second.undo"), "{}", told(&after));
+        assert!(transcript(&after).contains("mv -n second.undo"), "{}", transcript(&after));
         fs::write(dir.join("second.undo"), "{}").unwrap();
         let foreign = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
-        assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));
-        assert!(told(&foreign).contains("--backup"), "{}", told(&foreign));
+        assert_eq!(foreign.status.code(), Some(4), "{}", transcript(&foreign));
+        assert!(transcript(&foreign).contains("--backup"), "{}", transcript(&foreign));
         assert!(Contents::of(&dir.join("disk")) == before);
         fs::remove_file(dir.join("second.undo")).unwrap();
     }
@@ -214,4 +214,42 @@ fn contents_are_equal_only_if_all_bytes_are() {
         assert!(Contents::of(&image) == before, "{at}");
     }
     assert!(Contents::of(&dir.image("longer", len + 1)) != before);
+}
+
+/// The type of the file system that `path` is on, as coreutils name it.
+fn file_system(path: &Path) -> String {
+    tools::run(Command::new("stat").args(["-f", "-c", "%T"]).arg(path), "").trim().to_owned()
+}
+
+/// A backup in memory is lost with the power, a target there too. Each is reported as what it is.
+#[test]
+fn a_backup_in_memory_is_warned_of_unless_the_target_is_there_too() {
+    let dir = Dir::new("volatile");
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return tools::skipped("there is no /dev/shm") };
+    // The folder of the tests may be in memory as well.
+    let expects =
+        |target: &Path, backup: &Path| file_system(target) != "tmpfs" && file_system(backup) == "tmpfs";
+    let is_seen = expects(dir.path(), memory.path());
+    dir.image("disk", 64 << 20);
+    let there = memory.path().join("disk");
+    fs::copy(dir.join("disk"), &there).unwrap();
+    done(&dir, &["plan", "disk", "--table", "gpt", "--part", "4MiB", "--save", "plan"]);
+    let (there, undo) = (there.to_str().unwrap(), memory.path().join("undo"));
+    let kept = dir.join("kept");
+    for (target, backup, expected) in
+        [("disk", &undo, is_seen), ("disk", &kept, false), (there, &undo, false), (there, &kept, false)]
+    {
+        let backup = backup.to_str().unwrap();
+        for dry in [&["--dry-run"][..], &[]] {
+            let apply = [&["apply", "plan", "--write", target, "--backup", backup][..], dry].concat();
+            let applied = straddle_in(&dir, &apply);
+            assert_eq!(applied.status.code(), Some(0), "{}", transcript(&applied));
+            let said = tools::text(&applied.stderr);
+            let warned = said.contains(&format!("{backup}: the backup would be in memory only (tmpfs)"));
+            assert_eq!(warned, expected, "{apply:?}: {said}");
+            assert_eq!(said.is_empty(), !expected, "{apply:?}: {said}");
+        }
+        done(&dir, &["undo", backup, "--write", target]);
+        fs::remove_file(backup).unwrap();
+    }
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use runs::{gone, guest_seconds, lab, measure, output, well};
 use serde_json::{Value, json};
-use tools::{Dir, STRADDLE, present, text, told};
+use tools::{Dir, STRADDLE, present, text, transcript};
 
 const FILE_SYSTEMS: [&str; 6] = ["ext3", "ext4", "reiserfs", "jfs", "xfs", "btrfs"];
 
@@ -22,14 +22,14 @@ fn output_and_status_are_the_commands() {
         return;
     }
     let run = lab(&["--drive", "wd10ears", "--", "echo to stdout; echo to stderr >&2; exit 7"]);
-    assert_eq!(run.status.code(), Some(7), "{}", told(&run));
+    assert_eq!(run.status.code(), Some(7), "{}", transcript(&run));
     assert_eq!(text(&run.stdout), "to stdout\n");
     let errors = text(&run.stderr);
     assert!(errors.starts_with("to stderr\n"), "{errors}");
     assert!(errors.contains("of the guest's time") && errors.contains("charged: 2000 ns"), "{errors}");
 
     let words = lab(&["--drive", "wd10ears", "--", "printf", "%s|", "two words", "it's", "$HOME"]);
-    assert_eq!(text(&words.stdout), "two words|it's|$HOME|", "{}", told(&words));
+    assert_eq!(text(&words.stdout), "two words|it's|$HOME|", "{}", transcript(&words));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         line.extend(["--seed", seed, "--events", events.to_str().unwrap(), "--", script]);
         let output = Command::new(line[0]).args(&line[1..]).current_dir("/").output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{wrapper:?}: {error}: {}", told(&output)));
+            .unwrap_or_else(|error| panic!("{wrapper:?}: {error}: {}", transcript(&output)));
         (report, events)
     };
     // Runs as an ordinary user if this is root and such a user can access the directories.
@@ -295,7 +295,8 @@ fn a_misaligned_start_costs_what_the_model_says_and_the_trace_replays() {
         .args(["sim", trace.to_str().unwrap(), "--drive", "dell-6tb-7200-512e", "--json"])
         .output()
         .unwrap();
-    let sim: Value = serde_json::from_slice(&sim.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&sim)));
+    let sim: Value =
+        serde_json::from_slice(&sim.stdout).unwrap_or_else(|e| panic!("{e}: {}", transcript(&sim)));
     assert_eq!(sim["runs"][0]["requests"], misaligned["requests"]);
 }
 
@@ -353,7 +354,7 @@ fn a_temporary_folder_that_the_guest_cannot_see_is_no_obstacle() {
 }
 
 #[test]
-fn what_is_missing_is_told_with_the_fix() {
+fn what_is_missing_is_reported_with_the_fix() {
     let drive = ["lab", "--drive", "wd10ears"];
     let run = |arguments: &[&str]| {
         let mut command = Command::new(STRADDLE);
@@ -361,12 +362,12 @@ fn what_is_missing_is_told_with_the_fix() {
     };
     let missing = run(&["--", "true"]);
     assert_eq!(missing.status.code(), Some(3));
-    let told = text(&missing.stderr);
+    let transcript = text(&missing.stderr);
     assert!(
-        told.contains("/nowhere/linux.uml") && told.contains("apt-get install user-mode-linux"),
-        "{told}"
+        transcript.contains("/nowhere/linux.uml") && transcript.contains("apt-get install user-mode-linux"),
+        "{transcript}"
     );
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(transcript.lines().count(), 1, "{transcript}");
 
     for (arguments, says) in [
         (&["--start", "0s", "--", "true"][..], "--start"),
@@ -387,8 +388,8 @@ fn what_is_missing_is_told_with_the_fix() {
     assert_eq!(unknown.status.code(), Some(2));
     for (option, file) in [("--events", "/nowhere/file"), ("--trace", "/nowhere/file"), ("--events", "/")] {
         let refused = lab(&["--drive", "wd10ears", option, file, "--", "true"]);
-        assert_eq!(refused.status.code(), Some(3), "{}", tools::told(&refused));
-        assert!(text(&refused.stderr).contains(file), "{}", tools::told(&refused));
+        assert_eq!(refused.status.code(), Some(3), "{}", tools::transcript(&refused));
+        assert!(text(&refused.stderr).contains(file), "{}", tools::transcript(&refused));
     }
     let absent = run(&["--input", "/nowhere", "--", "true"]);
     assert_eq!(absent.status.code(), Some(3));
@@ -408,8 +409,8 @@ fn a_hung_guest_is_stopped_and_nothing_is_left() {
         let mut command = Command::new(STRADDLE);
         command.args(["lab", "--drive", "wd10ears"]).args(limit).args(["--", script]);
         let output = command.env("TMPDIR", dir.path()).output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", told(&output));
-        assert!(text(&output.stderr).contains(whose), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(3), "{}", transcript(&output));
+        assert!(text(&output.stderr).contains(whose), "{}", transcript(&output));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a folder is left");
     }
     let mut command = Command::new(STRADDLE);
@@ -428,7 +429,7 @@ fn a_hung_guest_is_stopped_and_nothing_is_left() {
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).unwrap();
     tools::signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", transcript(&output));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a folder is left");
     assert!(gone("mem=125952K"), "a process of the guest is left");
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::process::Command;
 
 use runs::{output, well};
-use tools::{Dir, STRADDLE, present, text, told};
+use tools::{Dir, STRADDLE, present, text, transcript};
 
 /// The guest's kernel keeps a host file open for each file that it knows.
 #[test]
@@ -49,8 +49,8 @@ fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
         command.arg("--output").arg(&output_folder).args(["--", script]).output().unwrap()
     };
     let run = limited("64");
-    assert_eq!(text(&run.stdout), "0 0\n0 1\n0 1\nmore\n", "{}", told(&run));
-    assert!(run.status.success(), "{}", told(&run));
+    assert_eq!(text(&run.stdout), "0 0\n0 1\n0 1\nmore\n", "{}", transcript(&run));
+    assert!(run.status.success(), "{}", transcript(&run));
     let left = |folder: &str| fs::read_dir(output_folder.join(folder)).unwrap().count();
     assert_eq!((left(""), left("moved")), (2, 48));
 
@@ -107,7 +107,7 @@ fn what_is_renamed_while_it_is_open_keeps_what_is_written() {
         command.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", STRADDLE, "lab"]);
         command.args(["--drive", "wd10ears", "--output"]).arg(&output_folder).args(["--", script]);
         let run = command.output().unwrap();
-        assert!(run.status.success(), "{}", told(&run));
+        assert!(run.status.success(), "{}", transcript(&run));
         for name in ["one", "two", "three", "four", "five"] {
             let bytes = fs::read(output_folder.join(name).join("moved")).unwrap();
             assert!(bytes.starts_with(b"mappedxx") && bytes.ends_with(b"xend"), "{limit} {name}");
@@ -146,7 +146,7 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
     command.args(&user[1..]).args(["sh", "-c"]);
     command.args(["ulimit -n 512; exec \"$@\"", "sh"]).args(line).arg(&folder).args(["--", script]);
     let run = command.current_dir("/").output().unwrap();
-    assert_eq!(text(&run.stdout), "300\n", "{}", told(&run));
+    assert_eq!(text(&run.stdout), "300\n", "{}", transcript(&run));
 }
 
 /// Files that the guest writes to the host have the guest's time stamps in the guest, so programs that
@@ -194,7 +194,7 @@ fn a_folder_may_have_any_name() {
         let run = command.output().unwrap();
         let expected =
             [b"input\ninput\n", folder.canonicalize().unwrap().as_os_str().as_bytes(), b"\n"].concat();
-        assert_eq!(run.stdout, expected, "{}", told(&run));
+        assert_eq!(run.stdout, expected, "{}", transcript(&run));
         assert_eq!(fs::read_to_string(folder.join("out/file")).unwrap(), "output\n");
     }
 }

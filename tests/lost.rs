@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Output;
 
 use serde_json::Value;
-use tools::{Dir, present, shell, straddle_in, told, write_table};
+use tools::{Dir, present, shell, straddle_in, transcript, write_table};
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
 
@@ -35,17 +35,21 @@ const WRITTEN: [(&str, i64, &[u8]); 12] = [
 /// application print the name again.
 fn refused_by_name(dir: &Dir, name: &str) {
     let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
-    assert_eq!(refused.status.code(), Some(4), "{name}: {}", told(&refused));
-    assert!(told(&refused).contains(name) && told(&refused).contains("--wipe"), "{name}: {}", told(&refused));
-    let seen = told(&straddle_in(dir.path(), &["check", "disk", "--assume", "4kn"]));
+    assert_eq!(refused.status.code(), Some(4), "{name}: {}", transcript(&refused));
+    assert!(
+        transcript(&refused).contains(name) && transcript(&refused).contains("--wipe"),
+        "{name}: {}",
+        transcript(&refused)
+    );
+    let seen = transcript(&straddle_in(dir.path(), &["check", "disk", "--assume", "4kn"]));
     assert!(seen.contains(name), "{name}: {seen}");
     let planned = straddle_in(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
-    assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
+    assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));
     let line = format!("will no longer be reachable: the whole disk: {name}");
-    assert!(told(&planned).contains(&line), "{name}: {}", told(&planned));
+    assert!(transcript(&planned).contains(&line), "{name}: {}", transcript(&planned));
     let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
-    assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
-    assert!(told(&applied).contains(&line), "{name}: {}", told(&applied));
+    assert_eq!(applied.status.code(), Some(0), "{name}: {}", transcript(&applied));
+    assert!(transcript(&applied).contains(&line), "{name}: {}", transcript(&applied));
     fs::remove_file(dir.join("plan.undo")).unwrap();
 }
 
@@ -80,10 +84,10 @@ fn a_table_on_a_member_is_not_changed() {
     file.write_all_at(b"Intel Raid ISM Cfg Sig. 1.3.00", (64 << 20) - 1024).unwrap();
     for change in [&["--add", "1MiB"][..], &["--delete", "1"], &["--table", "gpt", "--part", "rest"]] {
         let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], change].concat());
-        assert_eq!(refused.status.code(), Some(4), "{change:?}: {}", told(&refused));
-        assert!(told(&refused).contains("isw_raid_member"), "{}", told(&refused));
+        assert_eq!(refused.status.code(), Some(4), "{change:?}: {}", transcript(&refused));
+        assert!(transcript(&refused).contains("isw_raid_member"), "{}", transcript(&refused));
     }
-    let seen = told(&straddle_in(dir.path(), &["check", "disk"]));
+    let seen = transcript(&straddle_in(dir.path(), &["check", "disk"]));
     assert!(seen.contains("isw_raid_member"), "{seen}");
 }
 
@@ -112,10 +116,10 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
         "will no longer be reachable: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
         "will no longer be reachable: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
     ];
-    let flat = |output: &Output| told(output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = |output: &Output| transcript(output).split_whitespace().collect::<Vec<_>>().join(" ");
     let planned = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
     for line in lines {
-        assert!(flat(&planned).contains(line), "{line}\n{}", told(&planned));
+        assert!(flat(&planned).contains(line), "{line}\n{}", transcript(&planned));
     }
     let report = straddle_in(dir.path(), &[&["plan", "disk", "--json"][..], &PLAN[..4]].concat());
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -125,11 +129,15 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
     let dry = straddle_in(dir.path(), &["apply", "plan", "--write", "disk", "--dry-run"]);
     let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     for line in lines {
-        assert!(flat(&dry).contains(line) && flat(&applied).contains(line), "{line}\n{}", told(&applied));
+        assert!(
+            flat(&dry).contains(line) && flat(&applied).contains(line),
+            "{line}\n{}",
+            transcript(&applied)
+        );
     }
     // The content of a deleted partition is lost too; that of a kept one is not.
     let undone = straddle_in(dir.path(), &["undo", "plan.undo", "--write", "disk"]);
-    assert_eq!(undone.status.code(), Some(0), "{}", told(&undone));
+    assert_eq!(undone.status.code(), Some(0), "{}", transcript(&undone));
     let deleted = flat(&straddle_in(dir.path(), &["plan", "disk", "--delete", "2"]));
     assert!(deleted.contains(lines[1]) && !deleted.contains("Holidays"), "{deleted}");
 }
@@ -143,11 +151,11 @@ fn what_the_plan_does_not_know_of_is_not_overwritten() {
     let dir = Dir::new("since");
     let disk = dir.image("disk", 64 << 20);
     let planned = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
-    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    assert_eq!(planned.status.code(), Some(0), "{}", transcript(&planned));
     shell("mkfs.ext4 -q disk", dir.path());
     let before = fs::read(&disk).unwrap();
     let refused = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
-    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
-    assert!(told(&refused).contains("ext4"), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(4), "{}", transcript(&refused));
+    assert!(transcript(&refused).contains("ext4"), "{}", transcript(&refused));
     assert!(before == fs::read(&disk).unwrap());
 }

@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use straddle_device::shown::quote_path;
-use tools::{Dir, STRADDLE, output, present, told};
+use tools::{Dir, STRADDLE, output, present, transcript};
 
 const SIZE: u64 = 8 << 20;
 
@@ -65,7 +65,7 @@ fn complete(dir: &Dir) -> usize {
 fn begun(mut run: Child, dir: &Dir) -> Child {
     until(|| complete(dir) > 0 || run.try_wait().unwrap().is_some());
     if complete(dir) == 0 {
-        panic!("it ended before it began to write: {}", told(&run.wait_with_output().unwrap()));
+        panic!("it ended before it began to write: {}", transcript(&run.wait_with_output().unwrap()));
     }
     run
 }
@@ -76,7 +76,7 @@ fn running(dir: &Dir, target: &Path) -> Child {
 }
 
 fn refused(output: &Output, words: &[&str]) {
-    let said = told(output);
+    let said = transcript(output);
     assert_eq!(output.status.code(), Some(4), "{said}");
     for word in words {
         assert!(said.contains(word), "{word}: {said}");
@@ -110,7 +110,7 @@ fn an_image_that_qemu_serves_is_refused_under_each_of_its_names() {
         Command::new("qemu-io").args(["-f", "raw", "-c", "write -P 0x5a 1M 256k", "-c", "flush", &uri]),
         "",
     );
-    assert!(written.status.success(), "{}", told(&written));
+    assert!(written.status.success(), "{}", transcript(&written));
     let bytes = fs::read(&path).unwrap();
     for name in [&path, &other] {
         for options in [&["--used"][..], &["--destroy-data", name.to_str().unwrap()], &[]] {
@@ -126,7 +126,7 @@ fn an_image_that_qemu_serves_is_refused_under_each_of_its_names() {
                 .arg(dir.join("plan")),
             "",
         );
-        assert!(planned.status.success(), "{}", told(&planned));
+        assert!(planned.status.success(), "{}", transcript(&planned));
         refused(
             &output(Command::new(STRADDLE).arg("apply").arg(dir.join("plan")).arg("--write").arg(name), ""),
             &["in use"],
@@ -159,7 +159,7 @@ fn a_store_and_a_server_of_qemus_keep_each_other_out() {
     let first = Ends(serve().spawn().unwrap());
     until(|| nbd.exists());
     let second = output(&mut qemu(), "");
-    assert!(!second.status.success() && told(&second).contains("lock"), "{}", told(&second));
+    assert!(!second.status.success() && transcript(&second).contains("lock"), "{}", transcript(&second));
     drop(first);
     let _ = fs::remove_file(&nbd);
     // qemu-nbd creates its socket before it opens the image, and sends a greeting only afterwards.
@@ -190,7 +190,7 @@ fn a_file_that_was_there_is_written_only_where_it_is_given() {
         .env("XDG_STATE_HOME", dir.path())
         .output()
         .unwrap();
-    assert!(read.status.success(), "{}", told(&read));
+    assert!(read.status.success(), "{}", transcript(&read));
 }
 
 /// A file that was created for a run is removed with it, but a file that has taken its place stays.
@@ -255,7 +255,7 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
         }
         let ended = child.wait_with_output().unwrap();
         refused(&ended, &["another program opened it at", "UTC", "nothing that others wrote is lost"]);
-        assert!(fs::read(&path).unwrap() == wanted, "{name}, round {round}: {}", told(&ended));
+        assert!(fs::read(&path).unwrap() == wanted, "{name}, round {round}: {}", transcript(&ended));
         assert!(journals(&dir).is_empty(), "{name}");
     }
 }
@@ -326,12 +326,17 @@ fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
             .unwrap()
     };
     let shown = restore(&[]);
-    assert_eq!(shown.status.code(), Some(if now.len() as u64 == SIZE { 4 } else { 3 }), "{}", told(&shown));
-    assert!(fs::read(path).unwrap() == now && complete(dir) == 1, "{}", told(&shown));
+    assert_eq!(
+        shown.status.code(),
+        Some(if now.len() as u64 == SIZE { 4 } else { 3 }),
+        "{}",
+        transcript(&shown)
+    );
+    assert!(fs::read(path).unwrap() == now && complete(dir) == 1, "{}", transcript(&shown));
     if !cut {
-        assert!(told(&shown).contains("The run began to write at 20"), "{}", told(&shown));
+        assert!(transcript(&shown).contains("The run began to write at 20"), "{}", transcript(&shown));
         let forced = restore(&["--force"]);
-        assert_eq!(forced.status.code(), Some(0), "{}", told(&forced));
+        assert_eq!(forced.status.code(), Some(0), "{}", transcript(&forced));
         assert!(fs::read(path).unwrap() == bytes && journals(dir).is_empty());
     }
 }
@@ -372,7 +377,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
             .args(["--used", limit, "1"]);
         alone.arg("--journals").arg(dir.join("journals")).uid(65534).gid(65534);
         let alone = output(&mut alone, "");
-        assert!(alone.status.success(), "{tool}: {}", told(&alone));
+        assert!(alone.status.success(), "{tool}: {}", transcript(&alone));
     }
     // Where /proc does not show it, a reader cannot be distinguished from a writer.
     let child = begun(as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap(), &dir);
@@ -394,7 +399,7 @@ fn a_closed_terminal_ends_a_run_like_any_other_end() {
         let child = running(&dir, &path);
         tools::signal(child.id(), signal);
         let ended = child.wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(130), "{signal}: {}", told(&ended));
+        assert_eq!(ended.status.code(), Some(130), "{signal}: {}", transcript(&ended));
         assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty(), "{signal}");
     }
 }
@@ -466,9 +471,9 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     };
     let run = bench(&dir, &path, &["--used", "--runtime", "1"]);
     let (done, reads) = traced(&run, None);
-    assert!(done.status.success() && reads > 1, "{reads}: {}", told(&done));
+    assert!(done.status.success() && reads > 1, "{reads}: {}", transcript(&done));
     let (failed, _) = traced(&run, Some(reads));
-    let said = told(&failed);
+    let said = transcript(&failed);
     assert_eq!(failed.status.code(), Some(3), "{said}");
     let journal =
         journals(&dir).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
@@ -488,13 +493,13 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     broken.args(["-e", "inject=pread64:error=EIO:when=4+", "-e", "inject=pwrite64:error=EIO"]);
     broken.arg(restore.get_program()).args(restore.get_args());
     let broken = output(&mut broken, "");
-    let said = told(&broken);
+    let said = transcript(&broken);
     assert_eq!(broken.status.code(), Some(3), "{said}");
     for word in [&format!("the journal {} is kept", journal.display()), &command] {
         assert!(said.contains(word), "{word}: {said}");
     }
     let restored = output(&mut restore, "");
-    assert!(restored.status.success(), "{}", told(&restored));
+    assert!(restored.status.success(), "{}", transcript(&restored));
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
 }
 
@@ -539,9 +544,9 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
                 continue;
             }
             let (done, _) = restore(Some((first, count)));
-            assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", told(&done));
-            assert!(complete(&dir) > 0, "{first}, {count}: {}", told(&done));
-            beside += usize::from(told(&done).contains("cannot be read: left alone as well"));
+            assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", transcript(&done));
+            assert!(complete(&dir) > 0, "{first}, {count}: {}", transcript(&done));
+            beside += usize::from(transcript(&done).contains("cannot be read: left alone as well"));
         }
     }
     assert!(beside > 0, "nothing was unreadable beside what they wrote");

@@ -36,7 +36,7 @@ fn parted_says_aligned(image: &Path, kind: &str, number: u64) -> bool {
     let output =
         tools::output(command.arg("-s").arg(image).args(["align-check", kind, &number.to_string()]), "");
     // The exit status alone would not distinguish "not aligned" from "no such partition".
-    assert!(output.stderr.is_empty(), "{command:?}\n{}", tools::told(&output));
+    assert!(output.stderr.is_empty(), "{command:?}\n{}", tools::transcript(&output));
     output.status.success()
 }
 

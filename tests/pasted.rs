@@ -11,7 +11,9 @@ use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 use tools::skip::{cases, is_quick};
-use tools::{Contents, Dir, at_once, list, number, output, present, run, shell, told, word, write_table};
+use tools::{
+    Contents, Dir, at_once, list, number, output, present, run, shell, transcript, word, write_table,
+};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
 
@@ -101,17 +103,17 @@ impl Disk {
 
     /// Pastes `lines` into a shell on a copy of the disk, and then again, like a user who is not sure that it
     /// worked.
-    fn paste(&self, lines: &[String], is_told: bool) -> (PathBuf, String) {
+    fn paste(&self, lines: &[String], has_device: bool) -> (PathBuf, String) {
         let copy = self.dir.join("copy.img");
         run(Command::new("cp").arg("--sparse=always").arg(&self.image).arg(&copy), "");
-        let said: Vec<String> = (0..2).map(|_| self.give(lines, &copy, is_told)).collect();
+        let said: Vec<String> = (0..2).map(|_| self.give(lines, &copy, has_device)).collect();
         (copy, format!("{}\n{}", self.what, said.join("\nonce more\n")))
     }
 
-    /// Runs `lines` in a shell. If `is_told`, DEVICE is replaced by a copy of the partition, as by the user.
-    fn give(&self, lines: &[String], copy: &Path, is_told: bool) -> String {
+    /// Runs `lines` in a shell. If `has_device`, DEVICE is replaced by a copy of the partition, as by the user.
+    fn give(&self, lines: &[String], copy: &Path, has_device: bool) -> String {
         let mut pasted = lines.join("\n").replace(&*self.image.to_string_lossy(), &copy.to_string_lossy());
-        if is_told && pasted.contains("DEVICE") {
+        if has_device && pasted.contains("DEVICE") {
             let start = place(copy).0;
             extract(copy, &self.dir.join("device.img"));
             // This stands in for the partition's device node: what a tool changes in the copy is written back
@@ -127,7 +129,7 @@ impl Disk {
             Command::new("bash").args(["-c", &tools::pasted(&pasted)]).current_dir(self.dir.path()),
             "y\n",
         );
-        format!("{pasted}\n{}", told(&said))
+        format!("{pasted}\n{}", transcript(&said))
     }
 
     /// Asserts that the file system in the copy is unchanged: all its bytes or, if it was shrunk, its file.
@@ -143,7 +145,7 @@ impl Disk {
             Command::new("sh").args(["-c", &check.replace("FS", "after.img")]).current_dir(self.dir.path()),
             "",
         );
-        assert!(output.status.success(), "{said}\n{}", told(&output));
+        assert!(output.status.success(), "{said}\n{}", transcript(&output));
         let same = |sectors: u64| {
             Contents::part(&whole, 0, sectors * 512) == Contents::part(&part, 0, sectors * 512)
         };
@@ -261,14 +263,14 @@ fn paste_all(disk: &Disk, check: &str) -> Counts {
         counts.written += usize::from(all.contains("printf"));
         // Without a DEVICE in the commands, both variants are the same.
         let asks = all.contains("DEVICE");
-        for is_told in [false, true].into_iter().take(if asks { 2 } else { 1 }) {
-            let (copy, said) = disk.paste(&lines, is_told);
+        for has_device in [false, true].into_iter().take(if asks { 2 } else { 1 }) {
+            let (copy, said) = disk.paste(&lines, has_device);
             disk.is_whole(&copy, check, &said);
-            if is_told || !asks {
+            if has_device || !asks {
                 let left: Vec<_> = blocks(&tools::check(&copy, &ARGS));
                 assert!(!left.iter().any(|(_, other)| *other == lines), "{said}\nis no fix");
             }
-            counts.shrunk += usize::from(is_told);
+            counts.shrunk += usize::from(has_device);
         }
     }
     counts

@@ -13,14 +13,14 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{
     Contents, Dir, Guest, STRADDLE, json_in, list, number, output, present, run, shell, straddle_in, text,
-    told, valid, word,
+    transcript, valid, word,
 };
 
 /// Runs straddle, which has to end with `code`; returns its output on both streams.
 fn ends(dir: &Dir, code: i32, arguments: &[&str]) -> String {
     let output = straddle_in(dir, arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", told(&output));
-    assert_eq!(output.stderr.is_empty(), code == 0, "{arguments:?}\n{}", told(&output));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", transcript(&output));
+    assert_eq!(output.stderr.is_empty(), code == 0, "{arguments:?}\n{}", transcript(&output));
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
 
@@ -131,14 +131,52 @@ fn a_refusal_to_grow_says_what_makes_room() {
         fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(mib * MIB).unwrap();
         let plan = |more: &[&str]| straddle_in(&dir, &[&["plan", "disk.img", "--grow", size], more].concat());
         let plain = plan(&[]);
-        assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", told(&plain));
+        assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", transcript(&plain));
         let is_named = text(&plain.stderr).contains("--relocate-backup");
         // The option makes room, though the room may still not be enough.
         let has_grown = label == "gpt" && mib > 64;
-        assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", told(&plain));
+        assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", transcript(&plain));
         helped += usize::from(is_named && plan(&["--relocate-backup"]).status.success());
     }
     assert_eq!(helped, 3);
+}
+
+/// A partition that grows as far as it can leaves room for new ones that fit nowhere else, and takes all where
+/// they fit elsewhere. sfdisk reads the tables.
+#[test]
+fn what_grows_leaves_room_for_what_is_added() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    // (the table, the request, the partitions that sfdisk lists: first MiB and size in MiB)
+    let gpt = "label: gpt\nstart=1MiB, size=4MiB\nstart=20MiB, size=8MiB\n";
+    let dos = "label: dos\nstart=1MiB, size=63MiB, type=5\nstart=2MiB, size=8MiB\n";
+    type Case<'a> = (&'a str, &'a [&'a str], &'a [(u64, u64)]);
+    let cases: [Case<'_>; 5] = [
+        (gpt, &["--grow", "2", "--add", "10MiB"], &[(1, 4), (20, 43), (5, 10)]),
+        (gpt, &["--grow", "2", "--add", "20MiB"], &[(1, 4), (20, 23), (43, 20)]),
+        (gpt, &["--grow", "2", "--add", "16MiB", "--add", "8MiB"], &[(1, 4), (20, 27), (47, 16), (5, 8)]),
+        (gpt, &["--delete", "2", "--grow", "1", "--add", "10MiB"], &[(1, 52), (53, 10)]),
+        (dos, &["--grow", "5", "--add", "10MiB,role=logical"], &[(1, 63), (2, 51), (54, 10)]),
+    ];
+    for (table, change, expected) in cases {
+        let dir = Dir::new("grow-and-add");
+        let image = dir.image("disk.img", 64 << 20);
+        tools::write_table(&image, 512, table);
+        ends(&dir, 0, &[&["plan", "disk.img", "--save", "p.json"], change].concat());
+        ends(&dir, 0, &["apply", "p.json", "--write", "disk.img"]);
+        let found: Vec<(u64, u64)> = tools::table(&image, 512)
+            .1
+            .values()
+            .map(|it| (number(it, "start") / 2048, number(it, "size") / 2048))
+            .collect();
+        assert_eq!(found, expected, "{change:?}");
+    }
+    // What is free is counted before the growth, which would take it.
+    let dir = Dir::new("grow-and-add");
+    tools::write_table(&dir.image("disk.img", 64 << 20), 512, gpt);
+    let said = ends(&dir, 3, &["plan", "disk.img", "--grow", "2", "--add", "40MiB"]);
+    assert!(said.contains("needs 40 MiB (41943040 bytes), and 36.0 MiB (37731840 bytes) are free"), "{said}");
 }
 
 #[test]
@@ -184,8 +222,8 @@ fn files_and_scripts_ask_for_the_same() {
     fs::write(dir.join("large"), "[[part]]\nsize = '1MiB'\n".repeat(100_000)).unwrap();
     for option in ["--file", "--from-sfdisk"] {
         for request in ["large", "/dev/zero"] {
-            let told = ends(&dir, 3, &["plan", "disk.img", option, request]);
-            assert!(told.contains(&format!("{request}: cannot read the request: ")), "{told}");
+            let transcript = ends(&dir, 3, &["plan", "disk.img", option, request]);
+            assert!(transcript.contains(&format!("{request}: cannot read the request: ")), "{transcript}");
         }
     }
 }
@@ -423,7 +461,7 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
         command.args(["lab", "--json", "--drive", drive, "--input"]).arg(folder).args(["--", IN_GUEST]);
         let done = output(&mut command, "");
         let report: Value =
-            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&done)));
+            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", transcript(&done)));
         let said = word(&report, "output");
         assert_eq!(report["status"], 0, "{said}");
         for (table, count) in [("gpt", 2), ("mbr", 3)] {
@@ -536,15 +574,15 @@ fn what_was_written_since_is_not_undone() {
         sh(after);
         let present = Contents::of(&target);
         let refused = run(&["undo", &undo, "--write", path]);
-        let told = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(4), "{after}: {told}");
+        let transcript = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{after}: {transcript}");
         assert!(
-            told.contains("partition 1 ") && told.contains("--force")
-                || told.contains("it has changed since"),
-            "{after}: {told}"
+            transcript.contains("partition 1 ") && transcript.contains("--force")
+                || transcript.contains("it has changed since"),
+            "{after}: {transcript}"
         );
         assert!(Contents::of(&target) == present, "{after}: written to");
-        if told.contains("--force") {
+        if transcript.contains("--force") {
             assert!(run(&["undo", &undo, "--write", path, "--force"]).status.success());
         }
         std::fs::remove_file(&undo).unwrap();

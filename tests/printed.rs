@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use straddle_device::shown::is_hidden;
-use tools::{Dir, STRADDLE, output, present, run, told};
+use tools::{Dir, STRADDLE, output, present, run, transcript};
 
 /// A terminal title, colours in one byte and in several, reversed direction, separators, a zero-width space,
 /// a tag character, DEL, a line of its own, and a command.
@@ -54,7 +54,7 @@ fn looked_at(dir: &Dir, arguments: &[&str], counts: &mut [usize; 2]) -> Output {
     counts[0] += 1;
     if arguments.contains(&"--json") && !output.stdout.is_empty() {
         let json: Result<Value, _> = serde_json::from_slice(&output.stdout);
-        assert!(json.is_ok(), "{what}: {}", told(&output));
+        assert!(json.is_ok(), "{what}: {}", transcript(&output));
         counts[1] += 1;
     }
     output
@@ -81,7 +81,7 @@ fn names_of_files_are_printed_and_not_obeyed() {
     let mut counts = [0; 2];
     let mut look = |arguments: &[&str]| looked_at(&dir, arguments, &mut counts);
     let planned = look(&[&["plan", NASTY, "--save", &plan][..], &parts].concat());
-    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    assert_eq!(planned.status.code(), Some(0), "{}", transcript(&planned));
     let line = line_after(&planned, "nothing is written yet: ");
     look(&["apply", &plan, "--write", NASTY, "--dry-run"]);
     let applied = by_shell(&dir, &line);
@@ -148,7 +148,7 @@ fn names_of_files_are_printed_and_not_obeyed() {
 
 /// The text after `words` in the output, up to the end of the line.
 fn line_after(output: &Output, words: &str) -> String {
-    let said = told(output);
+    let said = transcript(output);
     let line = said.lines().find_map(|line| line.split_once(words)).unwrap_or_else(|| panic!("{said}"));
     line.1.to_owned()
 }
@@ -158,7 +158,7 @@ fn by_shell(dir: &Dir, line: &str) -> Output {
     let folder = Path::new(STRADDLE).parent().unwrap().display();
     let line = format!("PATH='{folder}':$PATH; {line}");
     let output = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
-    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", transcript(&output));
     clean(&line, &output);
     output
 }
@@ -182,7 +182,7 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
             .args(["plan", "--table", "gpt", "--part", "rest", "--save"])
             .arg(dir.path().join(OsStr::from_bytes(&plan)));
         let planned = output(command.arg(&image), "");
-        assert!(planned.status.success(), "{}", told(&planned));
+        assert!(planned.status.success(), "{}", transcript(&planned));
         let line = line_after(&planned, "nothing is written yet: ");
         // A name that is not UTF-8 is shown with replacement characters, so the real one is passed as an
         // argument.
@@ -219,7 +219,7 @@ fn labelled(dir: &Dir) -> String {
         let mut make = Command::new(words.next().unwrap());
         let made = output(make.args(words).args(label).arg(dir.join(name)), "");
         if !made.status.success() {
-            tools::skipped(&format!("{name}: {}", told(&made)));
+            tools::skipped(&format!("{name}: {}", transcript(&made)));
         }
     }
     // The label of a FAT is eleven bytes in the boot sector and in the root directory.
@@ -312,4 +312,34 @@ fn sgdisk_is_given_no_name_that_it_would_cut() {
         let (_, partitions) = tools::table(&image, 512);
         assert_eq!(tools::word(&partitions[&1], "name"), name, "{line}");
     }
+}
+
+/// Tables leave out columns, or wrap their cells, on a terminal that is narrower than they are.
+#[test]
+fn tables_fit_a_narrow_terminal() {
+    if !present(&["script", "stty", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("narrow");
+    tools::write_table(&dir.image("disk", 64 << 20), 512, "label: gpt\nstart=2049, size=8MiB\nstart=32MiB\n");
+    let part = "10MiB,name=a-name-of-thirty-six-characters-here,type=EBD0A0A2-B9E5-4433-87C0-68B6B72699C7";
+    let plan = format!("plan disk --add {part}");
+    for command in ["check disk", "map disk", &plan, "probe drive:qlc-16k", "drive list"] {
+        for width in [80, 100] {
+            let line = format!("stty rows 24 cols {width}; '{STRADDLE}' {command}");
+            let output =
+                output(Command::new("script").args(["-qc", &line, "/dev/null"]).current_dir(dir.path()), "");
+            let printed = tools::text(&output.stdout).replace('\r', "");
+            assert!(printed.lines().count() > 5, "{command}: {printed}");
+            let widest = printed.lines().map(|line| plain(line).chars().count()).max();
+            assert!(widest <= Some(width), "{command} at {width}: {widest:?}\n{printed}");
+        }
+    }
+}
+
+/// A line without the sequences that colour it.
+fn plain(line: &str) -> String {
+    let mut pieces = line.split("\u{1b}[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| text + piece.split_once('m').map_or("", |(_, rest)| rest))
 }

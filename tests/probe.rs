@@ -169,10 +169,10 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_straddle"));
         lab.args(["lab", "--drive", drive, "--mem", "3GiB", "--input"]).arg(dir.path()).args(["--", script]);
         let output = lab.stdin(std::process::Stdio::null()).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{drive}: {told}");
+        let transcript = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{drive}: {transcript}");
         let report: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{drive}: {e}: {told}"));
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{drive}: {e}: {transcript}"));
         let found =
             (report["unit"]["value"]["size_bytes"].as_u64(), report["unit"]["value"]["phase_bytes"].as_u64());
         assert_eq!(found, (Some(unit), Some(phase)), "{drive}: {report:#}");
@@ -189,12 +189,12 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             let mut command = Command::new(STRADDLE);
             command.args(arguments).arg(&image).arg("--used").current_dir(dir.path());
             let said = tools::output(&mut command, "");
-            let told = tools::told(&said);
-            assert_ne!(said.status.code(), Some(0), "{told}");
-            assert!(!told.contains(&u64::MAX.to_string()), "{told}");
+            let transcript = tools::transcript(&said);
+            assert_ne!(said.status.code(), Some(0), "{transcript}");
+            assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0 || told.contains(&format!("{size} bytes, and 2097152 are the least")),
-                "{told}"
+                size == 0 || transcript.contains(&format!("{size} bytes, and 2097152 are the least")),
+                "{transcript}"
             );
         }
     }
@@ -202,6 +202,9 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let image = dir.image("full.img", 8 << 20);
     tools::write_table(&image, 512, "label: dos\nstart=2048\n");
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
-    let told = tools::told(&said);
-    assert!(said.status.code() == Some(4) && told.contains("no free space of 2097152 bytes"), "{told}");
+    let transcript = tools::transcript(&said);
+    assert!(
+        said.status.code() == Some(4) && transcript.contains("no free space of 2097152 bytes"),
+        "{transcript}"
+    );
 }

@@ -1,5 +1,5 @@
 //! Output is ready for use: commands printed for an image do what they are meant to, messages name their
-//! subject, and a user who may not read a disk is told that it was not judged.
+//! subject, and a user who may not read a disk learns that it was not judged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, flat, list, output, present, run, shell, text, told, word, write_table};
+use tools::{Dir, STRADDLE, flat, list, output, present, run, shell, text, transcript, word, write_table};
 
 /// The output of straddle on both streams with these arguments, run in `dir`, and its status.
 fn said(dir: &Dir, args: &[&str]) -> (String, i32) {
     let output = output(Command::new(STRADDLE).args(args).current_dir(dir.path()), "");
-    (told(&output), output.status.code().unwrap())
+    (transcript(&output), output.status.code().unwrap())
 }
 
 fn misaligned(dir: &Dir, name: &str) -> PathBuf {
@@ -37,10 +37,10 @@ fn an_overlay_comes_with_the_command_that_reads_it() {
             let place = dir.join(folder);
             shell(&format!("qemu-img create -q -f {format} -b base.img -F raw over"), &place);
             for command in ["check", "map"] {
-                let (told, status) = said(&dir, &[command, &format!("{folder}over")]);
-                assert_eq!(status, 3, "{told}");
-                let line = told.lines().find_map(|line| line.strip_prefix("    straddle "));
-                let line = line.unwrap_or_else(|| panic!("no command in {told}"));
+                let (transcript, status) = said(&dir, &[command, &format!("{folder}over")]);
+                assert_eq!(status, 3, "{transcript}");
+                let line = transcript.lines().find_map(|line| line.strip_prefix("    straddle "));
+                let line = line.unwrap_or_else(|| panic!("no command in {transcript}"));
                 let line = format!("'{STRADDLE}' {line}; test $? -eq 1");
                 assert!(shell(&line, dir.path()).contains("S001"), "{line}");
             }
@@ -55,17 +55,36 @@ fn an_image_comes_with_the_command_that_connects_it() {
     }
     let dir = Dir::new("connect");
     misaligned(&dir, "raw.img");
+    let mut converted = 0;
     for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
         shell(&format!("qemu-img convert -O {format} raw.img 'an image'"), dir.path());
-        let (told, _) = said(&dir, &["check", "an image"]);
-        let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} 'an image'\n");
-        assert!(told.contains(&expected) && told.contains("sfdisk"), "{format}: {told}");
+        let connects = |transcript: &str, format: &str, image: &str| {
+            let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} '{image}'\n");
+            transcript.contains(&expected) && transcript.contains("sfdisk")
+        };
+        let (transcript, _) = said(&dir, &["check", "an image"]);
+        let is_converted = transcript.contains("S070");
+        assert_eq!(connects(&transcript, format, "an image"), !is_converted, "{format}: {transcript}");
+        if !is_converted {
+            continue;
+        }
+        converted += 1;
+        // Its table is changed after the conversion, in the new image.
+        assert!(!transcript.contains("nbd") && !transcript.contains("sfdisk"), "{format}: {transcript}");
+        let line = transcript.lines().find(|line| line.contains("qemu-img convert")).unwrap();
+        shell(line, dir.path());
+        let (new, _) = said(&dir, &["check", "an image.new"]);
+        assert!(connects(&new, "qcow2", "an image.new") && !new.contains("S070"), "{format}: {new}");
+        let (left, _) = said(&dir, &["check", "an image", "--ignore", "S070"]);
+        assert!(connects(&left, format, "an image"), "{format}: {left}");
     }
+    assert!(converted > 1, "{converted} formats have to be converted");
     // QEMU reads this format but does not write it; what it is converted to can be written.
     shell("qemu-img convert -O vmdk -o subformat=streamOptimized raw.img stream.vmdk", dir.path());
-    let (told, _) = said(&dir, &["check", "stream.vmdk"]);
-    assert!(!told.contains("nbd") && !told.contains("sfdisk"), "{told}");
-    let line = told.lines().find(|line| line.contains("qemu-img")).unwrap_or_else(|| panic!("{told}"));
+    let (transcript, _) = said(&dir, &["check", "stream.vmdk"]);
+    assert!(!transcript.contains("nbd") && !transcript.contains("sfdisk"), "{transcript}");
+    let line =
+        transcript.lines().find(|line| line.contains("qemu-img")).unwrap_or_else(|| panic!("{transcript}"));
     shell(line, dir.path());
     assert!(said(&dir, &["check", "stream.vmdk.qcow2"]).0.contains("qemu-nbd"), "{line:?}");
 }
@@ -109,23 +128,24 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
         output(&mut command, "")
     };
     let one = nobody(&["check", "--json", disk.to_str().unwrap()]);
-    let report: Value = serde_json::from_slice(&one.stdout).unwrap_or_else(|_| panic!("{}", told(&one)));
+    let report: Value =
+        serde_json::from_slice(&one.stdout).unwrap_or_else(|_| panic!("{}", transcript(&one)));
     let target = &report["targets"][0];
     if has_partitions {
         // The kernel reports where they begin.
         assert!(
             !list(target, "partitions").is_empty() && matches!(one.status.code(), Some(0 | 1)),
             "{}",
-            told(&one)
+            transcript(&one)
         );
     } else {
         assert_eq!((word(target, "status").as_str(), one.status.code()), ("not_judged", Some(3)), "{target}");
         assert!(word(target, "reason").ends_with("; run as root"), "{target}");
     }
     let all = nobody(&["check"]);
-    assert_eq!(text(&all.stderr).matches("run as root").count(), 1, "{}", told(&all));
+    assert_eq!(text(&all.stderr).matches("run as root").count(), 1, "{}", transcript(&all));
     let quiet = nobody(&["check", disk.to_str().unwrap()]);
-    assert!(!text(&quiet.stderr).contains("none of the disks"), "{}", told(&quiet));
+    assert!(!text(&quiet.stderr).contains("none of the disks"), "{}", transcript(&quiet));
 }
 
 #[test]
@@ -165,17 +185,18 @@ fn messages_say_what_is_meant() {
         (&["plan", "--help"], 0, "--part rest --save plan.json\n"),
     ];
     for (args, status, expected) in cases {
-        let (told, code) = said(&dir, args);
+        let (transcript, code) = said(&dir, args);
         assert!(
-            flat(&told).contains(expected.trim_end()) && told.contains(expected.split(' ').next().unwrap()),
-            "{args:?}: {told}"
+            flat(&transcript).contains(expected.trim_end())
+                && transcript.contains(expected.split(' ').next().unwrap()),
+            "{args:?}: {transcript}"
         );
-        assert_eq!(code, status, "{args:?}: {told}");
+        assert_eq!(code, status, "{args:?}: {transcript}");
     }
     // Different units for the same size.
     for size in ["64s", "65536B", "64KiB", "1048576"] {
-        let (told, code) = said(&dir, &[&plan[..], &[size, "--wipe"]].concat());
-        assert_eq!(code, 0, "{size}: {told}");
+        let (transcript, code) = said(&dir, &[&plan[..], &[size, "--wipe"]].concat());
+        assert_eq!(code, 0, "{size}: {transcript}");
     }
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = Command::new(STRADDLE)

@@ -44,8 +44,8 @@ fn a_file_that_is_not_there_is_made_and_removed() {
     ];
     let output = straddle(&arguments, dir.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("removed afterwards") && told.contains("page cache"), "{told}");
+    let transcript = text(&output.stdout);
+    assert!(transcript.contains("removed afterwards") && transcript.contains("page cache"), "{transcript}");
     assert!(!target.exists());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
 }
@@ -145,9 +145,9 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     drop(lock);
     let refused = |arguments: &[&str], code: i32, said: &str| {
         let output = straddle(&[&["bench"], arguments].concat(), dir.path());
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(said), "{arguments:?}: {told}");
+        let transcript = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {transcript}");
+        assert!(transcript.contains(said), "{arguments:?}: {transcript}");
     };
     refused(
         &["random-write", path, "--destroy-data", "/dev/null"],
@@ -239,9 +239,10 @@ fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}{}", text(&output.stdout));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
+    let transcript = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{transcript}{}", text(&output.stdout));
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {transcript}"));
     let arm = &report["arms"][1];
     let (low, high) = (arm["ratio_low"].as_f64().unwrap(), arm["ratio_high"].as_f64().unwrap());
     let model = Command::new(STRADDLE)
@@ -251,6 +252,9 @@ fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
     let model: Value = serde_json::from_slice(&model.stdout).unwrap();
     let ratio = model["arms"][1]["ratio"].as_f64().unwrap();
     assert!((low * 0.95..=high * 1.05).contains(&ratio), "the model says {ratio}, measured {low} to {high}");
-    assert!(told.contains("no free space") || told.contains("what is free is not known"), "{told}");
-    assert!(told.contains("is mounted at /run/m"), "{told}");
+    assert!(
+        transcript.contains("no free space") || transcript.contains("what is free is not known"),
+        "{transcript}"
+    );
+    assert!(transcript.contains("is mounted at /run/m"), "{transcript}");
 }

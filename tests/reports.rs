@@ -34,7 +34,7 @@ fn report(format: &str) -> (Dir, String) {
     let (dir, names) = disks();
     let arguments = ["check", "--output-format", format, "--"];
     let out = output(Command::new(STRADDLE).args(arguments).args(&names).current_dir(dir.path()), "");
-    assert_eq!(out.status.code(), Some(3), "{}", tools::told(&out));
+    assert_eq!(out.status.code(), Some(3), "{}", tools::transcript(&out));
     fs::write(dir.join("report"), &out.stdout).unwrap();
     (dir, text(&out.stdout))
 }

@@ -92,8 +92,8 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
                 let said = String::from_utf8(refused.stderr).unwrap();
                 let command =
                     said.split_once("; run straddle ").and_then(|(_, rest)| rest.split_once(" first"));
-                let told = tools::shell(&format!("'{STRADDLE}' {}", command.unwrap().0), dir.path());
-                assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
+                let transcript = tools::shell(&format!("'{STRADDLE}' {}", command.unwrap().0), dir.path());
+                assert!(fs::read(&target).unwrap() == bytes, "{again}: {transcript}");
             }
             1 => owner_writes(&target, &journals, &bytes, drawn, &again),
             _ => journal_is_damaged(&target, &journals, &complete.unwrap(), &bytes, drawn, &again),
@@ -143,15 +143,15 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
             one_is_lost(&journals, &target, mixed(seed ^ round), &again);
         }
         if round % 2 == 0 || complete == 0 {
-            let told = restored(&journals, &[], 0);
-            assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
+            let transcript = restored(&journals, &[], 0);
+            assert!(fs::read(&target).unwrap() == bytes, "{again}: {transcript}");
         } else {
             let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
             fs::write(&target, &theirs).unwrap();
-            let told = restored(&journals, &[], 4);
-            assert!(fs::read(&target).unwrap() == theirs, "{again}: {told}");
+            let transcript = restored(&journals, &[], 4);
+            assert!(fs::read(&target).unwrap() == theirs, "{again}: {transcript}");
             let kept = left().filter(|path| ends(path, "journal")).count();
-            assert_eq!(kept, complete, "{again}: {told}");
+            assert_eq!(kept, complete, "{again}: {transcript}");
             restored(&journals, &["--force"], 0);
             changed += 1;
         }
@@ -171,11 +171,14 @@ fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     let lost = &paths[usize::try_from(index).unwrap()];
     let (bytes, elsewhere) = (fs::read(target).unwrap(), journals.with_extension("lost"));
     fs::rename(lost, &elsewhere).unwrap();
-    let told = restored(journals, &[], 3);
-    assert!(told.contains(&format!("{} is missing", lost.display())), "{again}: {told}");
-    assert!(told.contains("is not known") && !told.contains(": restored;"), "{again}: {told}");
-    assert!(paths.iter().all(|path| path == lost || path.exists()), "{again}: {told}");
-    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+    let transcript = restored(journals, &[], 3);
+    assert!(transcript.contains(&format!("{} is missing", lost.display())), "{again}: {transcript}");
+    assert!(
+        transcript.contains("is not known") && !transcript.contains(": restored;"),
+        "{again}: {transcript}"
+    );
+    assert!(paths.iter().all(|path| path == lost || path.exists()), "{again}: {transcript}");
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {transcript}");
     fs::rename(&elsewhere, lost).unwrap();
 }
 
@@ -191,21 +194,24 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     drop(file);
     let mut changed = bytes.to_vec();
     changed[at..at + length].copy_from_slice(&theirs);
-    let told = restored(journals, &[], 4);
-    assert!(fs::read(target).unwrap() == changed, "{again}: {told}");
-    assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
+    let transcript = restored(journals, &[], 4);
+    assert!(fs::read(target).unwrap() == changed, "{again}: {transcript}");
+    assert!(
+        transcript.contains("left alone") && transcript.contains(&(at / 512 * 512).to_string()),
+        "{again}: {transcript}"
+    );
     let folder = format!("straddle bench --restore --journals {} --force", quote_path(journals));
-    assert!(told.contains(&folder), "{again}: {told}");
+    assert!(transcript.contains(&folder), "{again}: {transcript}");
     // The other suggested way, tried on a copy of the journal.
     let kept = journals.with_extension("kept");
     run(Command::new("cp").arg("-a").arg(journals).arg(&kept), "");
-    let (_, line) = told.split_once("remove the journal (").unwrap();
+    let (_, line) = transcript.split_once("remove the journal (").unwrap();
     tools::shell(line.split_once(").").unwrap().0, Path::new("/"));
-    assert_eq!(fs::read_dir(journals).unwrap().count(), 0, "{again}: {told}");
+    assert_eq!(fs::read_dir(journals).unwrap().count(), 0, "{again}: {transcript}");
     fs::remove_dir(journals).unwrap();
     fs::rename(&kept, journals).unwrap();
-    let told = restored(journals, &["--force"], 0);
-    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+    let transcript = restored(journals, &["--force"], 0);
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {transcript}");
 }
 
 /// A truncated journal, or one with a flipped bit, is not used, and is renamed.
@@ -219,11 +225,14 @@ fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u
         _ => whole[at] ^= 1,
     }
     fs::write(journal, &whole).unwrap();
-    let told = restored(journals, &["--force"], 3);
-    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+    let transcript = restored(journals, &["--force"], 3);
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {transcript}");
     let renamed = journal.with_extension("damaged");
-    assert!(told.contains(renamed.to_str().unwrap()) && !told.contains("removed"), "{again}: {told}");
-    assert!(fs::read(&renamed).unwrap() == whole && !journal.exists(), "{again}: {told}");
+    assert!(
+        transcript.contains(renamed.to_str().unwrap()) && !transcript.contains("removed"),
+        "{again}: {transcript}"
+    );
+    assert!(fs::read(&renamed).unwrap() == whole && !journal.exists(), "{again}: {transcript}");
     fs::remove_file(renamed).unwrap();
 }
 
@@ -283,25 +292,26 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         // the pages are written.
         owner.sync_all().or_else(|met| if is_device { owner.sync_all() } else { Err(met) }).unwrap();
         let done = restore.wait_with_output().unwrap();
-        let told =
+        let transcript =
             String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
         let lost = todays.iter().filter(|at| {
             let mut now = [0; 512];
             owner.read_exact_at(&mut now, **at).unwrap();
             now != [b'T'; 512]
         });
-        assert!(lost.count() <= usize::from(is_device), "{is_device}: {told}");
+        assert!(lost.count() <= usize::from(is_device), "{is_device}: {transcript}");
         assert!(is_early, "the owner came when all was over");
-        if is_device && told.contains("cannot flush; the journal") {
-            assert_eq!(done.status.code(), Some(3), "{told}");
+        if is_device && transcript.contains("cannot flush; the journal") {
+            assert_eq!(done.status.code(), Some(3), "{transcript}");
         } else {
-            assert_eq!(done.status.code(), Some(4), "{is_device}: {told}");
+            assert_eq!(done.status.code(), Some(4), "{is_device}: {transcript}");
             assert!(
-                told.contains("another program opened it") && told.contains("while it was restored"),
-                "{told}"
+                transcript.contains("another program opened it")
+                    && transcript.contains("while it was restored"),
+                "{transcript}"
             );
         }
-        assert!(fs::read_dir(&journals).unwrap().count() > 0, "{told}");
+        assert!(fs::read_dir(&journals).unwrap().count() > 0, "{transcript}");
         fs::remove_dir_all(&journals).unwrap();
     }
 }
@@ -532,7 +542,7 @@ fn what_only_the_cache_has_is_not_restored() {
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let told =
+    let transcript =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert_eq!(output.status.code(), Some(0), "{transcript}");
 }

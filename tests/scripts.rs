@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use tools::{Dir, present, text, told};
+use tools::{Dir, present, text, transcript};
 
 fn script(name: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
@@ -47,7 +47,7 @@ fn repeats_succeeds_only_where_all_runs_are_one() {
     ] {
         let (dir, run) = repeats(body);
         let all = format!("{}{}", text(&run.stdout), text(&run.stderr));
-        assert_eq!(run.status.code(), Some(status), "{body}: {}", told(&run));
+        assert_eq!(run.status.code(), Some(status), "{body}: {}", transcript(&run));
         assert!(all.contains(said), "{body}: {all}");
         // Nothing is left behind except the records of runs that differ.
         let left: Vec<String> = fs::read_dir(dir.path())
@@ -66,7 +66,7 @@ fn repeats_succeeds_only_where_all_runs_are_one() {
 #[test]
 fn test_refuses_what_it_does_not_know() {
     let run = script("test").arg("--typo").output().unwrap();
-    assert_eq!(run.status.code(), Some(2), "{}", told(&run));
+    assert_eq!(run.status.code(), Some(2), "{}", transcript(&run));
     assert_eq!(script("test").arg("--help").output().unwrap().status.code(), Some(0));
 }
 
@@ -114,8 +114,8 @@ fn test_counts_what_was_skipped_or_left_out() {
         (&["made"], bad.to_owned(), false, 1, "2 passed, 1 failed, 0 skipped"),
     ] {
         let run = tested(arguments, &lines, ci);
-        assert_eq!(run.status.code(), Some(status), "{lines}: {}", told(&run));
-        assert!(text(&run.stdout).contains(said), "{lines}: {}", told(&run));
+        assert_eq!(run.status.code(), Some(status), "{lines}: {}", transcript(&run));
+        assert!(text(&run.stdout).contains(said), "{lines}: {}", transcript(&run));
         let printed = text(&run.stdout);
         let slowest =
             printed.lines().skip_while(|line| !line.starts_with("slowest programs")).nth(1).unwrap();
@@ -142,9 +142,9 @@ fn ci_runs_every_step_and_says_what_it_left_out() {
         stub(&dir, "rustup", "shift 2; [ $1 = rustc ] || exec \"$@\"");
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
         let run = script("ci").env("PATH", path).env("CARGO", "cargo").env("MAKE", "make").output().unwrap();
-        assert_eq!(run.status.code(), Some(status), "{failing}: {}", told(&run));
+        assert_eq!(run.status.code(), Some(status), "{failing}: {}", transcript(&run));
         for words in said {
-            assert!(text(&run.stdout).contains(words), "{failing}: {words}: {}", told(&run));
+            assert!(text(&run.stdout).contains(words), "{failing}: {words}: {}", transcript(&run));
         }
     }
 }

@@ -19,7 +19,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use server::{Server, Setting, json, request, summary, transmit};
-use tools::{STRADDLE, output, present, run, shell, told};
+use tools::{STRADDLE, output, present, run, shell, transcript};
 
 /// A small SSD and a small disk: no test here needs a large one.
 const DISK: &str = "\
@@ -116,7 +116,7 @@ fn qemu_io_writes_zeroes_and_discards() {
         write -z 1G 1G\nread -P 0 1500M 64k\n";
     let mut client = Command::new("qemu-io");
     let out = output(client.args(["-f", "raw", &setting.uri()]), script);
-    assert!(out.status.success() && !told(&out).contains("failed"), "{}", told(&out));
+    assert!(out.status.success() && !transcript(&out).contains("failed"), "{}", transcript(&out));
     let report = summary(server);
     assert!(report["discards"].as_u64() > Some(0) && report["flushes"].as_u64() > Some(0), "{report}");
     assert_eq!(report["failed_requests"], 0);
@@ -127,7 +127,7 @@ fn fio_verifies_over_unix_and_tcp() {
     if !present(&["fio", "qemu-img"]) {
         return;
     }
-    if !told(&output(Command::new("fio").arg("--enghelp=nbd"), "")).contains("uri") {
+    if !transcript(&output(Command::new("fio").arg("--enghelp=nbd"), "")).contains("uri") {
         tools::skipped("fio was built without its NBD engine");
         return;
     }
@@ -237,7 +237,7 @@ fn a_stale_socket_is_replaced_and_nothing_else() {
     let address = format!("unix:{}", setting.path("nbd"));
     let refused = |arguments: &[&str]| {
         let out = output(Command::new(STRADDLE).arg("serve").args(arguments), "");
-        (out.status.code(), told(&out))
+        (out.status.code(), transcript(&out))
     };
     let (code, text) = refused(&[&setting.drive, "--nbd", &address]);
     assert!(code == Some(4) && text.contains("in use"), "{text}");
@@ -268,8 +268,8 @@ fn a_store_of_another_size_or_in_use_is_refused() {
         let mut second = Command::new(STRADDLE);
         let out =
             output(second.args(["serve", &setting.drive, "--nbd", "127.0.0.1:0", "--store", store]), "");
-        assert_eq!(out.status.code(), Some(4), "{}", told(&out));
-        assert!(told(&out).contains(reason), "{}", told(&out));
+        assert_eq!(out.status.code(), Some(4), "{}", transcript(&out));
+        assert!(transcript(&out).contains(reason), "{}", transcript(&out));
     }
     summary(server);
 }

@@ -61,7 +61,7 @@ fn the_same_text_twice_and_no_wider_than_it_must() {
 }
 
 #[test]
-fn disksim_traces_are_told_by_their_lines_and_run_one_after_the_other() {
+fn disksim_traces_are_recognised_by_their_lines_and_run_one_after_the_other() {
     let dir = TempDir::new().unwrap();
     let lines = "R Hit 1975456 4 15362.0 56074.0\nW Doub 1975280 8 3024.0 27896.0\n";
     let trace = file(&dir, "real.trace", lines);
@@ -94,7 +94,7 @@ fn back_to_back_is_quicker_than_the_traces_own_times() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_told_with_its_line() {
+fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
     let dir = TempDir::new().unwrap();
     let header = "time,op,offset,length\n";
     for (name, text, says) in [

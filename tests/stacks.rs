@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Guest, list, number, present, told, word};
+use tools::{Guest, list, number, present, transcript, word};
 
 const TOOLS: [&str; 16] = [
     "linux.uml",
@@ -97,7 +97,7 @@ impl Stack {
     }
 
     /// "partition > md > …", for messages.
-    fn told(&self) -> String {
+    fn path(&self) -> String {
         let layer = |layer: &Judged| {
             let runs: Vec<String> = layer.runs.iter().map(|(at, place)| format!("{}", place - at)).collect();
             if runs.is_empty() { layer.kind.clone() } else { format!("{} {}", layer.kind, runs.join(", ")) }
@@ -159,16 +159,16 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
         aligned.push(here.iter().all(|run| past(run) == 0));
         // The reported offset is that of the first block that begins in the run, or of the run itself if none
         // does.
-        let told = |(at, disk): &(u64, u64)| {
+        let reported_at = |(at, disk): &(u64, u64)| {
             let lead = at.next_multiple_of(PHYSICAL) - at;
             let end = here.iter().map(|(other, _)| *other).filter(|other| other > at).min();
             if end.is_none_or(|end| end > at + lead) { disk + lead } else { *disk }
         };
         if let Some(run) = own.iter().find(|run| past(run) != 0) {
-            found.push((code.to_owned(), told(run), Some(past(run))));
+            found.push((code.to_owned(), reported_at(run), Some(past(run))));
             layers.push(index);
         } else if let Some(run) = own.first() {
-            found.push(("S056".to_owned(), told(run), None));
+            found.push(("S056".to_owned(), reported_at(run), None));
             layers.push(index);
         }
         if layer.kind == "pv" {
@@ -274,7 +274,7 @@ fn ask(program: &Path, image: &Path) -> Value {
         command.uid(NOBODY).gid(NOBODY);
     }
     let output = tools::output(&mut command, "");
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}\n{}", told(&output));
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}\n{}", transcript(&output));
     let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
     report["targets"][0].take()
 }
@@ -303,8 +303,8 @@ fn the_culprit_is_found_in_every_stack() {
         let first = found.iter().find(|(code, ..)| code != "S056");
         let culprit = first.map_or("none", |(code, ..)| code);
         let place = first.map_or(String::new(), |(_, byte, past)| format!("{byte} +{}", past.unwrap_or(0)));
-        println!("{:24} {culprit:5} {place:16} {}", stack.name, stack.told());
-        assert_eq!(ours, theirs, "{}: {}\n{}", stack.name, stack.told(), report["findings"]);
+        println!("{:24} {culprit:5} {place:16} {}", stack.name, stack.path());
+        assert_eq!(ours, theirs, "{}: {}\n{}", stack.name, stack.path(), report["findings"]);
         compare_layers(&stack, &starts, &report);
         *culprits.entry(culprit.to_owned()).or_default() += 1;
         *depths.entry(stack.layers.len() - 1).or_default() += 1;

@@ -130,7 +130,7 @@ fn one_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     println!("one image, {ROUNDS_OF_ONE} rounds, the whole process:");
     let samples = process::interleave(&arms, ROUNDS_OF_ONE)?;
     for of_arm in &samples {
-        println!("  {:16} {}", of_arm.name, of_arm.told(1e3, "ms"));
+        println!("  {:16} {}", of_arm.name, of_arm.summary(1e3, "ms"));
     }
     let faster = samples[1..].iter().min_by(|a, b| a.median().total_cmp(&b.median()));
     if let Some(peer) = faster {
@@ -152,7 +152,7 @@ fn deep_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     );
     let samples = process::interleave(&arms, ROUNDS_OF_ONE)?;
     for of_arm in &samples {
-        println!("  {:16} {}", of_arm.name, of_arm.told(1e3, "ms"));
+        println!("  {:16} {}", of_arm.name, of_arm.summary(1e3, "ms"));
     }
     if let [ours, peer] = &samples[..] {
         println!("  straddle takes {} of {}, which sees the first layer only", ours.ratio(peer), peer.name);

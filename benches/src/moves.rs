@@ -89,7 +89,7 @@ pub(crate) fn run() -> Result<Vec<Samples>> {
 
 fn report(samples: &[Samples]) {
     for of_way in samples {
-        println!("  {:21} {}", of_way.name, of_way.told(1.0, "s"));
+        println!("  {:21} {}", of_way.name, of_way.summary(1.0, "s"));
     }
     if let [dd, ours @ ..] = samples {
         for of_way in ours {

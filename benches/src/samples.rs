@@ -36,7 +36,7 @@ impl Samples {
     }
 
     /// Formats the median and the quartiles, in units of 1/`scale` seconds, and the peak of memory.
-    pub(crate) fn told(&self, scale: f64, unit: &str) -> String {
+    pub(crate) fn summary(&self, scale: f64, unit: &str) -> String {
         let at = |quarter| quartile(&self.seconds, quarter) * scale;
         format!(
             "{:8.3} {unit} (quartiles {:.3} to {:.3}), peak {}{}",

@@ -14,7 +14,7 @@ figure() {
 }
 
 # Notes what fio found: the time per write, in all and of its parts.
-told() {
+report() {
     result "$1" "$(figure '.write.runtime / 1000 / .write.total_ios')"
     result "$1-completion" "$(figure '.write.clat_ns.mean / 1e9')"
     result "$1-sync" "$(figure '.sync.lat_ns.mean / 1e9')"
@@ -23,14 +23,14 @@ told() {
 case $1 in
 raw)
     job "$PART"
-    told raw
+    report raw
     ;;
 file)
     make_file_system ext4
     mount_it ext4
     job "$MNT/file"
     unmount
-    told file
+    report file
     ;;
 *) fail "no part is called '$1': raw or file" ;;
 esac

@@ -11,7 +11,7 @@ fn named_from(guest: &Guest, begin: &str, end: &str) -> Vec<String> {
 }
 
 #[test]
-fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
+fn on_a_running_machine_each_thing_is_reported_where_it_belongs() {
     if !present(&["linux.uml", "mdadm", "lvm", "sfdisk", "mkfs.ext4"]) {
         return;
     }

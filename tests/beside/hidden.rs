@@ -32,13 +32,13 @@ fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
                 disk.write_all_at(&block[..if at == 0 { 384 } else { 512 }], at).unwrap();
                 drop(disk);
                 let checked = straddle_in(dir.path(), &["check", "disk"]);
-                let what = format!("{mark}, {made}, {start}, {content}: {}", told(&checked));
+                let what = format!("{mark}, {made}, {start}, {content}: {}", transcript(&checked));
                 let status = checked.status.code();
                 if is_rival {
                     assert_eq!(status, Some(3), "{what}");
-                    assert!(told(&checked).contains("which of the two"), "{what}");
-                    assert!(told(&checked).contains(&format!("partition table ({table})")), "{what}");
-                    assert!(!told(&checked).contains("--move-data"), "{what}");
+                    assert!(transcript(&checked).contains("which of the two"), "{what}");
+                    assert!(transcript(&checked).contains(&format!("partition table ({table})")), "{what}");
+                    assert!(!transcript(&checked).contains("--move-data"), "{what}");
                     continue;
                 }
                 // The table belongs to the array, which begins where the disk does: its partitions are judged
@@ -83,16 +83,19 @@ fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
                 let what = format!("{made}, slot {slot}, {start}, {content}");
                 shell(&content.replace("START", &start.to_string()), dir.path());
                 let checked = straddle_in(dir.path(), &["check", "disk"]);
-                let what = format!("{what}: {}", told(&checked));
+                let what = format!("{what}: {}", transcript(&checked));
                 if content.starts_with("mkfs") {
-                    assert!(told(&checked).contains("1 partition\n"), "{what}");
+                    assert!(transcript(&checked).contains("1 partition\n"), "{what}");
                     continue;
                 }
                 assert_eq!(named(dir.path()), name, "{what}");
                 assert_eq!(checked.status.code(), Some(3), "{what}");
-                assert!(told(&checked).contains(&format!("{name} on the whole disk")), "{what}");
-                assert!(told(&checked).contains("which of the two"), "{what}");
-                assert!(!told(&checked).contains("sfdisk") && !told(&checked).contains("mkfs."), "{what}");
+                assert!(transcript(&checked).contains(&format!("{name} on the whole disk")), "{what}");
+                assert!(transcript(&checked).contains("which of the two"), "{what}");
+                assert!(
+                    !transcript(&checked).contains("sfdisk") && !transcript(&checked).contains("mkfs."),
+                    "{what}"
+                );
                 let refused = straddle_in(dir.path(), &["plan", "disk", "--add", "1MiB"]);
                 assert_eq!(refused.status.code(), Some(4), "{what}");
             }

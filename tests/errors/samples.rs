@@ -22,13 +22,17 @@ use straddle_io::{Operation, Refusal, Request};
 use straddle_media::{MediaError, StoreError};
 use straddle_probe::ProbeError;
 use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
+use straddle_relocate::{Device, RelocateError};
+use straddle_repair::apply::{ApplyError, BackupError};
+use straddle_repair::realign::{MoveError, RealignError};
+use straddle_repair::{PlanError, TargetError as DiskError};
 use straddle_reproduce::experiment::ExperimentError;
 use straddle_reproduce::fit::FitError;
 use straddle_reproduce::lab::input::InputError;
 use straddle_reproduce::lab::{LabError, ReproduceError};
 use straddle_serve::{EndpointError, ServerError};
 use straddle_trace::{LineError, TraceError};
-use straddle_units::{BlockSizeError, ByteOffset, parse_size};
+use straddle_units::{BlockSizeError, ByteCount, ByteOffset, parse_size};
 use straddle_vhost::VhostError;
 
 /// An error, its crate, its type and its variant.
@@ -92,7 +96,40 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples.extend(of_models());
     samples.extend(of_measurements());
     samples.extend(of_guests());
+    samples.extend(of_repairs());
     samples
+}
+
+fn of_repairs() -> Vec<Sample> {
+    use straddle_device::OpenError;
+    let (device, len) = (Device::Journal, ByteCount::new(512));
+    let read = || ReadError::Io { at: at(), source: cause() };
+    let toml = || Box::new(toml::from_str::<toml::Table>("[").unwrap_err());
+    let stored = || BackupError::Store { path: path(), source: cause() };
+    let moves = || RelocateError::Write { device, at: at(), len, source: cause() };
+    vec![
+        sample(moves()),
+        sample(RelocateError::Read { device, at: at(), source: cause() }),
+        sample(RelocateError::Flush { device, source: cause() }),
+        sample(PlanError::Toml(toml())),
+        sample(PlanError::Read(read())),
+        sample(DiskError::Open(OpenError::Io(cause()))),
+        sample(DiskError::Io(cause())),
+        sample(stored()),
+        sample(BackupError::Load { path: path(), source: cause() }),
+        sample(ApplyError::Plan(PlanError::Read(read()))),
+        sample(ApplyError::Backup(stored())),
+        sample(ApplyError::Read(read())),
+        sample(ApplyError::Write { what: text(), at: 512, source: cause() }),
+        sample(RealignError::Table(PlanError::Read(read()))),
+        sample(RealignError::Moves(moves())),
+        sample(MoveError::Plan(RealignError::Moves(moves()))),
+        sample(MoveError::Apply(ApplyError::Read(read()))),
+        sample(MoveError::Moves(moves())),
+        sample(MoveError::Read(read())),
+        sample(MoveError::Write { at: at(), source: cause() }),
+        sample(MoveError::JournalFile { path: path(), source: cause() }),
+    ]
 }
 
 fn of_devices() -> Vec<Sample> {

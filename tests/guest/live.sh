@@ -264,7 +264,7 @@ stack_mapped() {
 }
 
 # Here the active setup differs from what is on the disk: a volume and a payload moved by 4 KiB, and a table
-# that the kernel was not told of.
+# that the kernel does not list.
 stack_changed() {
 	parts 2048 100609 200704 || return
 	vgcreate -qq -s 1M vg "/dev/${D}1" && lvcreate -qq -Wn -n a -L 8M vg || return

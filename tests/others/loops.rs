@@ -1,4 +1,4 @@
-//! Loop devices, and partitions that the kernel was told of: whatever lies below or above a device is found.
+//! Loop devices, and partitions that were added by ioctl: whatever lies below or above a device is found.
 
 use super::*;
 use crate::tools::losetup_find;
@@ -9,7 +9,7 @@ fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
     let mut command = Command::new(STRADDLE);
     command.args(["plan", "--table", "gpt", "--part", "rest", "--wipe", "--save"]).arg(&plan).arg(image);
     let planned = output(&mut command, "");
-    assert!(planned.status.success(), "{}", told(&planned));
+    assert!(planned.status.success(), "{}", transcript(&planned));
     plan
 }
 
@@ -49,7 +49,7 @@ impl<'a> Partition<'a> {
         let (major, minor) = number.trim().split_once(':')?;
         let is_made = !node.exists()
             && Command::new("mknod").arg(&node).args(["b", major, minor]).status().unwrap().success();
-        assert!(added.status.success(), "{}", told(&added));
+        assert!(added.status.success(), "{}", transcript(&added));
         Some(Self { disk, node, is_made })
     }
 }
@@ -89,11 +89,11 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
         let _theirs = OpenOptions::new().write(true).open(theirs).unwrap();
         let ended = child.wait_with_output().unwrap();
         let again = format!("{command} on {}, {} opened", target.display(), theirs.display());
-        assert_eq!(ended.status.code(), Some(4), "{again}: {}", told(&ended));
+        assert_eq!(ended.status.code(), Some(4), "{again}: {}", transcript(&ended));
         assert!(
-            told(&ended).contains("opened it, or had it open for writing, between"),
+            transcript(&ended).contains("opened it, or had it open for writing, between"),
             "{again}: {}",
-            told(&ended)
+            transcript(&ended)
         );
         assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty(), "{again}");
     };
@@ -164,11 +164,11 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     let mut replaced = Command::new("flock");
     let line = "losetup --detach \"$0\" && losetup \"$0\" \"$1\"";
     let done = output(replaced.args(["/dev/loop-control", "sh", "-c", line]).arg(&device.0).arg(&other), "");
-    assert!(done.status.success(), "{}", told(&done));
+    assert!(done.status.success(), "{}", transcript(&done));
     for options in [&[][..], &["--force"]] {
         let refused = restore(options);
-        assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
-        assert!(told(&refused).contains("it has been replaced"), "{}", told(&refused));
+        assert_eq!(refused.status.code(), Some(3), "{}", transcript(&refused));
+        assert!(transcript(&refused).contains("it has been replaced"), "{}", transcript(&refused));
         assert_eq!(complete(&dir), 1);
     }
     drop(device);
@@ -200,14 +200,14 @@ fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     drop(second);
     drop(first);
     let used = bench(&dir, &other, &["--used", "--runtime", "1"]).output().unwrap();
-    assert!(used.status.success(), "{}", told(&used));
+    assert!(used.status.success(), "{}", transcript(&used));
 }
 
 /// The script for the guest: each line of its output has the action, its status, and the last line printed.
 const IN_GUEST: &str = r#"
 S() { "$INPUT/straddle" "$@"; }
-told() { local code=0; S "${@:2}" > said 2>&1 || code=$?; echo "$1: $code: $(tail -n 1 said)"; }
-measured() { told "$1" bench random-write "$2" --runtime 1 --count 4 --offsets 0 --area 4M "${@:3}"; }
+reported() { local code=0; S "${@:2}" > said 2>&1 || code=$?; echo "$1: $code: $(tail -n 1 said)"; }
+measured() { reported "$1" bench random-write "$2" --runtime 1 --count 4 --offsets 0 --area 4M "${@:3}"; }
 export XDG_STATE_HOME=/run/state
 modprobe loop
 cd /tmp
@@ -224,7 +224,7 @@ measured partition /dev/vda1 --used
 measured disk /dev/vda --used
 measured loop $partition --used
 measured other /dev/vda2 --used
-told apply apply plan.json --write /dev/vda
+reported apply apply plan.json --write /dev/vda
 umount point
 fsck.ext4 -fn $partition > /dev/null 2>&1 && echo "file system: sound"
 mount $partition point
@@ -236,11 +236,11 @@ measured below /dev/vda2 --used
 measured free /dev/vda
 losetup -d $whole
 sleep 1000 < /dev/vda2 &
-told open apply plan.json --write /dev/vda
+reported open apply plan.json --write /dev/vda
 kill $!
 wait $! || true
 test ! -e plan.json.undo && echo "backup: none"
-reproduced() { told "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
+reproduced() { reported "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
 flock --no-fork /dev/vda sleep 1000 &
 sleep 1
 reproduced locked
@@ -256,7 +256,7 @@ echo theirs | dd of=/dev/vda2 bs=512 conv=sync,fsync status=none
 wait $! && code=0 || code=$?
 echo "disturbed: $code: $(tr '\n' ' ' < disturbed)"
 measured unused /dev/vda1 --used
-told written apply plan.json --write /dev/vda
+reported written apply plan.json --write /dev/vda
 "#;
 
 #[test]
@@ -269,7 +269,7 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
     command.args(["lab", "--drive", "wd10ears", "--input"]).arg(folder).args(["--", IN_GUEST]);
     let done = output(&mut command, "");
     let said = tools::text(&done.stdout);
-    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    assert_eq!(done.status.code(), Some(0), "{}", transcript(&done));
     let behind = "is the device behind /dev/loop0";
     for (what, status, words) in [
         ("partition", 4, &["vda1", behind, "loop0 is mounted at"][..]),

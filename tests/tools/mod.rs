@@ -180,12 +180,12 @@ pub(crate) fn output(command: &mut Command, input: &str) -> Output {
 /// Runs `command`, which has to succeed, and returns its standard output.
 pub(crate) fn run(command: &mut Command, input: &str) -> String {
     let output = output(command, input);
-    assert!(output.status.success(), "{command:?}\n{}", told(&output));
+    assert!(output.status.success(), "{command:?}\n{}", transcript(&output));
     text(&output.stdout)
 }
 
 /// Everything that a tool printed, for messages.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn transcript(output: &Output) -> String {
     format!("{}{}({})", text(&output.stdout), text(&output.stderr), output.status)
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn check_in(dir: &Path, image: &Path, args: &[&str]) -> Value {
     let command = &mut Command::new(STRADDLE);
     command.args(["check", "--json"]).args(args).arg("--").arg(image).current_dir(dir);
     let output = output(command, "");
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}\n{}", told(&output));
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}\n{}", transcript(&output));
     let mut report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     report["targets"][0].take()
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::{STRADDLE, output, told};
+use super::{STRADDLE, output, transcript};
 
 /// The repository's folder.
 pub(crate) fn root() -> PathBuf {
@@ -72,7 +72,7 @@ pub(crate) fn json(schema: &str, arguments: &[&str]) -> Value {
 #[track_caller]
 pub(crate) fn json_in(dir: impl AsRef<Path>, arguments: &[&str]) -> Value {
     let output = straddle_in(dir, arguments);
-    assert!(output.status.success(), "{arguments:?}\n{}", told(&output));
+    assert!(output.status.success(), "{arguments:?}\n{}", transcript(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::tools::{STRADDLE, text, told};
+use crate::tools::{STRADDLE, text, transcript};
 
 pub(crate) fn lab(arguments: &[&str]) -> Output {
     let mut command = Command::new(STRADDLE);
@@ -21,7 +21,7 @@ pub(crate) fn reported(arguments: &[&str]) -> Value {
     let arguments = [&["--json"], arguments].concat();
     let output = lab(&arguments);
     let report: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", transcript(&output)));
     let schema = Command::new(STRADDLE).args(["schema", "lab"]).output().unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_slice(&schema.stdout).unwrap()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&report).map(|e| e.to_string()).collect();

@@ -74,7 +74,7 @@ pub(super) struct FrontEnd {
     available: u16,
     used: u16,
     /// Requests that the server has been notified of.
-    told: u16,
+    notified: u16,
 }
 
 impl FrontEnd {
@@ -88,7 +88,7 @@ impl FrontEnd {
         let new = || Ok::<_, rustix::io::Errno>(File::from(eventfd(0, EventfdFlags::CLOEXEC)?));
         let (kick, call) = (new()?, new()?);
         let random = Random::new();
-        let mut front = Self { socket, memory, kick, call, random, available: 0, used: 0, told: 0 };
+        let mut front = Self { socket, memory, kick, call, random, available: 0, used: 0, notified: 0 };
         front.set_up(&shared)?;
         Ok(front)
     }
@@ -194,10 +194,10 @@ impl FrontEnd {
         // Whether the server wants to be woken for one of the requests added since the last time (Virtio 1.2,
         // section 2.7.10.1).
         let passed = self.available.wrapping_sub(wanted).wrapping_sub(1);
-        if passed < self.available.wrapping_sub(self.told) {
+        if passed < self.available.wrapping_sub(self.notified) {
             self.kick.write_all(&1_u64.to_ne_bytes())?;
         }
-        self.told = self.available;
+        self.notified = self.available;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use straddle_units::Boundary;
 
 use crate::catalogue::Code;
 use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Severity, Subject};
+use crate::findings::Findings;
 use crate::{Context, layers};
 
 /// A target of a run and the findings on it.
@@ -27,7 +28,7 @@ pub struct Seen<'a> {
     /// The kernel's names of the disks that the target stands on.
     pub below: BTreeSet<String>,
     /// The findings on the target.
-    pub findings: &'a mut [Finding],
+    pub findings: &'a mut Findings,
 }
 
 /// Determines which findings on a target follow from which others, provided that both end up reported.
@@ -85,7 +86,25 @@ pub(crate) fn settle(findings: &mut [Finding]) {
             finding.fix = None;
         }
     }
+    wait_for_the_conversion(findings);
     wait_for_the_move(findings);
+}
+
+/// Removes the commands that change an image which is to be converted: what they do to it after the conversion
+/// is not in the new image.
+fn wait_for_the_conversion(findings: &mut [Finding]) {
+    let has_commands = |f: &Finding| f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
+    let is_conversion = |f: &&Finding| f.rule.about == About::Container && has_commands(f);
+    let first = findings.iter().filter(|f| f.reported == Reported::Here).find(is_conversion);
+    let Some(code) = first.map(|finding| finding.rule.code) else { return };
+    for finding in findings.iter_mut().filter(|f| f.rule.about != About::Container && has_commands(f)) {
+        let Some(fix) = &mut finding.fix else { continue };
+        fix.without_commands();
+        fix.summary += &format!(
+            ", after the conversion ({code}): check has the commands for the new image (check --ignore {code}: those \
+             for this one)"
+        );
+    }
 }
 
 /// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands name bytes at
@@ -121,7 +140,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
             let own = f.follows.iter().any(|cause| cause.code == Code::LAYERS_CANCEL);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
         };
-        for finding in seen[upper].findings.iter_mut().filter(follows) {
+        for finding in seen[upper].findings.marked().iter_mut().filter(follows) {
             finding.follows.clone_from(&causes);
             finding.fix = None;
         }

@@ -107,7 +107,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         boundary.size().get()
     );
     let fix = match place.kind {
-        // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors have the
+        // mkfs.fat aligns its structures to clusters except with -a; more reserved sectors have the
         // same effect.
         FsKind::Vfat => reformat::fat(fs, place.len, cluster).map(reformat::remake),
         FsKind::Exfat => Some(reformat::remake(reformat::exfat(place.len, cluster))),

@@ -87,7 +87,7 @@ impl Fix {
 
     /// Removes the commands and keeps the summary, for a target whose name contains characters that a
     /// terminal would obey, even quoted.
-    pub fn without_commands(&mut self) {
+    pub(crate) fn without_commands(&mut self) {
         *self = Self::advice(std::mem::take(&mut self.summary));
     }
 }
@@ -134,6 +134,7 @@ impl Cause {
 
 /// One finding of the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The rule that found it.
     pub rule: &'static Rule,
@@ -186,6 +187,14 @@ impl Finding {
     /// A finding about a partition.
     pub(crate) fn on_partition(rule: &'static Rule, number: u32, at: ByteOffset, message: String) -> Self {
         Self { at: Some(at), ..Self::new(rule, Subject::Partition(number), message) }
+    }
+
+    /// The misaligned start that it reports: one that shifts everything written behind it. `None` for other
+    /// findings, which cost writes nothing.
+    pub fn shifting_start(&self) -> Option<ByteOffset> {
+        let shifts =
+            self.miss.is_some() && self.rule.code != Code::END_STRADDLES && self.severity > Severity::Advice;
+        self.at.filter(|_| shifts)
     }
 
     /// The path to the layer concerned, as shown to users (`partition 1 > PV vg > LV vg/root`); `None` if no

@@ -10,6 +10,7 @@ use straddle_layout::{Partition, Role, Stack, TableKind};
 
 use crate::catalogue::Code;
 use crate::finding::{Finding, Kind, Reported, Severity, Subject};
+use crate::findings::Findings;
 
 /// The verdict on one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +100,7 @@ pub struct OfPartition {
 
 /// The result of all findings on a target.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Judgement {
     /// Its status, from the findings that were asked for.
     pub status: Status,
@@ -113,8 +115,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Judges `findings`, which must be all findings of [`crate::run`] on a target, after [`crate::ask`].
-    pub fn of(stack: &Stack, findings: &[Finding], recognised: Recognised) -> Self {
+    /// Judges the findings on a target, after [`crate::ask`].
+    pub fn of(stack: &Stack, findings: &Findings, recognised: Recognised) -> Self {
         let counted = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
         let worst = findings.iter().filter(counted).map(|f| f.severity).max();
         let decisive = findings.iter().filter(counted).filter(|f| Some(f.severity) == worst);

@@ -6,13 +6,69 @@
 //!
 //! The modules are listed in order of dependency, and none uses one that comes later; a test enforces this:
 //!
-//! - what a rule is and what it finds: catalogue, names, way, finding
+//! - what a rule is and what it finds: catalogue, names, way, finding, findings
 //! - the boundaries of a device: optimum, boundaries
 //! - what stands on it, and what that needs: shell, makeup, weigh, hidden
 //! - fixes: reformat, rebuild, fix
 //! - the rules: filesystems, layers, placement, table, container, device, live
 //! - what the findings come to: causes, repeated, member, judgement
 //! - arithmetic and pictures for `explain`: efficiency, picture, rmw
+//!
+//! The types hold what a verdict is about. Findings are read, and a verdict takes all of them:
+//!
+//! ```
+//! # use straddle_audit::{Asked, Context, Judgement, Recognised, ask, run};
+//! fn judge(context: &Context<'_>, asked: &Asked) -> Judgement {
+//!     let mut findings = run(context);
+//!     ask(&mut findings, asked);
+//!     for finding in &findings {
+//!         println!("{} {}", finding.rule.code, finding.message);
+//!     }
+//!     Judgement::of(context.stack, &findings, Recognised::Known)
+//! }
+//! ```
+//!
+//! No other list is judged, neither one that was filtered nor one that was put together:
+//!
+//! ```compile_fail,E0308
+//! # use straddle_audit::{Context, Finding, Judgement, Recognised, Severity, run};
+//! fn judge(context: &Context<'_>) -> Judgement {
+//!     let errors = |finding: &&Finding| finding.severity == Severity::Error;
+//!     let findings: Vec<Finding> = run(context).iter().filter(errors).cloned().collect();
+//!     Judgement::of(context.stack, &findings, Recognised::Known)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0423
+//! # use straddle_audit::Findings;
+//! fn none() -> Findings {
+//!     Findings(Vec::new())
+//! }
+//! ```
+//!
+//! A finding cannot be made or changed outside this crate, nor a verdict:
+//!
+//! ```compile_fail,E0639
+//! # use straddle_audit::{Finding, Severity};
+//! fn milder(finding: Finding) -> Finding {
+//!     Finding { severity: Severity::Advice, ..finding }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0596
+//! # use straddle_audit::{Context, Severity, run};
+//! fn milder(context: &Context<'_>) {
+//!     let mut findings = run(context);
+//!     findings.iter_mut().for_each(|finding| finding.severity = Severity::Advice);
+//! }
+//! ```
+//!
+//! ```compile_fail,E0639
+//! # use straddle_audit::{Judgement, Status};
+//! fn pass(judgement: Judgement) -> Judgement {
+//!     Judgement { status: Status::Ok, ..judgement }
+//! }
+//! ```
 
 mod boundaries;
 mod catalogue;
@@ -22,6 +78,7 @@ mod device;
 mod efficiency;
 mod filesystems;
 mod finding;
+mod findings;
 mod fix;
 mod hidden;
 mod judgement;
@@ -57,6 +114,7 @@ pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reported, Risk, Subject};
+pub use findings::Findings;
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
 pub use names::{called, level_name};
@@ -124,7 +182,7 @@ impl Asked {
 
 /// Runs every rule and returns all findings: the disk's first, then those of each partition, the worst first.
 /// [`ask`] selects which are reported; [`Judgement::of`] derives the verdict on the target from all of them.
-pub fn run(context: &Context<'_>) -> Vec<Finding> {
+pub fn run(context: &Context<'_>) -> Findings {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
     table::check(context, &mut findings);
@@ -147,12 +205,13 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     table::mend_first(context, &mut findings);
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     causes::suspect(context, &mut findings);
-    findings
+    Findings::complete(findings)
 }
 
 /// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is
 /// true.
-pub fn ask(findings: &mut [Finding], asked: &Asked) {
+pub fn ask(findings: &mut Findings, asked: &Asked) {
+    let findings = findings.marked();
     findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);
     causes::settle(findings);

@@ -105,8 +105,8 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
         }
         let culprit = seen[root.0].name.to_owned();
         let device = Place::Target(seen[from.0].device.unwrap_or_default().to_owned());
-        seen[from.0].findings[from.1].reported = Reported::At(Place::Target(culprit));
-        let also = &mut seen[root.0].findings[root.1].also;
+        seen[from.0].findings.marked()[from.1].reported = Reported::At(Place::Target(culprit));
+        let also = &mut seen[root.0].findings.marked()[root.1].also;
         if !also.contains(&device) {
             also.push(device);
         }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use straddle_audit::{Context, Finding};
+use straddle_audit::{Context, Finding, Findings};
 use straddle_device::topology::Topology;
 use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -24,16 +24,11 @@ fn partition(number: u32, start: u64, count: u64, role: Role, kind: PartitionTyp
     }
 }
 
-fn findings(kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -> Vec<Finding> {
+fn findings(kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -> Findings {
     findings_on("disk.img", kind, usable, partitions)
 }
 
-fn findings_on(
-    target: &str,
-    kind: TableKind,
-    usable: Option<Span>,
-    partitions: Vec<Partition>,
-) -> Vec<Finding> {
+fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -> Findings {
     let stack = Stack {
         kind,
         block: BlockSize::B512,

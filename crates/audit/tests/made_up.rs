@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use straddle_audit::{
-    Asked, Code, Context, Finding, Judgement, Recognised, Reported, Severity, Status, Subject, ask,
+    Asked, Code, Context, Finding, Findings, Judgement, Recognised, Reported, Severity, Status, Subject, ask,
 };
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
@@ -149,7 +149,7 @@ fn stack() -> Stack {
     }
 }
 
-fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Vec<Finding> {
+fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Findings {
     let stack = Stack { kind, layer: whole, partitions, ..stack() };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {
@@ -169,7 +169,7 @@ fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> V
 
 /// The findings on a partition that starts at sector `start` and contains `kind`, and the offsets at which
 /// its data is written.
-fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
+fn on_partition(start: u64, kind: Option<&Kind>) -> (Findings, Vec<u64>) {
     let mut written = Vec::new();
     let at = start * SECTOR;
     let layer = kind.map(|kind| layer(kind, at, at, "x", &mut written));
@@ -196,7 +196,7 @@ fn partition(number: u32, start: u64, count: u64, layer: Option<Layer>) -> Parti
 }
 
 /// The findings on a partition that starts at sector `start` and contains `layer`.
-fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
+fn with_layer(start: u64, layer: Option<Layer>) -> Findings {
     audit(TableKind::Gpt, None, vec![partition(1, start, 1 << 21, layer)])
 }
 
@@ -388,7 +388,7 @@ fn what_is_seen_in_part_does_not_pass() {
     let clean = audit(TableKind::Gpt, None, vec![partition(1, 2048, 4096, None)]);
     let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
     let part = || Recognised::Part("why".to_owned());
-    let judged = |findings: &[Finding]| Judgement::of(&disk, findings, part());
+    let judged = |findings: &Findings| Judgement::of(&disk, findings, part());
     assert_eq!(judged(&clean).status, Status::NotJudged);
     assert_eq!(judged(&clean).not_judged.as_deref(), Some("why"));
     assert_eq!(judged(&off).status, Status::Error);

@@ -9,6 +9,7 @@ mod error_kind;
 pub mod fio;
 mod interval;
 mod mock;
+mod off_boundary;
 mod random;
 mod rounds;
 mod run;
@@ -22,6 +23,7 @@ mod workload;
 
 pub use interval::{Interval, centre, median};
 pub use mock::Mock;
+pub use off_boundary::OffBoundary;
 pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};

@@ -19,7 +19,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
-pub(crate) use self::lab::{LabArguments, Start};
+pub(crate) use self::lab::LabArguments;
 pub(crate) use self::plan::{
     ApplyArguments, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
     VerifyMode,
@@ -188,7 +188,7 @@ pub(crate) struct CheckArguments {
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// File written by 'straddle probe'; its measurements override what a device reports.

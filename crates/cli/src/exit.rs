@@ -132,6 +132,7 @@ kinds! {
     straddle_drive::disk::GeometryError,
     straddle_drive::disk::SeekError,
     straddle_drive::disksim::ImportError,
+    straddle_drive::profile::StartError,
     straddle_drive::ssd::FlashError,
     straddle_examine::ExamineError,
     straddle_guest::GuestError,

@@ -7,7 +7,6 @@ mod args;
 mod closed;
 mod commands;
 mod cost;
-mod drive_target;
 mod exit;
 mod input;
 mod keep;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
+use straddle_device::Assume;
 use straddle_device::shown::with_causes;
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
@@ -122,6 +123,15 @@ pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
 /// Returns an error with its causes. Hidden characters from the profile are made printable; lines are kept.
 pub(crate) fn shown(error: &ProfileError) -> String {
     printable_lines(&with_causes(error))
+}
+
+/// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
+pub(crate) fn assume(text: &str) -> Result<Assume, String> {
+    let assume = match TargetSpec::parse(Path::new(text)).map_err(|error| shown(&error))? {
+        TargetSpec::Modelled(drive) => straddle_examine::assume_drive(&drive.profile),
+        TargetSpec::Path(_) => text.parse(),
+    };
+    assume.map_err(|error| with_causes(&error))
 }
 
 /// Parses any text, and completes to `prefix` plus the names of the shipped profiles.

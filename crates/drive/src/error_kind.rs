@@ -4,7 +4,7 @@ use straddle_units::ErrorKind;
 
 use crate::disk::{GeometryError, SeekError};
 use crate::disksim::ImportError;
-use crate::profile::ProfileError;
+use crate::profile::{ProfileError, StartError};
 use crate::ssd::FlashError;
 
 impl ProfileError {
@@ -21,6 +21,15 @@ impl ProfileError {
             | Self::Geometry { .. }
             | Self::Flash { .. }
             | Self::Seek { .. } => ErrorKind::Usage,
+        }
+    }
+}
+
+impl StartError {
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InsideSector { .. } | Self::PastEnd { .. } => ErrorKind::Usage,
         }
     }
 }

@@ -17,9 +17,6 @@ mod interface;
 pub mod profile;
 pub mod ssd;
 
-#[cfg(test)]
-mod law;
-
 pub use drive::Drive;
 pub use event::MediaEvent;
 pub use profile::{Profile, ProfileError};

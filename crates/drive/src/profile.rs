@@ -11,6 +11,7 @@ mod builtin;
 mod file;
 mod read;
 mod source;
+mod start;
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,6 +19,9 @@ use std::path::PathBuf;
 
 pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
+pub use start::{Start, StartError};
+
+use straddle_units::{Boundary, ByteCount};
 
 use crate::disk::{DiskParameters, Geometry, GeometryError, Part, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
@@ -263,6 +267,12 @@ impl Profile {
         let Sectors { physical, firmware_offset } = self.values.sectors;
         // A profile's offset is less than its sector.
         (physical - firmware_offset) % physical
+    }
+
+    /// The drive's own units, and where they begin.
+    pub fn boundary(&self) -> Option<Boundary> {
+        let Sectors { physical, .. } = self.values.sectors;
+        Boundary::new(ByteCount::new(physical), ByteCount::new(self.first_boundary()))
     }
 
     /// The unit that the drive claims to write in: a disk's physical sector. An SSD reports its indirection

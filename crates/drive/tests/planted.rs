@@ -158,7 +158,7 @@ impl Copy {
         assert_eq!(
             places,
             1,
-            "{}: {} has this {places} times, plant it anew: {}",
+            "{}: {} has this {places} times, plant it again: {}",
             bug.name,
             bug.file.display(),
             bug.old

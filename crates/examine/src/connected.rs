@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use straddle_audit::Finding;
+use straddle_audit::{Findings, Fix};
 use straddle_device::image::Container;
 use straddle_device::shown::{is_hidden, quote_path};
 
@@ -15,20 +15,19 @@ pub(crate) const NODE: &str = "/dev/nbd0";
 pub(crate) fn prepare(
     name: &str,
     container: &Container,
-    findings: &mut [Finding],
+    findings: &mut Findings,
 ) -> Option<(String, String)> {
-    let by_node = |finding: &&mut Finding| {
-        let commands = finding.fix.iter().flat_map(|fix| &fix.commands);
-        commands.into_iter().any(|command| command.line.contains(NODE))
-    };
-    let mut named: Vec<&mut Finding> = findings.iter_mut().filter(by_node).collect();
-    if named.is_empty() || name.contains(is_hidden) {
-        named.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(straddle_audit::Fix::without_commands);
+    let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
+    if !findings.iter().filter_map(|finding| finding.fix.as_ref()).any(names_node) {
+        return None;
+    }
+    if name.contains(is_hidden) {
+        findings.withhold_commands(names_node);
         return None;
     }
     let (format, file) = (container.format.qemu_name(), quote_path(Path::new(name)));
     if container.is_written_once() {
-        named.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(straddle_audit::Fix::without_commands);
+        findings.withhold_commands(names_node);
         let remark = format!(
             "a {} image of the kind {} cannot be written: for commands, convert it, and check what comes of it",
             container.format, container.variant

@@ -1,14 +1,16 @@
 //! A target with everything found on it.
 
-use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Kind, Place, Recognised, Reported};
+use straddle_audit::{Asked, Context, Finding, Findings, Judgement, Kind, Place, Recognised, Reported};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
+use straddle_units::ByteOffset;
 
 use crate::gone::{gone, gone_soon};
 use crate::{ExamineError, Examiner, connected, in_use, member, read, recognised, sectors};
 
 /// A target with everything found on it.
+#[non_exhaustive]
 pub struct Examined {
     /// The target's name as the user gave it.
     pub name: String,
@@ -19,7 +21,7 @@ pub struct Examined {
     /// The number of partitions in the table, even if only one partition was asked for.
     pub in_table: usize,
     /// Every finding, wherever it is reported.
-    pub findings: Vec<Finding>,
+    pub findings: Findings,
     /// The cost of each finding, by index; `None` where it was not asked for or cannot be computed.
     pub costs: Vec<Option<Cost>>,
     /// The verdict over all findings.
@@ -45,10 +47,10 @@ pub struct Cost {
     pub sequential_write: Option<f64>,
 }
 
-/// Prices findings, by a model or by a measurement.
+/// Prices positions on a drive, by its model or by a measurement.
 pub trait Price: Send + Sync {
-    /// Returns the cost of the finding; `None` if it misses no boundary, or the drive has no such position.
-    fn price(&self, finding: &Finding) -> Option<Cost>;
+    /// Returns the cost of what is written behind a start at `at`; `None` if the drive has no such position.
+    fn price(&self, at: ByteOffset) -> Option<Cost>;
 }
 
 impl Cost {
@@ -120,8 +122,9 @@ pub(crate) fn examine(
     let mut findings = audit(&name, &target, &stack, &disagreements, options);
     member::spare(&stack, &beside, &mut findings);
     let mut ready = None;
+    let file = target.through.as_ref().map_or_else(|| name.clone(), |through| through.unpacked.clone());
     if let Some(container) = &target.container
-        && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)
+        && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
     {
         target.remarks.push(format!("{remark}: {line}"));
         ready = Some(line);
@@ -138,7 +141,7 @@ pub(crate) fn examine(
         && matches!(recognised, Recognised::Nothing(_))
     {
         // Whatever a command writes for the one that is left over would overwrite the other.
-        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
+        findings.withhold_commands(|_| true);
     }
     let hidden = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
@@ -151,7 +154,8 @@ pub(crate) fn examine(
     // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;
     let price = |finding: &Finding| {
-        options.price.as_ref().filter(|_| finding.reported == Reported::Here)?.price(finding)
+        let price = options.price.as_ref().filter(|_| finding.reported == Reported::Here)?;
+        price.price(finding.shifting_start()?)
     };
     let costs = findings.iter().map(price).collect();
     let in_table = stack.partitions.len();
@@ -168,7 +172,7 @@ fn audit(
     stack: &Stack,
     disagreements: &[Disagreement],
     options: &crate::Options,
-) -> Vec<Finding> {
+) -> Findings {
     let file = target.through.as_ref().map_or(name, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
@@ -176,7 +180,7 @@ fn audit(
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
         target: if in_container { connected::NODE } else { &node },
-        file: name,
+        file,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
         size: target.size,
@@ -203,7 +207,7 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
 
 /// Remarks that a compressed image was read through its compression, and how to unpack it if commands are
 /// printed for it.
-fn read_through(target: &mut Target, findings: &[Finding]) {
+fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
     let has_commands = findings.iter().filter_map(|f| f.fix.as_ref()).any(|fix| !fix.commands.is_empty());

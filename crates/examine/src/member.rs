@@ -1,7 +1,7 @@
 //! What can be judged of a disk that is a member of an array, or that has a table besides the content that
 //! fills it.
 
-use straddle_audit::{Finding, Fix, Recognised};
+use straddle_audit::{Findings, Fix, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
@@ -99,11 +99,10 @@ pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
 
 /// Removes the commands that write a table or move data if there is other content on the disk outside every
 /// partition: they would overwrite it. `plan` refuses such disks for the same reason.
-pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
+pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
-    let fixes = findings.iter_mut().filter_map(|f| f.fix.as_mut());
-    fixes.filter(|fix| fix.writes_table()).for_each(Fix::without_commands);
+    findings.withhold_commands(Fix::writes_table);
 }

@@ -3,9 +3,9 @@
 //! The law of this module: only the very first block can make the whole reading fail. A structure past the
 //! end is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
 
-use std::error::Error;
 use std::fmt;
 
+use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
@@ -37,13 +37,7 @@ impl From<ReadError> for Fault {
         if matches!(error, ReadError::PastEnd { .. }) {
             return Self::PastEnd;
         }
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
-        Self::Unreadable(text)
+        Self::Unreadable(with_causes(&error))
     }
 }
 

@@ -118,7 +118,7 @@ fn both_copies_damaged_is_unusable_but_still_a_gpt() {
 }
 
 #[test]
-fn a_grown_and_a_shrunk_disk_are_told_apart() {
+fn a_grown_and_a_shrunk_disk_are_distinguished() {
     let gpt = Gpt::sample(512);
     let image = gpt.build();
     let (old_end, at) = (image.len(), byte(gpt.backup_lba() * 512));

@@ -57,7 +57,7 @@ impl Surface for Cut {
 }
 
 #[test]
-fn what_is_known_by_then_is_told() {
+fn what_is_known_by_then_is_reported() {
     for seed in 1..=4 {
         let (profile, _) = common::drive(seed);
         let after = |left: u64| -> Report {

@@ -48,7 +48,7 @@ fn every_shipped_drive_is_what_it_is_found_to_be() {
 }
 
 #[test]
-fn a_cache_that_a_flush_empties_is_told_from_one_that_it_need_not() {
+fn a_cache_that_a_flush_empties_is_distinguished_from_one_that_it_need_not() {
     for (specification, cache) in [
         ("wd10ears", WriteCache::Volatile),
         ("ssd-sata-4k,plp=off", WriteCache::Volatile),
@@ -88,7 +88,7 @@ fn with_units(logical: u64, unit: u64, protected: bool) -> [String; 2] {
 }
 
 #[test]
-fn units_that_are_larger_than_is_looked_for_are_never_told_wrong() {
+fn units_that_are_larger_than_is_looked_for_are_never_reported_wrong() {
     for logical in [512, 4096] {
         for unit in [4096, 16_384, 65_536, 131_072, 262_144] {
             for protected in [false, true] {

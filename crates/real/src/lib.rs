@@ -105,6 +105,16 @@
 //! }
 //! ```
 //!
+//! ```compile_fail,E0616
+//! # use std::path::Path;
+//! # use straddle_real::{Io, OpenError, Opened};
+//! fn larger(path: &Path) -> Result<Opened, OpenError> {
+//!     let mut opened = Opened::for_reading(path, Io::Direct)?;
+//!     opened.size *= 2;
+//!     Ok(opened)
+//! }
+//! ```
+//!
 //! ```compile_fail,E0624
 //! # use straddle_real::Claimed;
 //! fn take(claimed: Claimed) {

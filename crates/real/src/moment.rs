@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn moments_are_dates() {
-        for (seconds, told) in [
+        for (seconds, formatted) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399, "2000-02-28 23:59:59 UTC"),
             (951_782_400, "2000-02-29 00:00:00 UTC"),
@@ -40,7 +40,7 @@ mod tests {
             (4_107_542_399, "2100-02-28 23:59:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(format_moment(UNIX_EPOCH + Duration::from_secs(seconds)), told);
+            assert_eq!(format_moment(UNIX_EPOCH + Duration::from_secs(seconds)), formatted);
         }
     }
 }

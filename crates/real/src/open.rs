@@ -109,23 +109,24 @@ pub enum OpenError {
     },
 }
 
-/// An open target.
+/// An open target, as it was found. What may be written to it depends on its size and its file, so other
+/// crates can only read them.
 #[derive(Debug)]
 pub struct Opened {
     /// The path as given.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The open file. Only this crate writes through it.
     pub(crate) file: File,
     /// The type.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Identifies the file or device, whatever its name.
-    pub id: FileId,
+    pub(crate) id: FileId,
     /// Its size in bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// The smallest unit that can be read, in bytes.
-    pub sector: u64,
+    pub(crate) sector: u64,
     /// How data is transferred.
-    pub io: Io,
+    pub(crate) io: Io,
     /// Locks that last as long as this.
     _claim: Claim,
 }
@@ -134,6 +135,31 @@ pub struct Opened {
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its size in bytes.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The smallest unit that can be read, in bytes.
+    pub const fn sector(&self) -> u64 {
+        self.sector
+    }
+
+    /// How data is transferred.
+    pub const fn io(&self) -> Io {
+        self.io
+    }
+
     /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
     pub fn title(&self) -> String {
         if self.kind == Kind::File {

@@ -110,8 +110,8 @@ impl Ring {
             if let Some(done) = self.ring.completion().next() {
                 self.on_their_way -= 1;
                 let result = done.result();
-                let told = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                return Ok(Some((done.user_data(), told)));
+                let transferred = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+                return Ok(Some((done.user_data(), transferred)));
             }
             if self.on_their_way == 0 {
                 return Ok(None);

@@ -260,14 +260,14 @@ impl Verdict {
 }
 
 /// The greatest number of spans that are listed.
-const MOST_TOLD: usize = 4;
+const MOST_NAMED: usize = 4;
 
 /// Describes spans by their byte ranges.
 pub fn describe_spans(spans: &[Span]) -> String {
     let total: u64 = spans.iter().map(|span| span.len().get()).sum();
     let one = |span: &Span| format!("{} to {}", span.start(), span.end().get().saturating_sub(1));
-    let named: Vec<String> = spans.iter().take(MOST_TOLD).map(one).collect();
-    let more = spans.len().saturating_sub(MOST_TOLD);
+    let named: Vec<String> = spans.iter().take(MOST_NAMED).map(one).collect();
+    let more = spans.len().saturating_sub(MOST_NAMED);
     let more =
         if more > 0 { format!(" and {more} more places, {total} bytes in all,") } else { String::new() };
     format!("bytes {}{more}", named.join(", "))

@@ -1,7 +1,7 @@
 //! Writing: the only code that changes the partition table of a disk.
 //!
 //! The law of this module: nothing is written until the disk is known to be the plan's, it is not in use, and
-//! a backup of every byte that will be overwritten is on stable storage. Nothing is reported as done before
+//! a backup of every byte that will be overwritten is written and synchronised. Nothing is reported as done before
 //! it was read back. The types enforce this order: a [`Prepared`] becomes a [`BackedUp`], and a [`BackedUp`]
 //! becomes a [`Written`]. An undo starts from a stored [`Backup`], which yields a [`BackedUp`].
 //!
@@ -109,7 +109,8 @@
 //! }
 //! ```
 //!
-//! An undo needs a backup that was stored, and writes only once:
+//! An undo needs a file with the form and the checksum of a backup, and writes only once. The checksum is not a
+//! signature: [`Backup::load`] says what a file made by hand can do.
 //!
 //! ```
 //! # use std::path::Path;

@@ -28,6 +28,7 @@ impl FromStr for Seed {
 }
 
 /// The sequence of identifiers of a seed.
+#[derive(Clone)]
 pub(crate) struct Identities {
     high: SplitMix64,
     low: SplitMix64,

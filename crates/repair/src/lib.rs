@@ -3,7 +3,12 @@
 //!
 //! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value. Only [`apply`] writes,
 //! and only to a [`Target`], which this crate opens itself. It writes exactly what a plan or a backup says, and
-//! overwrites no byte that is not in a backup on stable storage.
+//! overwrites no byte that is not in a backup which was written and synchronised before.
+//!
+//! What the types do not hold: a disk that another program implements ([`Target::simulated`]) has not been
+//! opened, examined or locked by this crate. A backup's checksum detects damage, not intent
+//! ([`apply::Backup::load`]). A file system in memory reports a file as synchronised that a power failure takes
+//! with it ([`in_memory_only`]).
 
 pub mod apply;
 mod contents;
@@ -22,6 +27,7 @@ pub mod realign;
 mod request;
 mod sfdisk;
 mod target;
+mod volatile;
 
 pub use encode::{Step, encode};
 pub use error::PlanError;
@@ -37,3 +43,4 @@ pub use plan::{
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};
 pub use target::{Identity, Simulated, Target, TargetError, examine, serial_of};
+pub use volatile::in_memory_only;

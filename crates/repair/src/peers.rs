@@ -246,7 +246,7 @@ mod tests {
     ];
 
     #[test]
-    fn small_disks_are_foretold_as_they_were_measured() {
+    fn small_disks_are_predicted_as_measured() {
         let mut topology = Topology::unknown();
         topology.physical = Figure::new(ByteCount::new(4096), Source::Sysfs("queue/physical_block_size"));
         opt(&mut topology, 4096, 524_288);

@@ -2,8 +2,11 @@
 //!
 //! The law of this module: a [`Target`] is a raw image or a whole disk that this crate has opened itself, after
 //! it found out what it is: its format, its zones, its sectors and its serial number. No other process uses
-//! it, as far as locks, the kernel and /proc tell. It gives out its bytes for reading only; what is written
+//! it, as far as locks, the kernel and /proc show. It gives out its bytes for reading only; what is written
 //! comes from [`apply`](crate::apply).
+//!
+//! The exception is [`Target::simulated`]. What is behind it is the caller's: this crate has neither opened nor
+//! locked it. Only the stages of [`apply`](crate::apply) hold for it: fingerprint, backup, order, reading back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -95,7 +98,9 @@ pub struct Identity {
     pub sector: Option<BlockSize>,
 }
 
-/// A disk that exists in a program only, for tests and simulations.
+/// A disk that a program implements itself, for tests and simulations. Its contents should exist in the program
+/// only: a file or a device behind it is written without the lock, the search for users and the examination
+/// that [`Target::open`] makes.
 pub trait Simulated: Medium {
     /// Writes `bytes` at `at`. They may remain in a cache, and reach the medium in any order.
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
@@ -157,7 +162,7 @@ impl Target<'static> {
 }
 
 impl<'d> Target<'d> {
-    /// A simulated disk.
+    /// A disk that the caller implements, identified as the caller says. Nothing of it is checked or locked.
     pub fn simulated(disk: &'d mut dyn Simulated, identity: Identity) -> Self {
         Self { held: Held::Simulated(disk), identity }
     }

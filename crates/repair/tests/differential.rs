@@ -116,7 +116,7 @@ fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, Str
         page: None,
     };
     let found = straddle_audit::run(&context);
-    found.into_iter().map(|f| (f.rule.code.as_str(), f.severity, f.message)).collect()
+    found.iter().map(|f| (f.rule.code.as_str(), f.severity, f.message.clone())).collect()
 }
 
 fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {
@@ -154,33 +154,33 @@ fn what_is_planned_is_what_every_tool_reads() {
             }
         };
         made += 1;
-        let told = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
+        let context = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
         assert_eq!(Plan::from_json(&plan.to_json().unwrap()).unwrap(), plan);
         let (_, backup) =
-            common::write(&mut disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", told()));
-        judge(&plan, &request, &disk, &assume, &told);
-        scripts(&plan, &disk, dir.path(), &assume, &told);
+            common::write(&mut disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", context()));
+        judge(&plan, &request, &disk, &assume, &context);
+        scripts(&plan, &disk, dir.path(), &assume, &context);
         common::undo(&mut disk, &backup);
-        assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", told());
+        assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", context());
     }
     println!("seeds 0 to {count}: {made} plans, {refused} refused");
     assert!(made * 2 > count);
 }
 
-fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, told: &dyn Fn() -> String) {
+fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, context: &dyn Fn() -> String) {
     let path = disk.path().unwrap().to_str().unwrap();
-    assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", told());
+    assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", context());
     if plan.block() == BlockSize::B512 {
-        assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", told());
+        assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", context());
         if plan.table().format == Format::Gpt {
             let text = tool("sgdisk", &["-v", path], "", None);
-            assert!(text.contains("No problems found"), "{text}\n{}", told());
+            assert!(text.contains("No problems found"), "{text}\n{}", context());
         }
     }
     let text = tool("fdisk", &["-b", &plan.block().to_string(), "-l", path], "", None);
-    assert!(!text.contains("does not start on physical sector"), "{text}\n{}", told());
+    assert!(!text.contains("does not start on physical sector"), "{text}\n{}", context());
     let bad: Vec<_> = findings(disk, assume).into_iter().filter(|f| !is_excused(plan, f)).collect();
-    assert!(bad.is_empty(), "{bad:#?}\n{}", told());
+    assert!(bad.is_empty(), "{bad:#?}\n{}", context());
     // Sizes are as requested, or rounded up to the next boundary of an end.
     let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
     let ours = plan
@@ -193,22 +193,24 @@ fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, told: 
     for (part, entry) in asked.iter().zip(ours) {
         let len = size_of(plan, entry).get();
         match part.size {
-            Size::Bytes(size) => assert!((size.get()..size.get() + (1 << 20)).contains(&len), "{}", told()),
-            Size::Sectors(count) => assert_eq!(entry.sectors.get(), count, "{}", told()),
+            Size::Bytes(size) => {
+                assert!((size.get()..size.get() + (1 << 20)).contains(&len), "{}", context())
+            }
+            Size::Sectors(count) => assert_eq!(entry.sectors.get(), count, "{}", context()),
             Size::Percent(_) | Size::Rest => {}
         }
     }
-    no_worse_than_peers(plan, assume, told);
+    no_worse_than_peers(plan, assume, context);
 }
 
 /// Checks that no other tool's start, in the space of the first partition, is on every boundary that ours is
 /// on and on more.
-fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
+fn no_worse_than_peers(plan: &Plan, assume: &str, context: &dyn Fn() -> String) {
     let topology = topology(assume);
     let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
     for entry in plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
         let start = byte(entry.start);
-        assert!(plan.grain().is_aligned(start), "{}", told());
+        assert!(plan.grain().is_aligned(start), "{}", context());
         for peer in peers(&topology, plan.disk().size, Free::From(byte(plan.table().first_usable))) {
             let Some(theirs) = peer.start else { continue };
             let theirs = byte(Lba::new(theirs));
@@ -220,7 +222,7 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
             };
             let (ours, theirs) = (met(start), met(theirs));
             let is_worse = ours.is_subset(&theirs) && ours != theirs;
-            assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, told());
+            assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, context());
         }
     }
 }
@@ -260,8 +262,8 @@ fn what_other_tools_would_do_to_an_image_is_what_they_do() {
         let path = dir.path().join(format!("{mib}-{format:?}"));
         let done = first_starts(path.to_str().unwrap(), mib, format);
         let topology = straddle_device::topology::Topology::unknown();
-        let told = peers(&topology, ByteCount::new(mib << 20), Free::Front(format));
-        for (peer, done) in told.iter().zip(done).filter(|(_, done)| *done != 0) {
+        let predicted = peers(&topology, ByteCount::new(mib << 20), Free::Front(format));
+        for (peer, done) in predicted.iter().zip(done).filter(|(_, done)| *done != 0) {
             assert_eq!(peer.start, Some(done), "{} on {mib} MiB, {format:?}", peer.tool);
         }
     };
@@ -278,7 +280,7 @@ fn what_other_tools_would_do_to_an_image_is_what_they_do() {
 
 /// Checks that other tools make the same table from our script, that their dump gives our table, and that we
 /// read what they write.
-fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, told: &dyn Fn() -> String) {
+fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, context: &dyn Fn() -> String) {
     let path = disk.path().unwrap().to_str().unwrap();
     let script = to_sfdisk(plan, path);
     let mut request = Request::new(Seed(99));
@@ -288,8 +290,8 @@ fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, told: &dyn 
     let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
     let situation =
         straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
-    let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", told()));
-    assert_eq!(to_sfdisk(&again, path), script, "{}", told());
+    let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", context()));
+    assert_eq!(to_sfdisk(&again, path), script, "{}", context());
     if plan.block() != BlockSize::B512 {
         return;
     }
@@ -298,14 +300,14 @@ fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, told: &dyn 
     let dump: String =
         dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(&dump), words(&script), "{}", told());
+    assert_eq!(words(&dump), words(&script), "{}", context());
     let theirs = image(dir, "theirs", plan.disk().size.get());
     let name = theirs.path().unwrap().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
     let theirs = Target::open(Path::new(&name), Some(ImageFormat::Raw)).unwrap();
     let block = block_of(assume);
-    assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
+    assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", context());
 }
 
 /// Each request is refused with a sentence, and no byte of the disk changes.

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_apart() {
+    fn formats_are_distinguished() {
         assert_eq!(Format::of_line("R Hit  1975456 4 15362.0 56074.0"), Some(Format::DiskSim));
         assert_eq!(Format::of_line("time_us,op,offset,length"), Some(Format::Csv));
         assert_eq!(Format::of_line("length,offset,OP,Time"), Some(Format::Csv));

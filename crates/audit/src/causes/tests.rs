@@ -55,6 +55,29 @@ fn what_is_not_reported_is_no_cause() {
     assert_eq!(fixed(&all).len(), 4);
 }
 
+/// An image that is to be converted is changed after that, not before: the commands for it are withheld.
+#[test]
+fn what_changes_an_image_waits_for_its_conversion() {
+    let run = |conversion: &'static Rule, reported: Reported| {
+        let mut all = [
+            Finding { reported, ..finding(conversion, Subject::Disk, 1024, 0) },
+            finding(rules::START_STRADDLES, Subject::Partition(1), 32256, 0),
+            finding(rules::HIDDEN_SECTORS, Subject::Partition(1), 32256, 0),
+        ];
+        settle(&mut all);
+        let summaries: Vec<String> = all.iter().map(|f| f.fix.as_ref().unwrap().summary.clone()).collect();
+        (fixed(&all).into_iter().map(str::to_owned).collect::<Vec<_>>(), summaries)
+    };
+    for rule in [rules::CONTAINER_OFF, rules::CONTAINER_UNIT_SMALL] {
+        let (commands, summaries) = run(rule, Reported::Here);
+        assert_eq!(commands, [rule.code.as_str()]);
+        let after = format!("after the conversion ({})", rule.code);
+        assert!(summaries[1..].iter().all(|summary| summary.contains(&after)), "{summaries:?}");
+    }
+    let (commands, summaries) = run(rules::CONTAINER_OFF, Reported::NotAsked);
+    assert_eq!(commands[1..], ["S001"], "{summaries:?}");
+}
+
 /// md0 stands on partition 1 of sda and on partition 2 of sdb; both are misaligned, and md0 shows it.
 #[test]
 fn what_shows_above_follows_from_every_partition_below() {
@@ -63,7 +86,7 @@ fn what_shows_above_follows_from_every_partition_below() {
         names.iter().map(|(number, name)| (*number, BTreeSet::from([(*name).to_owned()]))).collect()
     };
     let run = |below: &[(usize, u32)]| {
-        let mut found: Vec<Vec<Finding>> = vec![
+        let mut found = [
             vec![
                 finding(rules::START_STRADDLES, Subject::Disk, 0, 512),
                 finding(rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
@@ -77,6 +100,7 @@ fn what_shows_above_follows_from_every_partition_below() {
             let subject = Subject::Partition(*number);
             found[*disk].push(finding(rules::START_STRADDLES, subject, 32256, 0));
         }
+        let mut found = found.map(Findings::complete);
         let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
         let mut seen: Vec<Seen<'_>> = names
             .iter()
@@ -123,7 +147,7 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     };
     let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
         let shown = vec![finding(rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
-        let mut found = [shown, on_sda, on_sdb];
+        let mut found = [shown, on_sda, on_sdb].map(Findings::complete);
         let volume = || BTreeSet::from(["dm-0".to_owned()]);
         let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
             .iter()

@@ -5,6 +5,7 @@ use straddle_layout::{Content, FsKind, VolumeKind};
 
 use super::*;
 use crate::finding::{Rule, Severity, Subject};
+use crate::findings::Findings;
 use crate::way::StepKind;
 
 /// A step from its text: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; a UUID
@@ -124,10 +125,8 @@ fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
         };
         over.iter().map(|name| (*name).to_owned()).collect()
     };
-    let mut found: Vec<Vec<Finding>> = devices
-        .iter()
-        .map(|_| vec![Finding::on_disk(rules::KERNEL_MISALIGNED, None, String::new())])
-        .collect();
+    let shifted = || vec![Finding::on_disk(rules::KERNEL_MISALIGNED, None, String::new())];
+    let mut found = devices.map(|_| Findings::complete(shifted()));
     let mut seen: Vec<Seen<'_>> = devices
         .iter()
         .zip(&mut found)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use straddle_drive::profile::Start;
 use straddle_media::Tear;
 use straddle_units::{ByteCount, parse_size};
 
@@ -138,15 +139,6 @@ impl From<TearName> for Tear {
             TearName::Nothing => Self::Nothing,
         }
     }
-}
-
-/// Where a partition starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// In bytes.
-    Bytes(u64),
-    /// In logical sectors of its drive.
-    Sectors(u64),
 }
 
 fn start(text: &str) -> Result<Start, String> {

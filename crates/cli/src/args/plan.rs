@@ -52,8 +52,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to a size, or as far as there is room. Only its entry changes, not its contents. Can
-    /// be repeated.
+    /// Grow a partition to a size, or as far as there is room, with room left for --add. Only its entry
+    /// changes, not its contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
@@ -112,7 +112,7 @@ pub(crate) struct PlanArguments {
     pub(crate) seed: Option<Seed>,
 
     /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Logical sector size of an image [default: detected from its table, 512 without a table].
@@ -282,7 +282,7 @@ pub(crate) struct RealignArguments {
     pub(crate) grain: Option<ByteCount>,
 
     /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Logical sector size of an image [default: detected from its table].

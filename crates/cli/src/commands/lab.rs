@@ -11,7 +11,7 @@ use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Parti
 use straddle_media::Cut;
 use straddle_units::ByteCount;
 
-use crate::args::{LabArguments, Start};
+use crate::args::LabArguments;
 use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::output;
@@ -165,7 +165,8 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     let drive = |(index, drive): (usize, &Drive)| {
         let profile = Profile::clone(&drive.profile);
         let given = arguments.start.get(if starts == 1 { 0 } else { index });
-        let start = given.map(|start| start_byte(*start, &profile)).transpose()?;
+        let start = given.map(|start| profile.start_byte(*start)).transpose();
+        let start = start.map_err(|error| UsageError(format!("--start: {error}")))?;
         let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);
         Ok(GuestDrive {
             profile,
@@ -174,25 +175,6 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
         })
     };
     arguments.drive.iter().enumerate().map(drive).collect()
-}
-
-fn start_byte(start: Start, profile: &Profile) -> Result<u64> {
-    let claims = &profile.claims;
-    let byte = match start {
-        Start::Bytes(bytes) => Some(bytes),
-        Start::Sectors(sectors) => sectors.checked_mul(claims.logical_sector),
-    };
-    match byte {
-        Some(byte) if byte % claims.logical_sector != 0 => {
-            let (name, sector) = (&profile.name, claims.logical_sector);
-            Err(UsageError(format!(
-                "--start: byte {byte} is inside a logical sector of {name} ({sector} bytes)"
-            ))
-            .into())
-        }
-        Some(byte) if byte < claims.capacity => Ok(byte),
-        _ => Err(UsageError(format!("--start: {} ends before that", profile.name)).into()),
-    }
 }
 
 fn folder(path: &Path) -> Result<PathBuf> {

@@ -94,6 +94,11 @@ pub(super) fn apply(
 ) -> Result<Exit> {
     let name = path.display().to_string();
     check_map(moves)?;
+    if let Some(file) = &moves.journal
+        && let Some(warning) = super::apply::in_memory("the journal", file, "--journal", &target)
+    {
+        output::complain(&warning);
+    }
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
         None => JournalPlace::Inside,

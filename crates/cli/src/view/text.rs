@@ -25,7 +25,7 @@ use textwrap::WordSplitter;
 use crate::output::Styles;
 pub(crate) use check::{lines, map, summary, target};
 pub(crate) use number::{clock, duration, number, percent};
-pub(crate) use table::{headed, plain_table, right, trimmed};
+pub(crate) use table::{folded, headed, narrowed, plain_table, right, trimmed};
 
 /// Wraps `text` into lines of at most `width`, each after `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {

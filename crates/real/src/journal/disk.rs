@@ -54,7 +54,7 @@ mod tests {
     use super::Disk;
 
     #[test]
-    fn another_disk_is_told_by_its_name_or_by_when_it_came() {
+    fn another_disk_is_recognised_by_its_name_or_by_when_it_came() {
         let disk = |name: &str, boot: &str, sequence| Disk {
             name: (!name.is_empty()).then(|| name.to_owned()),
             attached: (!boot.is_empty()).then(|| (boot.to_owned(), sequence)),

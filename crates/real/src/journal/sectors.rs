@@ -20,8 +20,8 @@ const UNITS: [usize; 4] = [512, 1024, 2048, 4096];
 /// Attempts to read a unit: errors of drives and cables may be transient.
 const TRIES: u32 = 2;
 
-/// A target, and direct access to it, if possible. Both use the one open file: another open could not be told
-/// apart from one by another process.
+/// A target, and direct access to it, if possible. Both use the one open file: another open could not be
+/// distinguished from one by another process.
 pub(super) struct Ways<'a> {
     pub(super) opened: &'a Opened,
     /// Whether the file system supports `O_DIRECT`.

@@ -311,8 +311,8 @@ fn a_journal_of_which_files_are_lost_is_not_called_restored() {
         if !force {
             assert!(case.read() == before.1, "{again}");
         }
-        let told = settled.lacks.to_string();
-        assert_eq!(told.contains("not known"), is_lost(5), "{again}");
+        let lacks = settled.lacks.to_string();
+        assert_eq!(lacks.contains("not known"), is_lost(5), "{again}");
         // Files after the last one that exists cannot be noticed as missing by name.
         let reach = (0..6).rev().find(|index| !is_lost(*index)).unwrap();
         let missed = settled.lacks.missing.iter().fold(0, |sum, (first, last)| {

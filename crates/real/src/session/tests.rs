@@ -134,10 +134,11 @@ fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
             };
             assert!(matches!(error, TargetError::Interrupted), "{error}");
             let (_, verdict) = session.end().unwrap();
-            let told = verdict.refusal().unwrap();
+            let refusal = verdict.refusal().unwrap();
             assert!(
-                told.contains("not let in before") && told.contains("nothing that others wrote is lost"),
-                "{told}"
+                refusal.contains("not let in before")
+                    && refusal.contains("nothing that others wrote is lost"),
+                "{refusal}"
             );
             theirs.join().unwrap();
         });
@@ -193,7 +194,7 @@ fn verdicts_say_since_when_and_how_much() {
         ),
     ];
     for (verdict, words) in cases {
-        let told = verdict.refusal().unwrap();
-        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        let refusal = verdict.refusal().unwrap();
+        assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
     }
 }

@@ -1,8 +1,8 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! The law of this module: a backup is on stable storage before it is reported as stored, it never replaces
-//! another file, and it is trusted only if its checksum is right. It also records how the new partitions
-//! began and ended, so that later writes to them are detected.
+//! The law of this module: a backup is synchronised to its file system before it is reported as stored, it
+//! never replaces another file, and it is used only if its checksum is right. It also records how the new
+//! partitions began and ended, so that later writes to them are detected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -231,7 +231,12 @@ impl Unstored {
 }
 
 impl Backup {
-    /// Loads a stored backup and checks it.
+    /// Loads a stored backup and checks its version and its checksum, which detects damage.
+    ///
+    /// The checksum is no signature: anyone can make a file that has the right one. [`undo`](Self::undo)
+    /// accepts such a file if it names the disk's size and serial number, and if every sector that it would
+    /// restore holds one of the two contents that it gives for it. It can then write any bytes to any place of
+    /// that disk, partitions included: undo only from files of a trusted origin.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };

@@ -111,7 +111,9 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
     // Content that was unknown to the plan and is now recognised counts; a changed label does not.
     let is_reported = |lost: &&Lost| {
-        plan.lost().iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
+        plan.lost()
+            .iter()
+            .any(|listed| (listed.partition, &listed.content) == (lost.partition, &lost.content))
     };
     match found.iter().find(|lost| !is_reported(lost)) {
         None => Ok(()),
@@ -153,8 +155,8 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         if is_renumbered {
             return invalid(&format!("is partition {} on the disk", was.number));
         }
-        let told = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
-        if told != (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable) {
+        let planned = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
+        if planned != (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable) {
             return invalid("has another type, identity, name, attributes or active flag on the disk");
         }
     }

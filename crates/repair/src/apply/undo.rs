@@ -1,7 +1,7 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! The law of this module: only bytes from a stored backup are restored, and only if the disk holds these
-//! bytes or those written over them.
+//! The law of this module: only bytes from a backup's file are restored, and only if the disk has the size and
+//! the serial number in it, and every sector holds these bytes or those written over them.
 
 use straddle_device::Medium;
 use straddle_units::ByteOffset;

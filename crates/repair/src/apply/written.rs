@@ -5,6 +5,7 @@
 
 use std::io;
 
+use straddle_device::shown::with_causes;
 use straddle_device::sysfs::Directory;
 use straddle_layout::read_stack;
 use straddle_units::{ByteCount, ByteOffset};
@@ -99,10 +100,10 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, plan: Option<&Plan>) -> Result<(), Ap
             return Err(ApplyError::Kernel(if still {
                 format!(
                     "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
-                    describe(&error)
+                    with_causes(&error)
                 )
             } else {
-                format!("the kernel does not read it ({})", describe(&error))
+                format!("the kernel does not read it ({})", with_causes(&error))
             }));
         }
     }
@@ -190,18 +191,12 @@ fn places_of(steps: &[Step]) -> usize {
     steps.iter().filter(|step| matches!(step, Step::Write { .. })).count()
 }
 
-/// Formats an error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// Has the kernel reread the present table of a block device before anything is written. BLKRRPART fails
 /// while any process has a partition open, and would then also fail for the new table.
 pub(crate) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
-            Err(ApplyError::InUse(format!("one of its partitions is open ({})", describe(&error))))
+            Err(ApplyError::InUse(format!("one of its partitions is open ({})", with_causes(&error))))
         }
         // A kernel that reads no tables, or none from this device, has none to replace.
         _ => Ok(()),

@@ -10,6 +10,9 @@ use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::request::{Grow, Part, Size};
 
+/// A partition that grows, and the new ones that need room behind it.
+type Growth<'a> = (Grow, &'a [Part]);
+
 impl Draft<'_> {
     /// Returns the present table with the requested changes.
     pub(super) fn changed_table(&mut self) -> Result<Table, PlanError> {
@@ -33,15 +36,57 @@ impl Draft<'_> {
         for number in &request.delete {
             delete(&mut table, *number)?;
         }
-        for grow in &request.grow {
-            self.grow(&mut table, *grow)?;
-        }
-        self.renumber(&mut table);
-        for part in &request.parts {
-            self.add(&mut table, part)?;
-        }
+        let mut table = self.grown_and_added(table)?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)
+    }
+
+    /// Grows partitions, then adds the new ones. A partition that grows as far as there is room leaves the
+    /// room for new ones that fit nowhere else.
+    fn grown_and_added(&mut self, table: Table) -> Result<Table, PlanError> {
+        let request = self.request;
+        let (identities, notes) = (self.identities.clone(), self.notes.clone());
+        let full: Vec<Growth<'_>> = request.grow.iter().map(|grow| (*grow, &[][..])).collect();
+        let (first, homeless) = match self.attempt(table.clone(), &full) {
+            Ok(table) => return Ok(table),
+            Err(failed) => failed,
+        };
+        let open: Vec<usize> = (0..full.len()).filter(|index| full[*index].0.size.is_none()).collect();
+        if homeless.is_empty() || open.is_empty() {
+            return Err(first);
+        }
+        for index in open {
+            let mut leaving = full.clone();
+            leaving[index].1 = &homeless;
+            (self.identities, self.notes) = (identities.clone(), notes.clone());
+            if let Ok(table) = self.attempt(table.clone(), &leaving) {
+                return Ok(table);
+            }
+        }
+        // What is free is what it is before these partitions take all of it.
+        let sized: Vec<Growth<'_>> = full.into_iter().filter(|(grow, _)| grow.size.is_some()).collect();
+        Err(self.attempt(table, &sized).err().map_or(first, |(error, _)| error))
+    }
+
+    /// Grows partitions and adds the new ones. If that fails, also returns the new ones that do not fit.
+    fn attempt(&mut self, mut table: Table, grown: &[Growth<'_>]) -> Result<Table, (PlanError, Vec<Part>)> {
+        let request = self.request;
+        for (grow, behind) in grown {
+            self.grow(&mut table, *grow, behind).map_err(|error| (error, Vec::new()))?;
+        }
+        self.renumber(&mut table);
+        let (mut first, mut homeless) = (None, Vec::new());
+        for part in &request.parts {
+            match self.add(&mut table, part) {
+                Ok(()) => {}
+                Err(error @ PlanError::TooBig { .. }) => {
+                    first.get_or_insert(error);
+                    homeless.push(part.clone());
+                }
+                Err(error) => return Err((first.unwrap_or(error), Vec::new())),
+            }
+        }
+        first.map_or(Ok(table), |error| Err((error, homeless)))
     }
 
     /// Returns the present table, with every partition kept.
@@ -102,8 +147,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Grows a partition into the free space after it.
-    fn grow(&mut self, table: &mut Table, grow: Grow) -> Result<(), PlanError> {
+    /// Grows a partition into the free space after it. Without a size, it leaves room there for the parts
+    /// `behind` it.
+    fn grow(&mut self, table: &mut Table, grow: Grow, behind: &[Part]) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();
         let index = table.partitions.iter().position(|entry| entry.number == number);
@@ -132,20 +178,26 @@ impl Draft<'_> {
                 }
                 end
             }
-            None => self.full_end(span.start(), limit),
+            None => {
+                let room = Span::new(space.start(), limit.checked_since(space.start()).unwrap_or_default());
+                let room = room.map(|room| self.room_for(behind, room)).transpose()?.flatten();
+                self.full_end(span.start(), room.unwrap_or(limit))
+            }
         };
         if end <= span.end() {
             let free = limit.checked_since(span.end()).unwrap_or_default();
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
                 Some(size) => format!("it has {} bytes, and {} are asked for", span.len().get(), size.get()),
+                None if free == ByteCount::ZERO => format!("there is no free space behind it{hint}"),
                 None => format!("{} bytes are free behind it, with no boundary among them{hint}", free.get()),
             }));
         }
         let entry = &mut table.partitions[index];
         entry.change = Change::Grown { from: entry.sectors };
         entry.sectors = Lba::containing(end, block).checked_since(entry.start).unwrap_or_default();
-        entry.why.push(format!("it keeps its start and ends at byte {end}"));
+        let leaves = if behind.is_empty() { "" } else { ", which leaves room for what is added" };
+        entry.why.push(format!("it keeps its start and ends at byte {end}{leaves}"));
         Ok(())
     }
 

@@ -297,6 +297,16 @@ impl Draft<'_> {
         Ok(at)
     }
 
+    /// Returns the byte up to which a partition may reach, so that `parts` fit behind it in `space`; `None` if
+    /// there are none, or if their sizes do not allow it.
+    pub(super) fn room_for(&self, parts: &[Part], space: Span) -> Result<Option<ByteOffset>, PlanError> {
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let (first, end) = (space.start(), space.end());
+        self.room_before(parts, &Cursor { first, at: first, end })
+    }
+
     fn no_room(&self, number: u32, cursor: &Cursor) -> PlanError {
         let free = cursor.end.checked_since(cursor.at).unwrap_or_default();
         PlanError::TooBig { number, needed: self.grain.end.size(), free }

@@ -35,7 +35,7 @@ fn what_is_written_is_a_profile_with_the_values_found() {
 }
 
 #[test]
-fn a_drive_with_no_knob_has_its_errors_told() {
+fn a_drive_with_no_knob_has_its_errors_reported() {
     let found = fit("dell-6tb-7200-512e", &mut Silent).unwrap();
     assert!(found.knobs.is_empty() && found.evaluations == 1);
     assert_eq!(found.figures.len(), 6);

@@ -127,7 +127,7 @@ fn every_cell_is_a_guest_with_its_arguments_start_and_seed() {
 }
 
 #[test]
-fn figures_are_means_of_the_runs_and_shortened_parts_are_told_for_the_whole() {
+fn figures_are_means_of_the_runs_and_shortened_parts_are_scaled_to_the_whole() {
     let outcome = run(&Fixed::new(), settings(2, false), &mut Silent).unwrap();
     let make = outcome.figure(0, 1, 1).unwrap();
     assert!(near(make.seconds, 45.0) && near(make.least, 30.0) && near(make.greatest, 60.0), "{make:?}");

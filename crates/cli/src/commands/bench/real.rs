@@ -86,7 +86,7 @@ pub(super) fn run(
         arguments,
         &real,
         workload,
-        &InTurns { measured: &measured, order: &order, io: real.opened().io, kept, warnings: &warnings },
+        &InTurns { measured: &measured, order: &order, io: real.opened().io(), kept, warnings: &warnings },
         styles,
     )?;
     drop(made);

@@ -12,7 +12,6 @@ use straddle_examine::Examined;
 
 use super::Run;
 use crate::args::CheckArguments;
-use crate::drive_target;
 use crate::exit::UsageError;
 use crate::limited;
 use crate::output;
@@ -59,7 +58,7 @@ fn examine(path: &Path, run: &Run) -> Result<Examined> {
     let open = &run.examiner.options().open;
     match TargetSpec::parse(path)? {
         TargetSpec::Modelled(drive) => {
-            let target = drive_target::blank(&drive.profile, &open.assume, open.logical)?;
+            let target = straddle_examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
             Ok(run.examiner.examine_target(drive.to_string(), target)?)
         }
         TargetSpec::Path(path) => {

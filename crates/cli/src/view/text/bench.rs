@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn others_that_are_alike_are_told_together() {
+    fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
         assert!(
             alike.ends_with("The other 2 cost up to 3.00 times the time of offset 0 (3.000 s).\n"),

@@ -4,7 +4,7 @@ use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
 use straddle_examine::Examined;
 use straddle_layout::{Content, Partition, PartitionType, types};
 
-use super::{plain_table, right, trimmed};
+use super::narrowed;
 use crate::output::{self, Styles, paint};
 
 pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
@@ -41,18 +41,7 @@ const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
-    let drawn = |left_out: &[&str]| {
-        let shown: Vec<usize> = (0..all.len()).filter(|index| !left_out.contains(&all[*index])).collect();
-        let mut table = plain_table(&shown.iter().map(|index| all[*index]).collect::<Vec<_>>());
-        for row in &rows {
-            table.add_row(shown.iter().map(|index| row[*index].clone()));
-        }
-        right(&mut table, 0..shown.iter().filter(|index| **index < 5).count());
-        trimmed(&table)
-    };
-    let fits = |text: &String| text.lines().all(|line| output::fits(line.chars().count()));
-    let mut tried = (0..DISPENSABLE.len()).map(|count| drawn(&DISPENSABLE[..count]));
-    tried.find(fits).unwrap_or_else(|| drawn(&DISPENSABLE))
+    narrowed(all, &rows, 5, &DISPENSABLE, output::fits)
 }
 
 /// Returns a partition's row in the table.

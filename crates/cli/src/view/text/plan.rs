@@ -8,9 +8,9 @@ use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::ByteCount;
 
 use crate::commands::plan::Planned;
-use crate::output::{Styles, paint, plural, printable, quote_path};
+use crate::output::{self, Styles, paint, plural, printable, quote_path};
 use crate::view::text::tree;
-use crate::view::text::{plain_table, right, trimmed, wrap, wrap_after};
+use crate::view::text::{narrowed, wrap, wrap_after};
 
 /// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
 pub(crate) fn plan(
@@ -115,9 +115,12 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
     )
 }
 
+/// Columns that are left out, in this order, if the terminal is too narrow for all.
+const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
+
 pub(super) fn table(plan: &Plan) -> String {
-    let mut table =
-        plain_table(&["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"]);
+    let header = ["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"];
+    let mut rows = Vec::new();
     let sector = plan.block().get();
     let gone = plan.before().iter().filter(|_| !plan.is_fresh());
     let gone = gone.filter(|old| {
@@ -131,7 +134,7 @@ pub(super) fn table(plan: &Plan) -> String {
     });
     let mut row = |entry: &Entry, change: String| {
         let kind = type_name(&entry.kind, plan.table().format).unwrap_or(&entry.kind);
-        table.add_row([
+        rows.push([
             entry.number.to_string(),
             entry.start.to_string(),
             entry.start.get().saturating_mul(sector).to_string(),
@@ -156,8 +159,7 @@ pub(super) fn table(plan: &Plan) -> String {
         row(entry, change);
     }
     gone.for_each(|entry| row(entry, "deleted".to_owned()));
-    right(&mut table, 0..5);
-    trimmed(&table)
+    narrowed(header, &rows, 5, &DISPENSABLE, output::fits)
 }
 
 /// Explains why each partition is where it is, and where other tools would put it.

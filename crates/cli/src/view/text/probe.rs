@@ -8,7 +8,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::output::{Styles, paint, printable};
 use crate::view::chart::terminal::{Plot, bar};
-use crate::view::text::{clock, headed, plain_table, wrap};
+use crate::view::text::{clock, folded, headed, plain_table, wrap};
 
 /// The most phases that are drawn as bars; more are drawn as a curve.
 const MOST_BARS: usize = 16;
@@ -33,7 +33,7 @@ pub(crate) fn report(
     if !notes.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", table(report, styles));
+    let _ = writeln!(text, "{}", table(report, width, styles));
     for why in reasons(report) {
         let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&why, width, "")));
     }
@@ -76,7 +76,7 @@ fn units(unit: Boundary) -> String {
     format!("units of {} bytes that begin at {begin}", unit.size().get())
 }
 
-fn table(report: &Report, styles: Styles) -> String {
+fn table(report: &Report, width: usize, styles: Styles) -> String {
     let claims = &report.claims;
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
     let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
@@ -94,6 +94,7 @@ fn table(report: &Report, styles: Styles) -> String {
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
     table.add_rows(rows);
+    folded(&mut table, width);
     headed(&table, styles.heading) + "\n"
 }
 

@@ -13,6 +13,37 @@ pub(crate) fn plain_table(header: &[&str]) -> Table {
     table
 }
 
+/// Returns a table of `rows` without the first columns of `dispensable` that leave lines that `fit`; without all
+/// of them if none do. The first `numbers` columns are aligned to the right.
+pub(crate) fn narrowed<const N: usize>(
+    header: [&str; N],
+    rows: &[[String; N]],
+    numbers: usize,
+    dispensable: &[&str],
+    fits: impl Fn(usize) -> bool,
+) -> String {
+    let drawn = |left_out: &[&str]| {
+        let shown: Vec<usize> = (0..N).filter(|index| !left_out.contains(&header[*index])).collect();
+        let mut table = plain_table(&shown.iter().map(|index| header[*index]).collect::<Vec<_>>());
+        for row in rows {
+            table.add_row(shown.iter().map(|index| row[*index].clone()));
+        }
+        right(&mut table, 0..shown.iter().filter(|index| **index < numbers).count());
+        trimmed(&table)
+    };
+    let fits = |text: &String| text.lines().all(|line| fits(line.chars().count()));
+    let mut tried = (0..dispensable.len()).map(|count| drawn(&dispensable[..count]));
+    tried.find(fits).unwrap_or_else(|| drawn(dispensable))
+}
+
+/// Wraps the cells of a table that is wider than `width`.
+pub(crate) fn folded(table: &mut Table, width: usize) {
+    let is_wider = trimmed(table).lines().any(|line| line.chars().count() > width);
+    if let Some(width) = u16::try_from(width).ok().filter(|_| is_wider) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+}
+
 /// Aligns these columns to the right, as for numbers.
 pub(crate) fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for column in columns {

@@ -19,7 +19,7 @@ use crate::sysfs::{Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
 /// At most this many uses are reported.
-const MAX_TOLD: usize = 64;
+const MAX_LISTED: usize = 64;
 
 /// The bits of a file's flags for its access mode (fcntl(2)). The `flags` of /proc/PID/fdinfo/FD are octal.
 const ACCESS: u32 = 0o3;
@@ -419,7 +419,7 @@ impl Machine {
 impl Found {
     fn tell(&mut self, what: impl Into<String>) {
         let what = what.into();
-        if self.uses.len() < MAX_TOLD && !self.uses.contains(&what) {
+        if self.uses.len() < MAX_LISTED && !self.uses.contains(&what) {
             self.uses.push(what);
         }
     }

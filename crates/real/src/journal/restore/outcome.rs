@@ -83,17 +83,17 @@ impl Display for Lacks {
             None => format!("{} is missing", first.display()),
         };
         let missing = self.missing.iter().map(gap);
-        let mut told: Vec<String> =
+        let mut lacks: Vec<String> =
             missing.chain(self.damaged.iter().map(|path| format!("{} is damaged", path.display()))).collect();
-        let more = told.len().saturating_sub(MOST_NAMED);
-        told.truncate(MOST_NAMED);
+        let more = lacks.len().saturating_sub(MOST_NAMED);
+        lacks.truncate(MOST_NAMED);
         if more > 0 {
-            told.push(format!("{more} more places are missing or damaged"));
+            lacks.push(format!("{more} more places are missing or damaged"));
         }
         if !self.has_end {
-            told.push("whether files followed is not known".to_owned());
+            lacks.push("whether files followed is not known".to_owned());
         }
-        out.write_str(&told.join(", "))
+        out.write_str(&lacks.join(", "))
     }
 }
 

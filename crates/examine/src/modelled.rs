@@ -1,24 +1,21 @@
-//! Modelled drives as targets of the commands that examine disks, and as the drive that an image is meant
-//! for.
+//! Modelled drives as targets, and as the drives that images are meant for.
 
-use std::path::Path;
-use std::str::FromStr;
-
-use straddle_device::shown::with_causes;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
-use straddle_device::{Assume, DeviceKind, Identity, MemoryMedium, Target};
+use straddle_device::{Assume, AssumeError, DeviceKind, Identity, MemoryMedium, Target};
 use straddle_drive::Profile;
 use straddle_drive::profile::Body;
-use straddle_units::{BlockSize, ByteCount};
-
-use crate::target::{self, Drive, TargetSpec};
+use straddle_units::{BlockSize, BlockSizeError, ByteCount};
 
 /// Returns a modelled drive as it comes from the factory, with nothing written on it.
-pub(crate) fn blank(
+///
+/// # Errors
+///
+/// If the drive's logical sector is not a block size.
+pub fn blank_drive(
     profile: &Profile,
     assume: &Assume,
     logical: Option<BlockSize>,
-) -> anyhow::Result<Target> {
+) -> Result<Target, BlockSizeError> {
     let size = ByteCount::new(profile.claims.capacity);
     let mut topology = topology(profile)?;
     assume.apply(&mut topology);
@@ -39,7 +36,7 @@ pub(crate) fn blank(
 }
 
 /// Returns the drive's true topology, with its claims beside it.
-fn topology(profile: &Profile) -> anyhow::Result<Topology> {
+fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
     const WHY: &str = "what the drive is, not what it says";
     let (claims, sectors) = (&profile.claims, &profile.sectors);
     let size = |bytes: u64, key: &'static str| Figure::new(ByteCount::new(bytes), Source::Profile(key));
@@ -75,17 +72,16 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
     })
 }
 
-/// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
-pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
-    let TargetSpec::Modelled(Drive { profile, .. }) = named else {
-        return Assume::from_str(text).map_err(|error| with_causes(&error));
-    };
-    let logical = BlockSize::new(profile.claims.logical_sector).map_err(|error| with_causes(&error))?;
+/// Returns the topology to assume for an image that is meant for this drive.
+///
+/// # Errors
+///
+/// If the drive's sectors are not those of a device.
+pub fn assume_drive(profile: &Profile) -> Result<Assume, AssumeError> {
+    let logical = BlockSize::new(profile.claims.logical_sector).map_err(AssumeError::Logical)?;
     let unit = ByteCount::new(profile.sectors.physical);
-    let assume = match profile.body {
+    match profile.body {
         Body::Disk(_) => Assume::disk(logical, unit, ByteCount::new(profile.first_boundary())),
         Body::Ssd(_) => Assume::ssd(logical, ByteCount::new(profile.claims.physical_sector), unit),
-    };
-    assume.map_err(|error| with_causes(&error))
+    }
 }
