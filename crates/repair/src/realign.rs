@@ -24,6 +24,7 @@ mod around;
 mod carry;
 mod error;
 mod file;
+mod logical;
 mod media;
 mod move_error;
 mod order;
@@ -40,9 +41,10 @@ mod tests;
 use straddle_relocate::{Job, Move, Parts};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
+use crate::encode::encode;
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
+use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
@@ -52,7 +54,7 @@ pub use move_error::MoveError;
 use order::Trip;
 pub use refer::Reference;
 pub use room::Journal;
-use settle::{Ground, Item};
+use settle::{Ground, Item, Passing};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
@@ -130,6 +132,7 @@ impl Realign {
         let block = self.plan.block();
         let trim = |entry: &Entry| {
             let Change::Moved { sectors, .. } = entry.change else { return None };
+            logical::moves(entry).then_some(())?;
             let by = sectors.to_bytes(block)?.checked_sub(entry.sectors.to_bytes(block)?)?;
             (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
         };
@@ -138,8 +141,7 @@ impl Realign {
 
     /// The number of partitions that move, and the bytes that are moved, detours counted twice.
     pub fn trips(&self) -> (usize, ByteCount) {
-        let moves = |entry: &&Entry| matches!(entry.change, Change::Moved { .. });
-        let count = self.plan.table().partitions.iter().filter(moves).count();
+        let count = self.plan.table().partitions.iter().filter(|entry| logical::moves(entry)).count();
         let sum = self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
         (count, ByteCount::new(sum))
     }
@@ -218,14 +220,10 @@ fn chosen(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chose
         if !is_chosen {
             continue;
         }
-        match entry.slot {
-            Slot::Extended => return Err(RealignError::Container(entry.number)),
-            Slot::Logical { .. } if is_off || start.is_some() => {
-                return Err(RealignError::Logical(entry.number));
-            }
-            Slot::Logical { .. } => {}
-            Slot::Primary => found.push(Chosen { entry: entry.clone(), start }),
+        if entry.slot == Slot::Extended {
+            return Err(RealignError::Container(entry.number));
         }
+        found.push(Chosen { entry: entry.clone(), start });
     }
     if let Some((number, start)) = wanted.starts.iter().find(|(_, start)| !grain.is_aligned(*start)) {
         let why = format!("it is {} bytes past a boundary", grain.past(*start).get());
@@ -249,41 +247,94 @@ fn attempt(
     if moving.is_empty() {
         return Err(RealignError::Nothing);
     }
-    let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
-    let kept = base.table().partitions.iter().filter(stays);
-    let mut fixed: Vec<Span> = kept.filter_map(|entry| span_of(entry, block)).collect();
-    let still = fixed.len();
-    let mut places: Vec<(Item, Span)> = Vec::new();
-    for (one, item) in &moving {
-        let Some(start) = one.start else { continue };
-        let span = requested(*item, start, &fixed, &moving, &ground)?;
-        fixed.push(span);
-        places.push((*item, span));
-    }
-    let free: Vec<Item> =
-        moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
-    let found = settle::settle(&free, &fixed, &ground).map_err(|no_room| crowded(base, &no_room))?;
-    places.extend(free.into_iter().zip(found));
-    places.sort_by_key(|(item, _)| item.at.start());
+    let fixed = fixed(base, &moving, &ground);
+    let places = places(base, &moving, &fixed, &ground)?;
+    let records = records(base, &places, &ground)?;
     let trips: Vec<Trip> = (places.iter())
         .filter_map(|(item, to)| {
             let from = Span::new(item.at.start(), to.len())?;
             Some(Trip { number: item.number, from, to: to.start() })
         })
         .collect();
-    let moves = order::order(&trips, &fixed[..still], &ground).map_err(|deadlock| {
+    let moves = order::order(&trips, &fixed, &ground).map_err(|deadlock| {
         let order::Deadlock { numbers, largest, missing } = deadlock;
         RealignError::Blocked { numbers, largest, missing }
     })?;
     let requested = |number: u32| chosen.iter().any(|c| c.entry.number == number && c.start.is_some());
     let shifted: Vec<Shifted> =
         places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
-    let plan = base.plan(request, grain, &shifted)?;
+    let plan = base.plan(request, grain, &shifted, records.as_ref())?;
+    if records.is_some() {
+        // Its chain must be one that can be written.
+        encode(&plan, situation.medium, situation.stack)?;
+    }
     let references = references(base, &plan);
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references };
     realign.find_journal()?;
     realign.checked()
+}
+
+/// The bytes that nothing may move to: those of the partitions that stay.
+fn fixed(base: &Base<'_>, moving: &[(&Chosen, Item)], ground: &Ground) -> Vec<Span> {
+    let entries = &base.table().partitions;
+    let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
+    let kept: Vec<&Entry> = entries.iter().filter(stays).collect();
+    if moving.iter().any(|(one, _)| one.entry.slot != Slot::Primary) {
+        return logical::fixed(&kept, entries, ground.block);
+    }
+    kept.iter().filter_map(|entry| span_of(entry, ground.block)).collect()
+}
+
+/// Returns the new places, in the order of the present ones.
+fn places(
+    base: &Base<'_>,
+    moving: &[(&Chosen, Item)],
+    fixed: &[Span],
+    ground: &Ground,
+) -> Result<Vec<(Item, Span)>, RealignError> {
+    let mut fixed = fixed.to_vec();
+    let mut places: Vec<(Item, Span)> = Vec::new();
+    for (one, item) in moving {
+        let Some(start) = one.start else { continue };
+        let span = requested(*item, start, &fixed, moving, ground)?;
+        fixed.push(item.taken(span));
+        places.push((*item, span));
+    }
+    let free: Vec<Item> =
+        moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
+    let with = |passing: Passing| -> Result<Vec<(Item, Span)>, settle::NoRoom> {
+        let found = settle::settle(&free, &fixed, ground, passing)?;
+        let mut all: Vec<(Item, Span)> =
+            places.iter().copied().chain(free.iter().copied().zip(found)).collect();
+        all.sort_by_key(|(item, _)| item.at.start());
+        Ok(all)
+    };
+    let found = with(Passing::Allowed).map_err(|no_room| crowded(base, &no_room))?;
+    let is_mixed = |found: &[(Item, Span)]| chain(base, found, ground).and_then(|chain| chain.intruder());
+    if is_mixed(&found).is_none() {
+        return Ok(found);
+    }
+    let found = with(Passing::Forbidden).map_err(|no_room| crowded(base, &no_room))?;
+    match is_mixed(&found) {
+        None => Ok(found),
+        Some(number) => Err(RealignError::Mixed(number)),
+    }
+}
+
+/// The logical partitions in their new places; `None` if none of them moves.
+fn chain(base: &Base<'_>, places: &[(Item, Span)], ground: &Ground) -> Option<logical::Chain> {
+    let places: Vec<(u32, Span)> = places.iter().map(|(item, to)| (item.number, *to)).collect();
+    logical::Chain::of(&base.table().partitions, &places, ground.block, ground.physical)
+}
+
+/// Places for the records of the logical partitions; `None` if none of them moves.
+fn records(
+    base: &Base<'_>,
+    places: &[(Item, Span)],
+    ground: &Ground,
+) -> Result<Option<Records>, RealignError> {
+    chain(base, places, ground).map(|chain| chain.records()).transpose()
 }
 
 /// The physical sectors in which data move.
@@ -308,7 +359,8 @@ fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Ch
     let number = one.entry.number;
     let partition = base.situation().stack.partitions.iter().find(|p| p.number == number);
     let need = partition.map_or(at.len(), |partition| refer::used(partition, ground.block));
-    Some((one, Item { number, at, need: need.min(at.len()) }))
+    let lead = logical::lead(&one.entry, ground.block);
+    Some((one, Item { number, at, need: need.min(at.len()), lead, grain: ground.grain }))
 }
 
 /// Returns the place of a partition whose start was requested.
@@ -325,8 +377,11 @@ fn requested(
     }
     let gaps = ground.free.gaps(fixed.iter().copied());
     let gap = gaps.iter().find(|gap| gap.start() <= start && start < gap.end());
+    let has_lead = |gap: &&Span| start.checked_since(gap.start()).is_some_and(|before| before >= item.lead);
+    let gap = gap.filter(has_lead);
     let gap = gap.ok_or_else(|| refuse("another partition is there, or nothing may be".to_owned()))?;
-    let others = moving.iter().filter_map(|(one, _)| one.start).filter(|other| *other > start);
+    let others = moving.iter().filter_map(|(one, other)| one.start?.checked_back(other.lead));
+    let others = others.filter(|other| *other > start);
     let end = others.chain([gap.end()]).min().unwrap_or(start);
     let room = end.checked_since(start).unwrap_or_default().floor_to(ground.block.bytes());
     if room < item.need {
@@ -372,10 +427,10 @@ fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted
 fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
     let (stack, format) = (base.situation().stack, plan.table().format);
     let mut found = Vec::new();
-    for entry in plan.table().partitions.iter().filter(|e| matches!(e.change, Change::Moved { .. })) {
+    for entry in plan.table().partitions.iter().filter(|entry| logical::moves(entry)) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
-        let of_it = refer::references(partition, entry, format, span.start());
+        let of_it = refer::references(partition, entry, format, span.start(), base.situation().block());
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
     }
     found

@@ -53,9 +53,15 @@ pub enum RealignError {
     /// The table has no partition with this number.
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
-    /// A logical partition: its extended boot record would have to move with it.
-    #[error("partition {0} is a logical one: moving it and its extended boot record is not supported")]
+    /// A logical partition whose extended boot record would have no place: the chain of records begins with
+    /// it, and it is not the first on the disk.
+    #[error(
+        "logical partition {0} has no place for its extended boot record: leave it, or the ones before it"
+    )]
     Logical(u32),
+    /// Only logical partitions may be among logical ones.
+    #[error("primary partition {0} would be among the logical ones")]
+    Mixed(u32),
     /// The container of logical partitions.
     #[error("partition {0} is the container of logical partitions, which has no data to be aligned")]
     Container(u32),
@@ -119,9 +125,11 @@ impl RealignError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoSuchPartition(_) | Self::Container(_) | Self::Start { .. } => ErrorKind::Usage,
-            Self::Logical(_) | Self::MustShrink { .. } | Self::NoRoom { .. } | Self::Blocked { .. } => {
-                ErrorKind::Refused
-            }
+            Self::Logical(_)
+            | Self::Mixed(_)
+            | Self::MustShrink { .. }
+            | Self::NoRoom { .. }
+            | Self::Blocked { .. } => ErrorKind::Refused,
             Self::Nothing | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
             Self::Moves(error) => error.kind(),
