@@ -32,6 +32,7 @@ mod recorded;
 mod refer;
 mod room;
 mod settle;
+mod shrink;
 mod story;
 mod validate;
 
@@ -311,21 +312,11 @@ fn places(
         Ok(all)
     };
     let found = with(Passing::Allowed).map_err(|no_room| crowded(base, &no_room))?;
-    let is_mixed = |found: &[(Item, Span)]| chain(base, found, ground).and_then(|chain| chain.intruder());
-    if is_mixed(&found).is_none() {
+    // Only logical partitions may be among logical ones, and the first of them begins the chain.
+    if records(base, &found, ground).is_ok() {
         return Ok(found);
     }
-    let found = with(Passing::Forbidden).map_err(|no_room| crowded(base, &no_room))?;
-    match is_mixed(&found) {
-        None => Ok(found),
-        Some(number) => Err(RealignError::Mixed(number)),
-    }
-}
-
-/// The logical partitions in their new places; `None` if none of them moves.
-fn chain(base: &Base<'_>, places: &[(Item, Span)], ground: &Ground) -> Option<logical::Chain> {
-    let places: Vec<(u32, Span)> = places.iter().map(|(item, to)| (item.number, *to)).collect();
-    logical::Chain::of(&base.table().partitions, &places, ground.block, ground.physical)
+    with(Passing::Forbidden).map_err(|no_room| crowded(base, &no_room))
 }
 
 /// Places for the records of the logical partitions; `None` if none of them moves.
@@ -334,7 +325,9 @@ fn records(
     places: &[(Item, Span)],
     ground: &Ground,
 ) -> Result<Option<Records>, RealignError> {
-    chain(base, places, ground).map(|chain| chain.records()).transpose()
+    let places: Vec<(u32, Span)> = places.iter().map(|(item, to)| (item.number, *to)).collect();
+    let chain = logical::Chain::of(&base.table().partitions, &places, ground.block, ground.physical);
+    chain.map(|chain| chain.records()).transpose()
 }
 
 /// The physical sectors in which data move.
@@ -395,13 +388,14 @@ fn requested(
 fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
     let stack = base.situation().stack;
     let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
-    let shrink = |(number, by): &(u32, ByteCount)| {
+    let describe = |(number, by): &(u32, ByteCount)| {
         let partition = stack.partitions.iter().find(|p| p.number == *number)?;
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
         let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
-        Some(Shrink { number: *number, by: *by, to, content })
+        let command = partition.layer.as_ref().and_then(|layer| shrink::command(layer, to));
+        Some(Shrink { number: *number, by: *by, to, content, command })
     };
-    let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(shrink).collect();
+    let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(describe).collect();
     shrink.sort_by_key(|one| (one.is_possible() == Some(false), one.by, one.number));
     if shrink.is_empty() {
         return RealignError::NoRoom { numbers, missing };

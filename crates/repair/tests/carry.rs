@@ -11,6 +11,7 @@ mod common;
 use std::io;
 use std::ops::ControlFlow;
 
+use common::logical::mbr;
 use common::{Memory, Random, Reading, UNIT, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
@@ -103,32 +104,7 @@ impl Shape {
         extended: (u64, u64),
         logical: &[(u64, u64, u64)],
     ) -> Self {
-        let mut before = Memory::new(sectors * 512);
-        let entry = |kind: u8, start: u64, sectors: u64| {
-            let mut bytes = [0_u8, 0xFE, 0xFF, 0xFF, kind, 0xFE, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
-            bytes[8..12].copy_from_slice(&u32::try_from(start).unwrap().to_le_bytes());
-            bytes[12..].copy_from_slice(&u32::try_from(sectors).unwrap().to_le_bytes());
-            bytes
-        };
-        let record = |entries: &[[u8; 16]]| {
-            let mut bytes = vec![0; 512];
-            bytes[440..444].copy_from_slice(&[1, 2, 3, 4]);
-            for (place, entry) in bytes[446..510].chunks_exact_mut(16).zip(entries) {
-                place.copy_from_slice(entry);
-            }
-            bytes[510..].copy_from_slice(&[0x55, 0xAA]);
-            bytes
-        };
-        let mut entries: Vec<[u8; 16]> =
-            primary.iter().map(|(start, sectors)| entry(0x83, *start, *sectors)).collect();
-        entries.push(entry(0x0F, extended.0, extended.1));
-        before.put(0, &record(&entries));
-        for (index, (ebr, start, sectors)) in logical.iter().enumerate() {
-            let next = logical.get(index + 1);
-            let link = next.map(|(next, start, sectors)| entry(5, next - extended.0, start + sectors - next));
-            let entries: Vec<_> = [entry(0x83, start - ebr, *sectors)].into_iter().chain(link).collect();
-            before.put(ebr * 512, &record(&entries));
-        }
+        let before = mbr(sectors, primary, extended, logical);
         let parts = logical.iter().map(|(_, start, sectors)| (*start, *sectors));
         Self::of(before, &primary.iter().copied().chain(parts).collect::<Vec<_>>())
     }

@@ -19,6 +19,8 @@ pub struct Shrink {
     pub to: ByteCount,
     /// Its contents, if they are recognised.
     pub content: Option<Content>,
+    /// The command that does it, if there is one; DEVICE stands for the partition, unmounted.
+    pub command: Option<String>,
 }
 
 impl Shrink {
@@ -26,10 +28,10 @@ impl Shrink {
     pub fn is_possible(&self) -> Option<bool> {
         match self.content?.file_system()? {
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Ntfs | FsKind::Btrfs => Some(true),
-            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat => Some(true),
+            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat | FsKind::Swap => Some(true),
             FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Some(false),
             FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Some(false),
-            FsKind::Jbd | FsKind::F2fs | FsKind::Swap => None,
+            FsKind::Jbd | FsKind::F2fs => None,
         }
     }
 }
@@ -39,7 +41,11 @@ impl fmt::Display for Shrink {
         let Self { number, by, to, .. } = self;
         let content = self.content.map_or("unknown content", Content::name);
         write!(f, "partition {number} ({content}) by {} bytes to {} bytes", by.get(), to.get())?;
-        if self.is_possible() == Some(false) { f.write_str(", which is not possible") } else { Ok(()) }
+        match &self.command {
+            Some(command) => write!(f, " ({command})"),
+            None if self.is_possible() == Some(false) => f.write_str(", which is not possible"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Chain {
     }
 
     /// A partition that is none of the logical ones, but among them.
-    pub(super) fn intruder(&self) -> Option<u32> {
+    fn intruder(&self) -> Option<u32> {
         let reach = self.reach()?;
         let is_in = |one: &&Placed| one.record.is_none() && one.span.overlaps(reach);
         self.placed.iter().find(is_in).map(|one| one.number)
@@ -105,6 +105,9 @@ impl Chain {
 
     /// Chooses a sector for every record, and the place of the container.
     pub(super) fn records(&self) -> Result<Records, RealignError> {
+        if let Some(number) = self.intruder() {
+            return Err(RealignError::Mixed(number));
+        }
         let kept_start = self.kept_start();
         let mut taken: Vec<Span> = self.placed.iter().map(|one| one.span).collect();
         let first = kept_start.and_then(|start| sector(Lba::containing(start, self.block), self.block));
