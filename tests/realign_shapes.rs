@@ -6,6 +6,7 @@
 mod tools;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -89,25 +90,23 @@ fn logical_partitions_are_realigned_and_survive_kills() {
 }
 
 /// Two partitions up to the end of the disk, of which the second holds what `make` makes in the file `2`.
-fn full_disk(folder: &std::path::Path, make: &str) {
-    shell(
-        folder,
-        &format!(
-            "truncate -s $((664063 * 512)) disk.img
-             printf 'label: dos\\nstart=63,size=64000,type=7\\nstart=64063,size=600000,type=83\\n' |
-                 sfdisk -q --no-tell-kernel disk.img
-             rm -f 1 2; truncate -s $((64000 * 512)) 1; mkfs.exfat 1 >/dev/null
-             truncate -s $((600000 * 512)) 2; {make}"
-        ),
-    );
+fn full_disk(folder: &Path, make: &str) {
+    let files = "rm -f 1 2; truncate -s $((64000 * 512)) 1; mkfs.exfat 1 >/dev/null
+        truncate -s $((240000 * 512)) 2";
+    shell(folder, &format!("{files}; {make}"));
     put(folder);
 }
 
-/// Puts both partitions into the disk.
-fn put(folder: &std::path::Path) {
-    let line =
-        |part, at| format!("dd if={part} of=disk.img bs=512 seek={at} conv=notrunc,sparse status=none; ");
-    shell(folder, &(line(1, 63) + &line(2, 64_063)));
+/// Makes the disk with both partitions.
+fn put(folder: &Path) {
+    shell(
+        folder,
+        "rm -f disk.img; truncate -s $((304063 * 512)) disk.img
+         printf 'label: dos\\nstart=63,size=64000,type=7\\nstart=64063,size=240000,type=83\\n' |
+             sfdisk -q --no-tell-kernel disk.img
+         dd if=1 of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none
+         dd if=2 of=disk.img bs=512 seek=64063 conv=notrunc,sparse status=none",
+    );
 }
 
 /// What a file system does not use gives way by itself.
@@ -118,12 +117,12 @@ fn slack_behind_a_file_system_gives_way() {
     }
     let dir = Dir::new("slack");
     let make = [
-        ("mkfs.ext4 -q -b 4096 2 74999", "e2fsck -fn now"),
-        ("truncate -s 307195904 2; mkfs.xfs -q 2; truncate -s 307200000 2", "xfs_repair -n now"),
-        ("mkfs.btrfs -q -b 307195904 2", "btrfs check now"),
-        ("mkfs.ntfs -q -F -f 2 599991", "ntfsfix -n now"),
-        ("mkfs.vfat -F 32 2 299995", "fsck.vfat -n now"),
-        ("mkswap -q 2 299992", "swaplabel now"),
+        ("mkfs.ext4 -q -b 4096 2 29999", "e2fsck -fn now"),
+        ("truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s 122880000 2", "xfs_repair -n now"),
+        ("mkfs.btrfs -q -b 122875904 2", "btrfs check now"),
+        ("mkfs.ntfs -q -F -f 2 239991", "ntfsresize --info --force now"),
+        ("mkfs.vfat -F 32 2 119995", "fsck.vfat -n now"),
+        ("mkswap -q 2 119992", "swaplabel now"),
     ];
     for (make, judge) in make {
         full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
@@ -139,7 +138,7 @@ fn slack_behind_a_file_system_gives_way() {
 }
 
 /// Copies the second partition to the file `now`.
-fn take_out(folder: &std::path::Path) {
+fn take_out(folder: &Path) {
     shell(
         folder,
         "line=$(sfdisk -d disk.img | grep disk.img2)
@@ -157,10 +156,9 @@ fn the_command_of_a_refusal_makes_room() {
     }
     let dir = Dir::new("shrink");
     let make = [
-        ("mkfs.ext4 -q -b 1024", "resize2fs DEVICE ", "e2fsck -fn now"),
         ("mkfs.ext4 -q -b 4096", "resize2fs DEVICE ", "e2fsck -fn now"),
-        ("mkfs.ntfs -q -F -f -c 512", "ntfsresize --size ", "ntfsfix -n now"),
-        ("mkfs.ntfs -q -F -f", "ntfsresize --size ", "ntfsfix -n now"),
+        ("mkfs.ntfs -q -F -f -c 512", "ntfsresize --size ", "ntfsresize --info --force now"),
+        ("mkfs.ntfs -q -F -f", "ntfsresize --size ", "ntfsresize --info --force now"),
         ("mkswap -q", "mkswap --uuid ", "swaplabel now"),
     ];
     for (make, command, judge) in make {
@@ -169,10 +167,9 @@ fn the_command_of_a_refusal_makes_room() {
         assert!(status == 4 && text.contains(command), "{make}: {text}");
         let (_, rest) = text.split_once("shrink partition 2 (").unwrap();
         let line = rest.split_once('(').and_then(|(_, rest)| rest.split_once(')')).unwrap().0;
-        shell(
-            dir.path(),
-            &format!("{{ yes || true; }} | {{ {}; }} >/dev/null 2>&1", line.replace("DEVICE", "2")),
-        );
+        // e2fsck does not ask without a terminal; ntfsresize does.
+        let line = line.replace("DEVICE", "2").replace("e2fsck -f", "e2fsck -fy");
+        shell(dir.path(), &format!("{{ yes || true; }} | {{ {line}; }} >/dev/null 2>&1"));
         put(dir.path());
         let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
         assert_eq!(status, 0, "{make}: after {line}: {text}");
@@ -185,23 +182,68 @@ fn the_command_of_a_refusal_makes_room() {
     }
 }
 
-/// What cannot be shrunk is named as such, and the commands that cannot be run here have the right numbers.
+/// What cannot be shrunk is named as such.
 #[test]
 fn a_refusal_says_what_cannot_be_shrunk() {
-    if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs", "mkfs.btrfs", "mkfs.vfat"]) {
+    if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs"]) {
         return;
     }
     let dir = Dir::new("unshrinkable");
-    // 64063 must become 64064, and the last sector of 664063 is lost.
+    // 64063 must become 64064, and the last sector of 304063 is lost.
     let cases = [
-        ("mkfs.xfs -q 2", "partition 2 (xfs) by 512 bytes to 307199488 bytes, which is not possible"),
-        ("mkfs.btrfs -q 2", "mount DEVICE DIR && btrfs filesystem resize 1:307199488 DIR && umount DIR"),
-        ("mkfs.vfat -F 32 2", "fatresize --size 307199488 DEVICE"),
-        ("mkfs.exfat 2", "partition 2 (exfat) by 512 bytes to 307199488 bytes, which is not possible"),
+        ("TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2", "partition 2 (xfs) by 512 bytes to 122879488 bytes, which is not possible"),
+        ("mkfs.exfat 2", "partition 2 (exfat) by 512 bytes to 122879488 bytes, which is not possible"),
     ];
     for (make, expected) in cases {
         full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
         let (status, text) = program(dir.path(), &["realign", "disk.img"]);
         assert!(status == 4 && text.contains(expected), "{make}: {text}");
     }
+}
+
+/// LUKS1 cannot move its payload: the partition is placed so that the payload is aligned, and stays where it
+/// is if that is so already.
+#[test]
+fn the_payload_of_luks_is_aligned_and_not_its_partition() {
+    if !present(&["sfdisk", "cryptsetup"]) {
+        return;
+    }
+    let dir = Dir::new("luks");
+    let disk = |payload: u64, start: u64| {
+        shell(
+            dir.path(),
+            &format!(
+                "rm -f disk.img 1; truncate -s 96M disk.img; truncate -s $((60001 * 512)) 1
+                 printf 'label: dos\\nstart={start},size=60001,type=83\\n' | sfdisk -q --no-tell-kernel disk.img
+                 printf secret | cryptsetup luksFormat -q --type luks1 --align-payload {payload} \
+                     --pbkdf-force-iterations 1000 1 -
+                 head -c 20000000 /dev/urandom | dd of=1 bs=1M seek=4 conv=notrunc status=none
+                 dd if=1 of=disk.img bs=512 seek={start} conv=notrunc status=none"
+            ),
+        );
+    };
+    // (payload, start, new start): the nearest one at which the payload is on a multiple of 2048 sectors.
+    for (payload, start, expected) in [(4095, 63, 2049), (4095, 2048, 2049), (4096, 63, 2048)] {
+        disk(payload, start);
+        let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+        assert_eq!(status, 0, "{text}");
+        assert_eq!(text.contains("encrypted payload"), payload == 4095, "{text}");
+        let (status, text) = program(dir.path(), &["apply", "move.json", "--write", "disk.img"]);
+        assert_eq!(status, 0, "{text}");
+        let table = shell(dir.path(), "sfdisk -d disk.img");
+        assert!(table.contains(&format!("start= {expected:>11}, size=       60001")), "{table}");
+        shell(
+            dir.path(),
+            &format!(
+                "dd if=disk.img of=now bs=512 skip={expected} count=60001 status=none; cmp now 1
+                 printf secret | cryptsetup open --test-passphrase now --key-file -; rm move.json"
+            ),
+        );
+        let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+        assert!(status == 3 && text.contains("no partition starts off a boundary"), "{text}");
+    }
+    // 63 + 4041 is a multiple of 8.
+    disk(4041, 63);
+    let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+    assert!(status == 3 && text.contains("no partition starts off a boundary"), "{text}");
 }

@@ -24,6 +24,7 @@ mod around;
 mod carry;
 mod error;
 mod file;
+mod inner;
 mod logical;
 mod media;
 mod move_error;
@@ -50,6 +51,7 @@ use crate::request::Request;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
 pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
+use inner::Anchor;
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
@@ -94,6 +96,7 @@ pub struct Realign {
     window: ByteCount,
     journal: Journal,
     references: Vec<(u32, Reference)>,
+    anchors: Vec<(u32, ByteCount)>,
 }
 
 impl Realign {
@@ -125,6 +128,18 @@ impl Realign {
     /// What refers to the old places, with the number of the partition.
     pub fn references(&self) -> &[(u32, Reference)] {
         &self.references
+    }
+
+    /// The partitions that are placed so that the data of a layer in them are aligned, with the offset of these
+    /// data: their own starts are off the boundary.
+    pub fn anchors(&self) -> &[(u32, ByteCount)] {
+        &self.anchors
+    }
+
+    /// How many bytes behind the start of a partition the boundary is.
+    fn anchor(&self, number: u32) -> ByteCount {
+        let found = self.anchors.iter().find(|(of, _)| *of == number);
+        found.map_or(ByteCount::ZERO, |(_, offset)| *offset)
     }
 
     /// The partitions that lose their unused tails. What is in the tails is overwritten, and a rollback does
@@ -173,11 +188,11 @@ impl Realign {
 pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
     let mut request = Request::new(Seed(0));
     request.grain = wanted.grain;
-    let base = Base::of(situation, &request)?;
+    let mut base = Base::of(situation, &request)?;
     let grain = |asked| Grain::of(situation.topology, situation.size(), situation.block(), asked);
     let coarse = grain(wanted.grain);
     let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
-    let chosen = chosen(&base, wanted, fine.start)?;
+    let chosen = chosen(&mut base, wanted, fine.start)?;
     if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
         return attempt(&base, &request, &fine, &chosen);
     }
@@ -200,35 +215,65 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
 struct Chosen {
     entry: Entry,
     start: Option<ByteOffset>,
+    anchor: Option<Anchor>,
+}
+
+impl Chosen {
+    /// The boundary of its starts.
+    fn grain(&self, grain: Boundary) -> Boundary {
+        self.anchor.as_ref().map_or(grain, |anchor| inner::starts(grain, anchor.offset))
+    }
 }
 
 /// Returns the partitions to move: those that are named or have a requested start, or else all misaligned
 /// ones.
-fn chosen(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
+fn chosen(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
     let block = base.situation().block();
-    let entries = &base.table().partitions;
+    let entries = base.table().partitions.clone();
     let named = wanted.partitions.iter().chain(wanted.starts.iter().map(|(number, _)| number));
     if let Some(missing) = named.clone().find(|number| !entries.iter().any(|e| e.number == **number)) {
         return Err(RealignError::NoSuchPartition(*missing));
     }
-    let mut found = Vec::new();
-    for entry in entries {
+    let (mut found, mut inside) = (Vec::new(), Vec::new());
+    for entry in &entries {
         let start = wanted.starts.iter().find(|(number, _)| *number == entry.number).map(|(_, start)| *start);
-        let is_off = span_of(entry, block).is_some_and(|span| !grain.is_aligned(span.start()));
+        let anchor = base.partition(entry.number).and_then(|found| inner::anchor(found, grain, block));
+        let one = Chosen { entry: entry.clone(), start, anchor };
+        let at = span_of(entry, block).map(Span::start);
+        let is_off = at.is_some_and(|at| !one.grain(grain).is_aligned(at));
         let is_named = named.clone().any(|number| *number == entry.number);
         let is_all = wanted.partitions.is_empty() && wanted.starts.is_empty();
-        let is_chosen = is_named || (is_all && is_off && entry.slot != Slot::Extended);
+        let has_way = one.anchor.as_ref().is_some_and(|anchor| anchor.way.is_some())
+            && at.is_some_and(|at| grain.is_aligned(at));
+        let is_chosen = is_named || (is_all && is_off && !has_way && entry.slot != Slot::Extended);
+        if is_all && is_off && has_way {
+            inside.push(one);
+            continue;
+        }
         if !is_chosen {
             continue;
         }
         if entry.slot == Slot::Extended {
             return Err(RealignError::Container(entry.number));
         }
-        found.push(Chosen { entry: entry.clone(), start });
+        found.push(one);
     }
-    if let Some((number, start)) = wanted.starts.iter().find(|(_, start)| !grain.is_aligned(*start)) {
-        let why = format!("it is {} bytes past a boundary", grain.past(*start).get());
-        return Err(RealignError::Start { number: *number, start: *start, why });
+    for one in &found {
+        let (number, grain) = (one.entry.number, one.grain(grain));
+        if let Some(start) = one.start.filter(|start| !grain.is_aligned(*start)) {
+            let why = format!("it is {} bytes past a boundary", grain.past(start).get());
+            return Err(RealignError::Start { number, start, why });
+        }
+    }
+    let others_way = |one: &Chosen| {
+        let Anchor { what, way, .. } = one.anchor.as_ref()?;
+        Some((one.entry.number, *what, way.clone()?))
+    };
+    for (number, what, way) in inside.iter().filter_map(others_way) {
+        if found.is_empty() {
+            return Err(RealignError::Inside { number, what, way });
+        }
+        base.note(format!("partition {number} starts on a boundary, and its {what} does not: {way}"));
     }
     Ok(found)
 }
@@ -262,8 +307,13 @@ fn attempt(
         RealignError::Blocked { numbers, largest, missing }
     })?;
     let requested = |number: u32| chosen.iter().any(|c| c.entry.number == number && c.start.is_some());
-    let shifted: Vec<Shifted> =
-        places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
+    let anchor = |number: u32| chosen.iter().find(|c| c.entry.number == number)?.anchor.as_ref();
+    let shifted: Vec<Shifted> = places
+        .iter()
+        .map(|(item, to)| shifted(*item, *to, requested(item.number), anchor(item.number), &ground))
+        .collect();
+    let anchors = places.iter().filter_map(|(item, _)| Some((item.number, anchor(item.number)?.offset)));
+    let anchors = anchors.collect();
     let plan = base.plan(request, grain, &shifted, records.as_ref())?;
     if records.is_some() {
         // Its chain must be one that can be written.
@@ -271,7 +321,7 @@ fn attempt(
     }
     let references = references(base, &plan);
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
-    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references };
+    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors };
     realign.find_journal()?;
     realign.checked()
 }
@@ -342,18 +392,19 @@ fn physical(situation: &Situation<'_>) -> Result<Boundary, RealignError> {
 /// Returns a partition as one that moves; `None` if it is where it should be.
 fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Chosen, Item)> {
     let at = span_of(&one.entry, ground.block)?;
+    let grain = one.grain(ground.grain);
     let is_there = match one.start {
         Some(start) => at.start() == start,
-        None => ground.grain.is_aligned(at.start()),
+        None => grain.is_aligned(at.start()),
     };
     if is_there {
         return None;
     }
     let number = one.entry.number;
-    let partition = base.situation().stack.partitions.iter().find(|p| p.number == number);
+    let partition = base.partition(number);
     let need = partition.map_or(at.len(), |partition| refer::used(partition, ground.block));
     let lead = logical::lead(&one.entry, ground.block);
-    Some((one, Item { number, at, need: need.min(at.len()), lead, grain: ground.grain }))
+    Some((one, Item { number, at, need: need.min(at.len()), lead, grain }))
 }
 
 /// Returns the place of a partition whose start was requested.
@@ -404,7 +455,7 @@ fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
 }
 
 /// Returns the new place of a partition with the reasons for it.
-fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted {
+fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match is_requested {
         true => "as requested".to_owned(),
@@ -413,6 +464,10 @@ fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted
     let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
         why.push(format!("it loses the last {} bytes, which its contents do not use", less.get()));
+    }
+    if let Some(Anchor { offset, what, .. }) = anchor {
+        let at = offset.get();
+        why.push(format!("its {what}, {at} bytes behind its start, is aligned, and not the start"));
     }
     Shifted { number: item.number, to, why }
 }

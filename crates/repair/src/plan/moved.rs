@@ -65,6 +65,16 @@ impl<'a> Base<'a> {
         self.situation
     }
 
+    /// The partition with this number.
+    pub(crate) fn partition(&self, number: u32) -> Option<&'a Partition> {
+        self.situation.stack.partitions.iter().find(|partition| partition.number == number)
+    }
+
+    /// Adds a remark on the plan.
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }

@@ -21,12 +21,12 @@ use straddle_layout::{Stack, read_all};
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
-use straddle_units::{ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::{Story, Table};
-use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, logical, refer};
+use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, is_marker};
 use crate::target::{Disk, Target};
@@ -101,6 +101,13 @@ impl Realign {
             let partition = partition.ok_or(MoveError::Grown(number))?;
             let span = self.plan.span(entry).ok_or(MoveError::Grown(number))?;
             if refer::used(partition, block) > span.len() {
+                return Err(MoveError::Grown(number));
+            }
+            let anchor = inner::anchor(partition, self.plan.grain(), block);
+            // The grain of the plan may be coarser than the one that chose what is aligned.
+            if self.anchor(number) != ByteCount::ZERO
+                && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
+            {
                 return Err(MoveError::Grown(number));
             }
             let found = refer::references(partition, entry, format, span.start(), block);

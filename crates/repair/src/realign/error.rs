@@ -56,6 +56,18 @@ pub enum RealignError {
     /// No partition has to move.
     #[error("no partition starts off a boundary")]
     Nothing,
+    /// Only the data of a layer in a partition are misaligned, and its format has a way to align them.
+    #[error(
+        "partition {number} starts on a boundary, and its {what} does not: {way}; --partition {number} moves the partition instead"
+    )]
+    Inside {
+        /// The partition's number.
+        number: u32,
+        /// What is misaligned.
+        what: &'static str,
+        /// How its format aligns it.
+        way: String,
+    },
     /// The table has no partition with this number.
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
@@ -136,7 +148,7 @@ impl RealignError {
             | Self::MustShrink { .. }
             | Self::NoRoom { .. }
             | Self::Blocked { .. } => ErrorKind::Refused,
-            Self::Nothing | Self::Invalid(_) => ErrorKind::Failed,
+            Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
             Self::Moves(error) => error.kind(),
         }

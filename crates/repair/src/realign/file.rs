@@ -33,6 +33,10 @@ pub struct RealignFile {
     /// What refers to the old places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<ReferenceFile>,
+    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of
+    /// the data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anchors: Vec<(u32, u64)>,
 }
 
 /// A [`Journal`] as JSON.
@@ -155,6 +159,7 @@ impl TryFrom<RealignFile> for Realign {
             references: (file.references.into_iter())
                 .map(|one| Ok((one.partition, one.what.try_into()?)))
                 .collect::<Result<_, RealignError>>()?,
+            anchors: file.anchors.into_iter().map(|(of, offset)| (of, ByteCount::new(offset))).collect(),
         };
         realign.checked()
     }
@@ -179,6 +184,7 @@ impl From<&Realign> for RealignFile {
             references: (realign.references.iter())
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })
                 .collect(),
+            anchors: realign.anchors.iter().map(|(of, offset)| (*of, offset.get())).collect(),
         }
     }
 }

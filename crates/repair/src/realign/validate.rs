@@ -3,7 +3,7 @@
 use straddle_relocate::journal_len;
 use straddle_units::Span;
 
-use super::{Journal, Realign, RealignError};
+use super::{Journal, Realign, RealignError, inner};
 use crate::plan::{Change, Entry, Slot, former, span_of};
 
 pub(super) fn invalid(why: impl Into<String>) -> RealignError {
@@ -83,7 +83,8 @@ impl Realign {
             if entry.slot == Slot::Extended {
                 return Err(invalid(format!("partition {number} moves without its logical partitions")));
             }
-            if !self.plan.grain().is_aligned(after.start()) {
+            let grain = inner::starts(self.plan.grain(), self.anchor(number));
+            if !grain.is_aligned(after.start()) {
                 return Err(invalid(format!("partition {number} would not be aligned")));
             }
             let was = former(from, sectors, block).ok_or_else(uncounted)?;

@@ -37,6 +37,9 @@ pub(crate) fn plan(
             let _ = writeln!(text, "{}", wrap(&line, width, "  "));
         }
     }
+    for note in plan.notes() {
+        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
+    }
     for (number, reference) in realign.references() {
         let line = format!("partition {number}: {}", words(reference));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
