@@ -118,7 +118,10 @@ fn slack_behind_a_file_system_gives_way() {
     let dir = Dir::new("slack");
     let make = [
         ("mkfs.ext4 -q -b 4096 2 29999", "e2fsck -fn now"),
-        ("truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s 122880000 2", "xfs_repair -n now"),
+        (
+            "truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s 122880000 2",
+            "xfs_repair -n now",
+        ),
         ("mkfs.btrfs -q -b 122875904 2", "btrfs check now"),
         ("mkfs.ntfs -q -F -f 2 239991", "ntfsresize --info --force now"),
         ("mkfs.vfat -F 32 2 119995", "fsck.vfat -n now"),
@@ -191,7 +194,10 @@ fn a_refusal_says_what_cannot_be_shrunk() {
     let dir = Dir::new("unshrinkable");
     // 64063 must become 64064, and the last sector of 304063 is lost.
     let cases = [
-        ("TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2", "partition 2 (xfs) by 512 bytes to 122879488 bytes, which is not possible"),
+        (
+            "TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2",
+            "partition 2 (xfs) by 512 bytes to 122879488 bytes, which is not possible",
+        ),
         ("mkfs.exfat 2", "partition 2 (exfat) by 512 bytes to 122879488 bytes, which is not possible"),
     ];
     for (make, expected) in cases {

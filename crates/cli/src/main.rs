@@ -8,6 +8,7 @@ mod closed;
 mod commands;
 mod cost;
 mod drive_target;
+mod estimate;
 mod exit;
 mod input;
 mod keep;

@@ -50,7 +50,7 @@ use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, 
 use crate::request::Request;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
-pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
+pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;

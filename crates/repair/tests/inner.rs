@@ -65,7 +65,7 @@ fn the_partition_is_placed_if_the_format_cannot_help() {
         // 2048 + 2055 is 7 sectors past 4096: 4089 is the nearest start from 1 MiB on.
         let found = plan(&disk(2048, 2055, facts), &Wanted::default());
         assert_eq!(start(&found.unwrap()), 4089);
-        let realign = plan(&disk(2049, 2055, facts), &Wanted::default()).unwrap();
+        let realign = plan(&disk(2050, 2055, facts), &Wanted::default()).unwrap();
         assert_eq!(start(&realign), 4089);
         assert_eq!(realign.anchors(), [(1, ByteCount::new(2055 * 512))]);
         assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), realign);
@@ -75,7 +75,7 @@ fn the_partition_is_placed_if_the_format_cannot_help() {
         // A requested start counts for the data.
         let wanted = |at: u64| Wanted { starts: vec![(1, ByteOffset::new(at * 512))], ..Wanted::default() };
         assert_eq!(start(&plan(&disk(2048, 2055, facts), &wanted(6137)).unwrap()), 6137);
-        let refused = plan(&disk(2049, 2055, facts), &wanted(4096)).unwrap_err();
+        let refused = plan(&disk(2050, 2055, facts), &wanted(4096)).unwrap_err();
         assert!(matches!(refused, RealignError::Start { number: 1, .. }), "{refused}");
     }
 }
@@ -100,6 +100,6 @@ fn the_way_of_the_format_is_named_if_the_partition_itself_is_aligned() {
         let asked = Wanted { partitions: vec![1], ..Wanted::default() };
         assert_eq!(start(&plan(&aligned, &asked).unwrap()), 4089);
         // It has to move in any case.
-        assert_eq!(start(&plan(&disk(2049, 2055, facts), &Wanted::default()).unwrap()), 4089);
+        assert_eq!(start(&plan(&disk(2050, 2055, facts), &Wanted::default()).unwrap()), 4089);
     }
 }
