@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) mod contents;
 pub(crate) mod run;
+pub(crate) mod shell;
 pub(crate) mod skip;
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 pub(crate) use contents::{Contents, at_once};

@@ -115,6 +115,7 @@ pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reported, Risk, Subject};
 pub use findings::Findings;
+pub use fix::shrinking;
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
 pub use names::{called, level_name};

@@ -7,6 +7,7 @@ mod args;
 mod closed;
 mod commands;
 mod cost;
+mod estimate;
 mod exit;
 mod input;
 mod keep;

@@ -45,7 +45,7 @@ const FORMAT: u32 = 1;
 /// The bytes of a title that mean something.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// A record is written twice: a sector that is lost later must not hide it.
-const COPIES: u64 = 2;
+pub(crate) const COPIES: u64 = 2;
 /// No body is longer: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 

@@ -150,6 +150,7 @@ mod journal;
 mod recovery;
 mod sequence;
 mod shape;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -163,3 +164,4 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,
 };
+pub use traffic::{Traffic, WindowTraffic};

@@ -19,7 +19,7 @@ use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan};
 
 pub(crate) use gpt::CurrentGpt;
-pub(crate) use mbr::unlisted_slots;
+pub(crate) use mbr::{Chains, unlisted_slots};
 
 /// One step of writing a table. Outside this crate it can be read but not constructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,13 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
     }
     steps.flush();
     Ok(steps.steps)
+}
+
+/// Returns the extended boot records before and after `plan`, each with its byte; `None` if no logical
+/// partition moves.
+pub(crate) fn chains(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Option<Chains>, PlanError> {
+    let block = plan.block().get();
+    mbr::chains(plan, stack, &Steps { medium, block, unit: block, steps: Vec::new() })
 }
 
 /// Refuses to overwrite a record of the old table's logical partitions while the old table still counts,

@@ -58,7 +58,7 @@ use crate::request::Request;
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
-pub(crate) use moved::{Base, Shifted, former, is_marker};
+pub(crate) use moved::{Base, Records, Shifted, former, is_marker};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};

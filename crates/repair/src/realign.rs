@@ -24,6 +24,8 @@ mod around;
 mod carry;
 mod error;
 mod file;
+mod inner;
+mod logical;
 mod media;
 mod move_error;
 mod order;
@@ -31,6 +33,7 @@ mod recorded;
 mod refer;
 mod room;
 mod settle;
+mod shrink;
 mod story;
 mod validate;
 
@@ -40,19 +43,21 @@ mod tests;
 use straddle_relocate::{Job, Move, Parts};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
+use crate::encode::encode;
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
+use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
-pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
+pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
+use inner::Anchor;
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
 pub use refer::Reference;
 pub use room::Journal;
-use settle::{Ground, Item};
+use settle::{Ground, Item, Passing};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
@@ -91,6 +96,7 @@ pub struct Realign {
     window: ByteCount,
     journal: Journal,
     references: Vec<(u32, Reference)>,
+    anchors: Vec<(u32, ByteCount)>,
 }
 
 impl Realign {
@@ -124,12 +130,25 @@ impl Realign {
         &self.references
     }
 
+    /// The partitions that are placed so that the data of a layer in them are aligned, with the offset of these
+    /// data: their own starts are off the boundary.
+    pub fn anchors(&self) -> &[(u32, ByteCount)] {
+        &self.anchors
+    }
+
+    /// How many bytes behind the start of a partition the boundary is.
+    fn anchor(&self, number: u32) -> ByteCount {
+        let found = self.anchors.iter().find(|(of, _)| *of == number);
+        found.map_or(ByteCount::ZERO, |(_, offset)| *offset)
+    }
+
     /// The partitions that lose their unused tails. What is in the tails is overwritten, and a rollback does
     /// not bring it back.
     pub fn trims(&self) -> Vec<Trim> {
         let block = self.plan.block();
         let trim = |entry: &Entry| {
             let Change::Moved { sectors, .. } = entry.change else { return None };
+            logical::moves(entry).then_some(())?;
             let by = sectors.to_bytes(block)?.checked_sub(entry.sectors.to_bytes(block)?)?;
             (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
         };
@@ -138,8 +157,7 @@ impl Realign {
 
     /// The number of partitions that move, and the bytes that are moved, detours counted twice.
     pub fn trips(&self) -> (usize, ByteCount) {
-        let moves = |entry: &&Entry| matches!(entry.change, Change::Moved { .. });
-        let count = self.plan.table().partitions.iter().filter(moves).count();
+        let count = self.plan.table().partitions.iter().filter(|entry| logical::moves(entry)).count();
         let sum = self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
         (count, ByteCount::new(sum))
     }
@@ -170,11 +188,11 @@ impl Realign {
 pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
     let mut request = Request::new(Seed(0));
     request.grain = wanted.grain;
-    let base = Base::of(situation, &request)?;
+    let mut base = Base::of(situation, &request)?;
     let grain = |asked| Grain::of(situation.topology, situation.size(), situation.block(), asked);
     let coarse = grain(wanted.grain);
     let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
-    let chosen = chosen(&base, wanted, fine.start)?;
+    let chosen = chosen(&mut base, wanted, fine.start)?;
     if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
         return attempt(&base, &request, &fine, &chosen);
     }
@@ -197,39 +215,65 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
 struct Chosen {
     entry: Entry,
     start: Option<ByteOffset>,
+    anchor: Option<Anchor>,
+}
+
+impl Chosen {
+    /// The boundary of its starts.
+    fn grain(&self, grain: Boundary) -> Boundary {
+        self.anchor.as_ref().map_or(grain, |anchor| inner::starts(grain, anchor.offset))
+    }
 }
 
 /// Returns the partitions to move: those that are named or have a requested start, or else all misaligned
 /// ones.
-fn chosen(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
+fn chosen(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
     let block = base.situation().block();
-    let entries = &base.table().partitions;
+    let entries = base.table().partitions.clone();
     let named = wanted.partitions.iter().chain(wanted.starts.iter().map(|(number, _)| number));
     if let Some(missing) = named.clone().find(|number| !entries.iter().any(|e| e.number == **number)) {
         return Err(RealignError::NoSuchPartition(*missing));
     }
-    let mut found = Vec::new();
-    for entry in entries {
+    let (mut found, mut inside) = (Vec::new(), Vec::new());
+    for entry in &entries {
         let start = wanted.starts.iter().find(|(number, _)| *number == entry.number).map(|(_, start)| *start);
-        let is_off = span_of(entry, block).is_some_and(|span| !grain.is_aligned(span.start()));
+        let anchor = base.partition(entry.number).and_then(|found| inner::anchor(found, grain, block));
+        let one = Chosen { entry: entry.clone(), start, anchor };
+        let at = span_of(entry, block).map(Span::start);
+        let is_off = at.is_some_and(|at| !one.grain(grain).is_aligned(at));
         let is_named = named.clone().any(|number| *number == entry.number);
         let is_all = wanted.partitions.is_empty() && wanted.starts.is_empty();
-        let is_chosen = is_named || (is_all && is_off && entry.slot != Slot::Extended);
+        let has_way = one.anchor.as_ref().is_some_and(|anchor| anchor.way.is_some())
+            && at.is_some_and(|at| grain.is_aligned(at));
+        let is_chosen = is_named || (is_all && is_off && !has_way && entry.slot != Slot::Extended);
+        if is_all && is_off && has_way {
+            inside.push(one);
+            continue;
+        }
         if !is_chosen {
             continue;
         }
-        match entry.slot {
-            Slot::Extended => return Err(RealignError::Container(entry.number)),
-            Slot::Logical { .. } if is_off || start.is_some() => {
-                return Err(RealignError::Logical(entry.number));
-            }
-            Slot::Logical { .. } => {}
-            Slot::Primary => found.push(Chosen { entry: entry.clone(), start }),
+        if entry.slot == Slot::Extended {
+            return Err(RealignError::Container(entry.number));
+        }
+        found.push(one);
+    }
+    for one in &found {
+        let (number, grain) = (one.entry.number, one.grain(grain));
+        if let Some(start) = one.start.filter(|start| !grain.is_aligned(*start)) {
+            let why = format!("it is {} bytes past a boundary", grain.past(start).get());
+            return Err(RealignError::Start { number, start, why });
         }
     }
-    if let Some((number, start)) = wanted.starts.iter().find(|(_, start)| !grain.is_aligned(*start)) {
-        let why = format!("it is {} bytes past a boundary", grain.past(*start).get());
-        return Err(RealignError::Start { number: *number, start: *start, why });
+    let others_way = |one: &Chosen| {
+        let Anchor { what, way, .. } = one.anchor.as_ref()?;
+        Some((one.entry.number, *what, way.clone()?))
+    };
+    for (number, what, way) in inside.iter().filter_map(others_way) {
+        if found.is_empty() {
+            return Err(RealignError::Inside { number, what, way });
+        }
+        base.note(format!("partition {number} starts on a boundary, and its {what} does not: {way}"));
     }
     Ok(found)
 }
@@ -249,41 +293,91 @@ fn attempt(
     if moving.is_empty() {
         return Err(RealignError::Nothing);
     }
-    let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
-    let kept = base.table().partitions.iter().filter(stays);
-    let mut fixed: Vec<Span> = kept.filter_map(|entry| span_of(entry, block)).collect();
-    let still = fixed.len();
-    let mut places: Vec<(Item, Span)> = Vec::new();
-    for (one, item) in &moving {
-        let Some(start) = one.start else { continue };
-        let span = requested(*item, start, &fixed, &moving, &ground)?;
-        fixed.push(span);
-        places.push((*item, span));
-    }
-    let free: Vec<Item> =
-        moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
-    let found = settle::settle(&free, &fixed, &ground).map_err(|no_room| crowded(base, &no_room))?;
-    places.extend(free.into_iter().zip(found));
-    places.sort_by_key(|(item, _)| item.at.start());
+    let fixed = fixed(base, &moving, &ground);
+    let places = places(base, &moving, &fixed, &ground)?;
+    let records = records(base, &places, &ground)?;
     let trips: Vec<Trip> = (places.iter())
         .filter_map(|(item, to)| {
             let from = Span::new(item.at.start(), to.len())?;
             Some(Trip { number: item.number, from, to: to.start() })
         })
         .collect();
-    let moves = order::order(&trips, &fixed[..still], &ground).map_err(|deadlock| {
+    let moves = order::order(&trips, &fixed, &ground).map_err(|deadlock| {
         let order::Deadlock { numbers, largest, missing } = deadlock;
         RealignError::Blocked { numbers, largest, missing }
     })?;
     let requested = |number: u32| chosen.iter().any(|c| c.entry.number == number && c.start.is_some());
-    let shifted: Vec<Shifted> =
-        places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
-    let plan = base.plan(request, grain, &shifted)?;
+    let anchor = |number: u32| chosen.iter().find(|c| c.entry.number == number)?.anchor.as_ref();
+    let shifted: Vec<Shifted> = places
+        .iter()
+        .map(|(item, to)| shifted(*item, *to, requested(item.number), anchor(item.number), &ground))
+        .collect();
+    let anchors = places.iter().filter_map(|(item, _)| Some((item.number, anchor(item.number)?.offset)));
+    let anchors = anchors.collect();
+    let plan = base.plan(request, grain, &shifted, records.as_ref())?;
+    if records.is_some() {
+        // Its chain must be one that can be written.
+        encode(&plan, situation.medium, situation.stack)?;
+    }
     let references = references(base, &plan);
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
-    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references };
+    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors };
     realign.find_journal()?;
     realign.checked()
+}
+
+/// The bytes that nothing may move to: those of the partitions that stay.
+fn fixed(base: &Base<'_>, moving: &[(&Chosen, Item)], ground: &Ground) -> Vec<Span> {
+    let entries = &base.table().partitions;
+    let stays = |entry: &&Entry| !moving.iter().any(|(one, _)| one.entry.number == entry.number);
+    let kept: Vec<&Entry> = entries.iter().filter(stays).collect();
+    if moving.iter().any(|(one, _)| one.entry.slot != Slot::Primary) {
+        return logical::fixed(&kept, entries, ground.block);
+    }
+    kept.iter().filter_map(|entry| span_of(entry, ground.block)).collect()
+}
+
+/// Returns the new places, in the order of the present ones.
+fn places(
+    base: &Base<'_>,
+    moving: &[(&Chosen, Item)],
+    fixed: &[Span],
+    ground: &Ground,
+) -> Result<Vec<(Item, Span)>, RealignError> {
+    let mut fixed = fixed.to_vec();
+    let mut places: Vec<(Item, Span)> = Vec::new();
+    for (one, item) in moving {
+        let Some(start) = one.start else { continue };
+        let span = requested(*item, start, &fixed, moving, ground)?;
+        fixed.push(item.taken(span));
+        places.push((*item, span));
+    }
+    let free: Vec<Item> =
+        moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
+    let with = |passing: Passing| -> Result<Vec<(Item, Span)>, settle::NoRoom> {
+        let found = settle::settle(&free, &fixed, ground, passing)?;
+        let mut all: Vec<(Item, Span)> =
+            places.iter().copied().chain(free.iter().copied().zip(found)).collect();
+        all.sort_by_key(|(item, _)| item.at.start());
+        Ok(all)
+    };
+    let found = with(Passing::Allowed).map_err(|no_room| crowded(base, &no_room))?;
+    // Only logical partitions may be among logical ones, and the first of them begins the chain.
+    if records(base, &found, ground).is_ok() {
+        return Ok(found);
+    }
+    with(Passing::Forbidden).map_err(|no_room| crowded(base, &no_room))
+}
+
+/// Places for the records of the logical partitions; `None` if none of them moves.
+fn records(
+    base: &Base<'_>,
+    places: &[(Item, Span)],
+    ground: &Ground,
+) -> Result<Option<Records>, RealignError> {
+    let places: Vec<(u32, Span)> = places.iter().map(|(item, to)| (item.number, *to)).collect();
+    let chain = logical::Chain::of(&base.table().partitions, &places, ground.block, ground.physical);
+    chain.map(|chain| chain.records()).transpose()
 }
 
 /// The physical sectors in which data move.
@@ -298,17 +392,19 @@ fn physical(situation: &Situation<'_>) -> Result<Boundary, RealignError> {
 /// Returns a partition as one that moves; `None` if it is where it should be.
 fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Chosen, Item)> {
     let at = span_of(&one.entry, ground.block)?;
+    let grain = one.grain(ground.grain);
     let is_there = match one.start {
         Some(start) => at.start() == start,
-        None => ground.grain.is_aligned(at.start()),
+        None => grain.is_aligned(at.start()),
     };
     if is_there {
         return None;
     }
     let number = one.entry.number;
-    let partition = base.situation().stack.partitions.iter().find(|p| p.number == number);
+    let partition = base.partition(number);
     let need = partition.map_or(at.len(), |partition| refer::used(partition, ground.block));
-    Some((one, Item { number, at, need: need.min(at.len()) }))
+    let lead = logical::lead(&one.entry, ground.block);
+    Some((one, Item { number, at, need: need.min(at.len()), lead, grain }))
 }
 
 /// Returns the place of a partition whose start was requested.
@@ -325,8 +421,11 @@ fn requested(
     }
     let gaps = ground.free.gaps(fixed.iter().copied());
     let gap = gaps.iter().find(|gap| gap.start() <= start && start < gap.end());
+    let has_lead = |gap: &&Span| start.checked_since(gap.start()).is_some_and(|before| before >= item.lead);
+    let gap = gap.filter(has_lead);
     let gap = gap.ok_or_else(|| refuse("another partition is there, or nothing may be".to_owned()))?;
-    let others = moving.iter().filter_map(|(one, _)| one.start).filter(|other| *other > start);
+    let others = moving.iter().filter_map(|(one, other)| one.start?.checked_back(other.lead));
+    let others = others.filter(|other| *other > start);
     let end = others.chain([gap.end()]).min().unwrap_or(start);
     let room = end.checked_since(start).unwrap_or_default().floor_to(ground.block.bytes());
     if room < item.need {
@@ -340,13 +439,14 @@ fn requested(
 fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
     let stack = base.situation().stack;
     let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
-    let shrink = |(number, by): &(u32, ByteCount)| {
+    let describe = |(number, by): &(u32, ByteCount)| {
         let partition = stack.partitions.iter().find(|p| p.number == *number)?;
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
         let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
-        Some(Shrink { number: *number, by: *by, to, content })
+        let command = partition.layer.as_ref().and_then(|layer| shrink::command(layer, to));
+        Some(Shrink { number: *number, by: *by, to, content, command })
     };
-    let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(shrink).collect();
+    let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(describe).collect();
     shrink.sort_by_key(|one| (one.is_possible() == Some(false), one.by, one.number));
     if shrink.is_empty() {
         return RealignError::NoRoom { numbers, missing };
@@ -355,7 +455,7 @@ fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
 }
 
 /// Returns the new place of a partition with the reasons for it.
-fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted {
+fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match is_requested {
         true => "as requested".to_owned(),
@@ -365,6 +465,10 @@ fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
         why.push(format!("it loses the last {} bytes, which its contents do not use", less.get()));
     }
+    if let Some(Anchor { offset, what, .. }) = anchor {
+        let at = offset.get();
+        why.push(format!("its {what}, {at} bytes behind its start, is aligned, and not the start"));
+    }
     Shifted { number: item.number, to, why }
 }
 
@@ -372,10 +476,10 @@ fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted
 fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
     let (stack, format) = (base.situation().stack, plan.table().format);
     let mut found = Vec::new();
-    for entry in plan.table().partitions.iter().filter(|e| matches!(e.change, Change::Moved { .. })) {
+    for entry in plan.table().partitions.iter().filter(|entry| logical::moves(entry)) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
-        let of_it = refer::references(partition, entry, format, span.start());
+        let of_it = refer::references(partition, entry, format, span.start(), base.situation().block());
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
     }
     found

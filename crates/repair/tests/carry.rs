@@ -11,10 +11,11 @@ mod common;
 use std::io;
 use std::ops::ControlFlow;
 
+use common::logical::mbr;
 use common::{Memory, Random, Reading, UNIT, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
-use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
+use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
 /// A drive with a write cache, which fails after a number of writes and flushes.
@@ -93,7 +94,24 @@ impl Shape {
         }
         let mut before = Memory::new(sectors * 512);
         plan_and_write(&mut before, "512e", &request).unwrap();
-        let mut random = Random::new(sectors);
+        Self::of(before, parts)
+    }
+
+    /// A disk with primary partitions, and logical ones of (record, start, sectors) in a container.
+    fn with_logical(
+        sectors: u64,
+        primary: &[(u64, u64)],
+        extended: (u64, u64),
+        logical: &[(u64, u64, u64)],
+    ) -> Self {
+        let before = mbr(sectors, primary, extended, logical);
+        let parts = logical.iter().map(|(_, start, sectors)| (*start, *sectors));
+        Self::of(before, &primary.iter().copied().chain(parts).collect::<Vec<_>>())
+    }
+
+    /// Puts random bytes into the partitions.
+    fn of(mut before: Memory, parts: &[(u64, u64)]) -> Self {
+        let mut random = Random::new(before.len().get());
         for (start, sectors) in parts {
             let bytes: Vec<u8> = (0..sectors * 64).flat_map(|_| random.next().to_le_bytes()).collect();
             before.put(start * 512, &bytes);
@@ -112,7 +130,7 @@ impl Shape {
         bytes
     }
 
-    /// The old and the new place of each partition.
+    /// The old and the new place of each partition that holds data.
     fn places(&self) -> Vec<(Span, Span)> {
         let plan = self.realign.plan();
         let of = |number: u32| {
@@ -120,7 +138,8 @@ impl Shape {
             let is = plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
             (plan.span(was).unwrap(), plan.span(is).unwrap())
         };
-        plan.before().iter().map(|entry| of(entry.number)).collect()
+        let holds_data = |entry: &&Entry| entry.slot != Slot::Extended;
+        plan.before().iter().filter(holds_data).map(|entry| of(entry.number)).collect()
     }
 
     /// Whether the table is the old one, with all contents in their old places, or the new one with them in
@@ -130,11 +149,12 @@ impl Shape {
         let is_new = found.partitions != self.old.partitions;
         for (was, is) in self.places() {
             let place = if is_new { is } else { was };
-            assert!(
-                found.partitions.iter().any(|(_, start, ..)| *start == place.start().get()),
-                "{what}: no partition at {place:?}: {:?}",
-                found.partitions
-            );
+            let number = |reading: &Reading, at: Span| {
+                let of = reading.partitions.iter().find(|(_, start, ..)| *start == at.start().get());
+                of.map(|(number, ..)| *number)
+            };
+            let is_same = number(&found, place) == number(&self.old, was) && number(&found, place).is_some();
+            assert!(is_same, "{what}: {was:?} is not at {place:?}: {:?}", found.partitions);
             let same = Self::bytes(medium, place) == Self::bytes(&self.before, was);
             assert!(same, "{what}: the contents of {was:?} are lost (new table: {is_new})");
         }
@@ -220,7 +240,10 @@ impl Shape {
 }
 
 fn try_shape(format: Format, sectors: u64, parts: &[(u64, u64)]) {
-    let shape = Shape::new(format, sectors, parts);
+    cut(&Shape::new(format, sectors, parts), &format!("{format} {parts:?}"));
+}
+
+fn cut(shape: &Shape, name: &str) {
     let operations = shape.operations();
     let mut random = Random::new(operations);
     let count = seeds("MOVES", 60);
@@ -230,7 +253,7 @@ fn try_shape(format: Format, sectors: u64, parts: &[(u64, u64)]) {
         let cut = if count > operations { round % operations } else { random.below(operations + 1) };
         new += u64::from(shape.survive(cut, &mut random));
     }
-    println!("{format} {parts:?}: {operations} writes and flushes, {count} cuts, {new} ended new");
+    println!("{name}: {operations} writes and flushes, {count} cuts, {new} ended new");
     assert!(new > 0 && new < count, "both ways were tried");
 }
 
@@ -248,6 +271,30 @@ fn two_partitions_without_a_gap_survive_power_cuts() {
 #[test]
 fn partitions_of_a_gpt_survive_power_cuts() {
     try_shape(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 3_001)]);
+}
+
+/// From sector 63 of a track, without a gap: the records are in the last sectors of others' physical sectors.
+#[test]
+fn logical_partitions_survive_power_cuts() {
+    let shape = Shape::with_logical(
+        20_000,
+        &[(63, 2_000)],
+        (2_063, 6_126),
+        &[(2_063, 2_126, 3_000), (5_126, 5_189, 3_000)],
+    );
+    let numbers: Vec<u32> = shape.old.partitions.iter().map(|(number, ..)| *number).collect();
+    assert_eq!(numbers, [1, 2, 5, 6]);
+    cut(&shape, "two logical partitions behind a primary one");
+}
+
+/// Only the records tell the old table from the new one: the MBR stays as it is.
+#[test]
+fn logical_partitions_in_a_container_that_stays_survive_power_cuts() {
+    let shape =
+        Shape::with_logical(20_000, &[], (2_047, 17_953), &[(2_047, 2_049, 3_001), (5_050, 5_051, 2_000)]);
+    let plan = shape.realign.plan();
+    assert_eq!(plan.before()[0].start, plan.table().partitions[0].start);
+    cut(&shape, "two logical partitions in a container that stays");
 }
 
 /// A move that was stopped goes on, or back; what is complete does not go back.

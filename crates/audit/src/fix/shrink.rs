@@ -60,7 +60,7 @@ pub(super) fn steps(
         let layer = partition.layer.as_ref()?;
         let mut lines = match weigh::fits(layer, old.len(), len) {
             true => Vec::new(),
-            false => vec![resize(layer, len)?],
+            false => vec![shrinking(layer, len)?],
         };
         lines.push(entry(old.start())?.sfdisk_size().line);
         if moves {
@@ -70,8 +70,8 @@ pub(super) fn steps(
     })
 }
 
-/// The command that shrinks `layer` to `len` bytes.
-fn resize(layer: &Layer, len: ByteCount) -> Option<String> {
+/// The command that shrinks `layer` to `len` bytes, with DEVICE for what it is on; `None` if there is none.
+pub fn shrinking(layer: &Layer, len: ByteCount) -> Option<String> {
     match layer.kind.file_system()? {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", len.get() / 1024))

@@ -293,6 +293,11 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
+    /// Estimate the time on this modelled drive (see 'straddle drive list') [default: unknown]. A file of
+    /// 'straddle probe --save' has no rates: the time stays unknown.
+    #[arg(long, value_name = "NAME|FILE", value_parser = crate::estimate::parse)]
+    pub(crate) drive: Option<crate::estimate::Speed>,
+
     /// Save the plan to this file, for 'straddle apply'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,

@@ -19,6 +19,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 use super::apply::LARGEST_PLAN;
 use super::lab::on_interrupt;
 use crate::args::{MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::estimate;
 use crate::exit::{Exit, RefusedError};
 use crate::input;
 use crate::keep;
@@ -43,14 +44,18 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
     let realign = realign::make(&situation, &wanted(arguments, block)?).with_context(|| name.clone())?;
-    let json = realign.to_json()? + "\n";
+    let estimate = estimate::of(&realign, arguments.drive.as_ref());
+    let json = realign.to_json_with(estimate.clone())? + "\n";
     if let Some(path) = &arguments.save {
         save(path, &json, &arguments.target)?;
     }
     let mut out = output::stdout();
     let text = match arguments.json {
         true => json,
-        false => text::realign::plan(&name, &realign, arguments.save.as_deref(), output::width(), styles),
+        false => {
+            let view = text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref() };
+            text::realign::plan(view, arguments.save.as_deref(), output::width(), styles)
+        }
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;

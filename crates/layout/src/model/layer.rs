@@ -207,7 +207,7 @@ pub struct FileSystem {
     /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
     /// sectors", exFAT partition offset); zero means unspecified.
     pub hidden_sectors: Option<u64>,
-    /// Its own record of its size in bytes (ext, XFS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
+    /// Its own record of its size in bytes (ext, XFS, Btrfs, NTFS, FAT, exFAT, swap): bytes after that are not its own.
     /// The copy of its boot sector that NTFS keeps after its end is not included.
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.

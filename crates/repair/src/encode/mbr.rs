@@ -2,7 +2,9 @@
 //!
 //! The law of this module: writing one sector, the MBR or one record of the chain, makes the new table valid.
 //! All new records are written before that, in sectors where the old table has none. A change that needs more
-//! than one such sector is refused.
+//! than one such sector is refused. Only [`relaid`] chains are written otherwise.
+
+mod relaid;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +20,7 @@ use super::gpt::CurrentGpt;
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Plan, Slot, last_of};
+pub(crate) use relaid::{Chains, chains};
 
 /// No reader follows more records than this.
 const MOST_RECORDS: usize = 1024;
@@ -130,6 +133,12 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             },
         }
     }
+    if plan.moves_logical() {
+        let (_, new) = Chain::both(plan, stack, steps)?;
+        relaid::commit(&new, &mbr, steps)?;
+        steps.flush();
+        return Ok(());
+    }
     let (old, new) = match plan.converts() {
         Some(former) => (Chain::default(), Chain::converted(plan, stack, former, steps)?),
         None => {
@@ -159,7 +168,11 @@ impl Chain {
         };
         debug_assert_eq!(stack.kind, TableKind::Mbr);
         let odd = |why: &str| PlanError::Unchangeable(format!("its chain of logical partitions {why}"));
-        let mut at = extended.start;
+        let first = match extended.change {
+            Change::Moved { from, .. } => from,
+            _ => extended.start,
+        };
+        let mut at = first;
         loop {
             let record = steps.read(steps.byte(at), steps.block)?;
             if !has(&record, SIGNATURE_AT, SIGNATURE) || chain.records.len() > MOST_RECORDS {
@@ -173,7 +186,7 @@ impl Chain {
             if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
                 return Err(odd("has entries in unusual places"));
             }
-            let next = is_link(1).then(|| behind(extended.start, le32(&record[slot(1)], 8)));
+            let next = is_link(1).then(|| behind(first, le32(&record[slot(1)], 8)));
             chain.records.push((at, record));
             match next {
                 Some(next) if chain.records.iter().any(|(at, _)| *at == next) => {

@@ -25,6 +25,15 @@ pub(crate) struct Shifted {
     pub(crate) why: Vec<String>,
 }
 
+/// The extended boot records after logical partitions have moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Records {
+    /// The sector of each one's record, by number of the partition.
+    pub(crate) at: Vec<(u32, Lba)>,
+    /// The number and the place of their container.
+    pub(crate) extended: (u32, Lba, LbaCount),
+}
+
 /// A present table that can be changed.
 pub(crate) struct Base<'a> {
     situation: &'a Situation<'a>,
@@ -56,6 +65,16 @@ impl<'a> Base<'a> {
         self.situation
     }
 
+    /// The partition with this number.
+    pub(crate) fn partition(&self, number: u32) -> Option<&'a Partition> {
+        self.situation.stack.partitions.iter().find(|partition| partition.number == number)
+    }
+
+    /// Adds a remark on the plan.
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
@@ -72,6 +91,7 @@ impl<'a> Base<'a> {
         request: &Request,
         grain: &Grain,
         shifted: &[Shifted],
+        records: Option<&Records>,
     ) -> Result<Plan, PlanError> {
         let Situation { medium, stack, serial, .. } = *self.situation;
         let block = self.situation.block();
@@ -86,6 +106,7 @@ impl<'a> Base<'a> {
             entry.change = Change::Moved { from, sectors };
             entry.why.clone_from(&shift.why);
         }
+        records.into_iter().for_each(|records| records.enter(&mut table));
         let plan = Plan {
             disk,
             fresh: false,
@@ -104,7 +125,50 @@ impl<'a> Base<'a> {
     }
 }
 
+impl Records {
+    /// Enters the new places in a table.
+    fn enter(&self, table: &mut Table) {
+        let (container, start, sectors) = self.extended;
+        for entry in &mut table.partitions {
+            match &mut entry.slot {
+                Slot::Logical { ebr } => {
+                    let at = self.at.iter().find(|(number, _)| *number == entry.number);
+                    at.into_iter().for_each(|(_, at)| *ebr = *at);
+                }
+                Slot::Extended if entry.number == container => {
+                    if (entry.start, entry.sectors) != (start, sectors) {
+                        entry.change = Change::Moved { from: entry.start, sectors: entry.sectors };
+                        entry.why.push("it is where the logical partitions and their records are".to_owned());
+                    }
+                    (entry.start, entry.sectors) = (start, sectors);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 impl Plan {
+    /// Whether logical partitions move, and their records with them.
+    pub(crate) fn moves_logical(&self) -> bool {
+        let is_logical = |entry: &Entry| matches!(entry.slot, Slot::Logical { .. });
+        let moves = |entry: &Entry| matches!(entry.change, Change::Moved { .. });
+        self.table.partitions.iter().any(|entry| is_logical(entry) && moves(entry))
+    }
+
+    /// The sectors of extended boot records, before and after. The first one is where the container starts.
+    pub(crate) fn record_sectors(&self) -> Vec<Span> {
+        let sector = |entry: &Entry| {
+            let at = match entry.slot {
+                Slot::Logical { ebr } => ebr,
+                Slot::Extended => entry.start,
+                Slot::Primary => return None,
+            };
+            Span::of_blocks(at, LbaCount::new(1), self.block())
+        };
+        self.before.iter().chain(&self.table.partitions).filter_map(sector).collect()
+    }
+
     /// The bytes that partitions of this plan's disk may be moved to.
     pub(crate) fn movable_space(&self) -> Span {
         let before = Table { partitions: self.before.clone(), ..self.table.clone() };
@@ -146,12 +210,17 @@ pub(crate) fn is_marker(partition: &Partition) -> bool {
 
 impl Plan {
     /// Returns the plan of the table that counts while data move: without the partitions that move, and with
-    /// an entry in the slot of the first of them that marks `place`.
+    /// an entry in the slot of the first of them that marks `place`. If a logical partition moves, all of
+    /// them and their container are left out.
     pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
         let block = self.block();
         let mut marked = self.clone();
-        let moves = |entry: &Entry| matches!(entry.change, Change::Moved { .. });
-        let numbers = self.table.partitions.iter().filter(|entry| moves(entry)).map(|entry| entry.number);
+        let hides_all = self.moves_logical();
+        let moves = |entry: &Entry| {
+            matches!(entry.change, Change::Moved { .. }) || (hides_all && entry.slot != Slot::Primary)
+        };
+        let is_listed = |entry: &&Entry| moves(entry) && !matches!(entry.slot, Slot::Logical { .. });
+        let numbers = self.table.partitions.iter().filter(is_listed).map(|entry| entry.number);
         let number = numbers.min().ok_or(PlanError::Nothing)?;
         marked.table.partitions.retain(|entry| !moves(entry));
         let is_gpt = self.table.format == Format::Gpt;

@@ -21,12 +21,12 @@ use straddle_layout::{Stack, read_all};
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
-use straddle_units::{ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::{Story, Table};
-use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, refer};
+use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, is_marker};
 use crate::target::{Disk, Target};
@@ -93,6 +93,9 @@ impl Realign {
         let format = self.plan.table().format;
         for entry in &self.plan.table().partitions {
             let Change::Moved { from, .. } = entry.change else { continue };
+            if !logical::moves(entry) {
+                continue;
+            }
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
             let partition = partition.ok_or(MoveError::Grown(number))?;
@@ -100,7 +103,14 @@ impl Realign {
             if refer::used(partition, block) > span.len() {
                 return Err(MoveError::Grown(number));
             }
-            let found = refer::references(partition, entry, format, span.start());
+            let anchor = inner::anchor(partition, self.plan.grain(), block);
+            // The grain of the plan may be coarser than the one that chose what is aligned.
+            if self.anchor(number) != ByteCount::ZERO
+                && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
+            {
+                return Err(MoveError::Grown(number));
+            }
+            let found = refer::references(partition, entry, format, span.start(), block);
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(MoveError::Grown(number));

@@ -19,6 +19,8 @@ pub struct Shrink {
     pub to: ByteCount,
     /// Its contents, if they are recognised.
     pub content: Option<Content>,
+    /// The command that does it, if there is one; DEVICE stands for the partition, unmounted.
+    pub command: Option<String>,
 }
 
 impl Shrink {
@@ -26,10 +28,10 @@ impl Shrink {
     pub fn is_possible(&self) -> Option<bool> {
         match self.content?.file_system()? {
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Ntfs | FsKind::Btrfs => Some(true),
-            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat => Some(true),
+            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat | FsKind::Swap => Some(true),
             FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Some(false),
             FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Some(false),
-            FsKind::Jbd | FsKind::F2fs | FsKind::Swap => None,
+            FsKind::Jbd | FsKind::F2fs => None,
         }
     }
 }
@@ -39,7 +41,11 @@ impl fmt::Display for Shrink {
         let Self { number, by, to, .. } = self;
         let content = self.content.map_or("unknown content", Content::name);
         write!(f, "partition {number} ({content}) by {} bytes to {} bytes", by.get(), to.get())?;
-        if self.is_possible() == Some(false) { f.write_str(", which is not possible") } else { Ok(()) }
+        match &self.command {
+            Some(command) => write!(f, " ({command})"),
+            None if self.is_possible() == Some(false) => f.write_str(", which is not possible"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -50,12 +56,30 @@ pub enum RealignError {
     /// No partition has to move.
     #[error("no partition starts off a boundary")]
     Nothing,
+    /// Only the data of a layer in a partition are misaligned, and its format has a way to align them.
+    #[error(
+        "partition {number} starts on a boundary, and its {what} does not: {way}; --partition {number} moves the partition instead"
+    )]
+    Inside {
+        /// The partition's number.
+        number: u32,
+        /// What is misaligned.
+        what: &'static str,
+        /// How its format aligns it.
+        way: String,
+    },
     /// The table has no partition with this number.
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
-    /// A logical partition: its extended boot record would have to move with it.
-    #[error("partition {0} is a logical one: moving it and its extended boot record is not supported")]
+    /// A logical partition whose extended boot record would have no place: the chain of records begins with
+    /// it, and it is not the first on the disk.
+    #[error(
+        "logical partition {0} has no place for its extended boot record: leave it, or the ones before it"
+    )]
     Logical(u32),
+    /// Only logical partitions may be among logical ones.
+    #[error("primary partition {0} would be among the logical ones")]
+    Mixed(u32),
     /// The container of logical partitions.
     #[error("partition {0} is the container of logical partitions, which has no data to be aligned")]
     Container(u32),
@@ -119,10 +143,12 @@ impl RealignError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoSuchPartition(_) | Self::Container(_) | Self::Start { .. } => ErrorKind::Usage,
-            Self::Logical(_) | Self::MustShrink { .. } | Self::NoRoom { .. } | Self::Blocked { .. } => {
-                ErrorKind::Refused
-            }
-            Self::Nothing | Self::Invalid(_) => ErrorKind::Failed,
+            Self::Logical(_)
+            | Self::Mixed(_)
+            | Self::MustShrink { .. }
+            | Self::NoRoom { .. }
+            | Self::Blocked { .. } => ErrorKind::Refused,
+            Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
             Self::Moves(error) => error.kind(),
         }

@@ -33,6 +33,33 @@ pub struct RealignFile {
     /// What refers to the old places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<ReferenceFile>,
+    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of
+    /// the data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anchors: Vec<(u32, u64)>,
+    /// What the moves read and write. It says nothing about the plan, and is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateFile>,
+}
+
+/// What the moves of a plan read and write, and how long that takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EstimateFile {
+    /// Bytes that are read, those that are read back included.
+    pub read: u64,
+    /// Bytes that are written to new places.
+    pub written: u64,
+    /// Bytes that are written to the journal.
+    pub journal: u64,
+    /// The number of flushes.
+    pub flushes: u64,
+    /// The drive of which the time is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
+    /// The time in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 /// A [`Journal`] as JSON.
@@ -108,6 +135,15 @@ impl Realign {
         serde_json::to_string_pretty(&RealignFile::from(self))
     }
 
+    /// The plan as JSON, with an estimate.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written as JSON.
+    pub fn to_json_with(&self, estimate: Option<EstimateFile>) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(&RealignFile { estimate, ..RealignFile::from(self) })
+    }
+
     /// Reads a stored plan.
     ///
     /// # Errors
@@ -155,6 +191,7 @@ impl TryFrom<RealignFile> for Realign {
             references: (file.references.into_iter())
                 .map(|one| Ok((one.partition, one.what.try_into()?)))
                 .collect::<Result<_, RealignError>>()?,
+            anchors: file.anchors.into_iter().map(|(of, offset)| (of, ByteCount::new(offset))).collect(),
         };
         realign.checked()
     }
@@ -179,6 +216,8 @@ impl From<&Realign> for RealignFile {
             references: (realign.references.iter())
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })
                 .collect(),
+            anchors: realign.anchors.iter().map(|(of, offset)| (*of, offset.get())).collect(),
+            estimate: None,
         }
     }
 }

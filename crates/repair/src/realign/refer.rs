@@ -4,11 +4,11 @@
 //! the hibernation file of Windows, is not reported.
 
 use straddle_layout::layer::Facts;
-use straddle_layout::{Content, FsKind, Partition};
+use straddle_layout::{Content, FsKind, Partition, Role};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 use crate::kinds;
-use crate::plan::{Entry, Format};
+use crate::plan::{Entry, Format, Slot};
 
 /// blkid's TYPE of swap space that holds the image of a hibernated system.
 const HIBERNATED: &str = "swsuspend";
@@ -54,6 +54,7 @@ pub(super) fn references(
     entry: &Entry,
     format: Format,
     start: ByteOffset,
+    block: BlockSize,
 ) -> Vec<Reference> {
     let mut found = Vec::new();
     let layer = partition.layer.as_ref();
@@ -62,7 +63,11 @@ pub(super) fn references(
     if let Some((kind, Facts::FileSystem(fs))) = kind.zip(layer.map(|layer| &layer.facts))
         && let Some((recorded, sector)) = fs.hidden_sectors.filter(|sectors| *sectors != 0).zip(fs.sector)
     {
-        let start = ByteCount::new(start.get());
+        let start = match behind_record(partition, entry, start, block) {
+            // DOS and Windows record the distance of a logical partition from its record.
+            Some((was, is)) if Some(was.get()) == recorded.checked_mul(sector.get()) => is,
+            _ => ByteCount::new(start.get()),
+        };
         let correct = start.is_multiple_of(sector).then(|| start.get().checked_div(sector.get())).flatten();
         let fits = |sectors: &u64| kind == FsKind::Exfat || u32::try_from(*sectors).is_ok();
         let correct = correct.filter(fits);
@@ -90,6 +95,20 @@ pub(super) fn references(
         _ => {}
     }
     found
+}
+
+/// The distance of a logical partition from its extended boot record, before and after the move.
+fn behind_record(
+    partition: &Partition,
+    entry: &Entry,
+    start: ByteOffset,
+    block: BlockSize,
+) -> Option<(ByteCount, ByteCount)> {
+    let (Role::Logical { ebr: was }, Slot::Logical { ebr: is }) = (partition.role, entry.slot) else {
+        return None;
+    };
+    let before = partition.span.start().checked_since(was.to_bytes(block)?)?;
+    Some((before, start.checked_since(is.to_bytes(block)?)?))
 }
 
 /// How many bytes of a partition, from its start, its contents use, in whole sectors of `block`: all, if that

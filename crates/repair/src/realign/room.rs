@@ -4,10 +4,10 @@
 //! partition, and where no move goes to.
 
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len};
-use straddle_units::{ByteCount, KIB, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, KIB, MIB, Span};
 
 use super::{Realign, RealignError, RealignFile};
-use crate::plan::{Format, span_of};
+use crate::plan::{Format, Slot, span_of};
 
 /// The largest window: a longer one is hardly faster.
 pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
@@ -37,7 +37,10 @@ impl Realign {
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
         let is_gpt = self.plan.table().format == Format::Gpt;
         let tables = if is_gpt { TABLES.0 } else { TABLES.1 };
-        let payload = vec![0; json.len().saturating_add(tables).min(LARGEST_PAYLOAD)];
+        // Two records of each logical partition, old and new.
+        let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
+        let records = if self.plan.moves_logical() { records } else { 0 };
+        let payload = vec![0; json.len().saturating_add(tables).saturating_add(records).min(LARGEST_PAYLOAD)];
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let mut largest = None;
@@ -68,9 +71,12 @@ impl Realign {
     /// The bytes that are unallocated before, while and after the data move.
     pub(super) fn unallocated(&self) -> Vec<Span> {
         let block = self.plan.block();
+        let relinks = self.plan.moves_logical();
         let entries = self.plan.before().iter().chain(&self.plan.table().partitions);
+        let entries = entries.filter(|entry| !relinks || entry.slot != Slot::Extended);
         let listed = entries.filter_map(|entry| span_of(entry, block));
         let taken = listed.chain(self.moves.iter().filter_map(|one| one.destination()));
+        let taken = taken.chain(self.plan.record_sectors());
         self.plan.movable_space().gaps(taken)
     }
 }
@@ -78,4 +84,8 @@ impl Realign {
 /// How far a move goes.
 fn distance(one: &Move) -> u64 {
     one.from.start().get().abs_diff(one.to.get())
+}
+
+fn in_memory(block: BlockSize) -> usize {
+    usize::try_from(block.get()).unwrap_or(0)
 }

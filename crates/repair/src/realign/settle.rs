@@ -1,7 +1,7 @@
 //! New places for partitions.
 //!
 //! The law of this module: partitions that do not move are never in the way of one that does, no two new
-//! places overlap, every start is aligned, and a partition gives up no more of its tail than its contents
+//! places overlap, nor do they the bytes before a place that belong to it, every start is aligned, and a partition gives up no more of its tail than its contents
 //! leave unused. Arithmetic only: nothing is known here of tables and contents.
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
@@ -30,6 +30,18 @@ pub(super) struct Item {
     pub(super) at: Span,
     /// How much of it, from its start, must be kept; not more than it has.
     pub(super) need: ByteCount,
+    /// How many bytes before its start it must have for itself.
+    pub(super) lead: ByteCount,
+    /// The boundary of its start.
+    pub(super) grain: Boundary,
+}
+
+impl Item {
+    /// The bytes that it takes if it is at `to`.
+    pub(super) fn taken(&self, to: Span) -> Span {
+        let before = to.start().checked_back(self.lead).zip(to.len().checked_add(self.lead));
+        before.and_then(|(start, len)| Span::new(start, len)).unwrap_or(to)
+    }
 }
 
 /// Why there are no new places.
@@ -50,8 +62,22 @@ struct Run {
     items: Vec<usize>,
 }
 
+/// Whether partitions may pass one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// If there is no room otherwise.
+    Allowed,
+    /// They keep their order.
+    Forbidden,
+}
+
 /// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to.
-pub(super) fn settle(items: &[Item], fixed: &[Span], ground: &Ground) -> Result<Vec<Span>, NoRoom> {
+pub(super) fn settle(
+    items: &[Item],
+    fixed: &[Span],
+    ground: &Ground,
+    passing: Passing,
+) -> Result<Vec<Span>, NoRoom> {
     let mut runs: Vec<Run> = ground
         .free
         .gaps(fixed.iter().copied())
@@ -81,6 +107,9 @@ pub(super) fn settle(items: &[Item], fixed: &[Span], ground: &Ground) -> Result<
     // Nothing goes to a gap whose own partitions have no places yet.
     for run in crowded {
         settled.push(run);
+        if passing == Passing::Forbidden {
+            return Err(no_room(items, &run.items, run.gap, ground));
+        }
         if relieve(items, run, &settled, &mut placed, ground).is_none() {
             return rearrange(items, &runs, ground)
                 .ok_or_else(|| no_room(items, &run.items, run.gap, ground));
@@ -115,7 +144,9 @@ fn relieve(
     for out in by_size {
         let rest: Vec<usize> = run.items.iter().copied().filter(|index| *index != out).collect();
         let Some(spans) = pack(items, &rest, run.gap, ground) else { continue };
-        let taken: Vec<Span> = spans.iter().copied().chain(placed.iter().flatten().copied()).collect();
+        let mine = rest.iter().zip(&spans).map(|(index, to)| items[*index].taken(*to));
+        let others = items.iter().zip(placed.iter()).filter_map(|(item, to)| Some(item.taken((*to)?)));
+        let taken: Vec<Span> = mine.chain(others).collect();
         let gaps = settled.iter().flat_map(|run| run.gap.gaps(taken.iter().copied()));
         let Some(place) = nearest(&items[out], gaps, ground) else { continue };
         assign(placed, &rest, spans);
@@ -128,7 +159,7 @@ fn relieve(
 /// Distributes all partitions over all gaps, whatever their order; `None` if no distribution is found.
 fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
     let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
-    let mut search = Rearrangement { items, gaps: &gaps, ground, orders: Vec::new(), left: MOST_TRIES };
+    let mut search = Rearrangement { items, gaps: &gaps, orders: Vec::new(), left: MOST_TRIES };
     let mut waiting: Vec<usize> = (0..items.len()).collect();
     waiting.sort_by_key(|index| items[*index].at.start());
     if !search.fill(&mut waiting) {
@@ -145,7 +176,6 @@ fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>>
 struct Rearrangement<'a> {
     items: &'a [Item],
     gaps: &'a [Span],
-    ground: &'a Ground,
     /// The partitions in each gap up to the present one.
     orders: Vec<Vec<usize>>,
     /// How many more tries there are.
@@ -174,8 +204,9 @@ impl Rearrangement<'_> {
                 return false;
             }
             self.left -= 1;
-            let end = self.ground.grain.ceil(at);
-            let end = end.and_then(|start| start.checked_add(self.items[waiting[place]].need));
+            let item = &self.items[waiting[place]];
+            let start = at.checked_add(item.lead).and_then(|first| item.grain.ceil(first));
+            let end = start.and_then(|start| start.checked_add(item.need));
             let Some(end) = end.filter(|end| *end <= gap.end()) else { continue };
             let index = waiting.remove(place);
             if let Some(order) = self.orders.last_mut() {
@@ -197,9 +228,9 @@ impl Rearrangement<'_> {
 fn nearest(item: &Item, gaps: impl Iterator<Item = Span>, ground: &Ground) -> Option<Span> {
     let gaps: Vec<Span> = gaps.collect();
     let start_in = |gap: &Span, len: ByteCount| -> Option<Span> {
-        let first = ground.grain.ceil(gap.start())?;
-        let last = ground.grain.floor(gap.end().checked_back(len)?)?;
-        let start = (first <= last).then(|| near(item.at.start(), ground.grain).clamp(first, last))?;
+        let first = item.grain.ceil(gap.start().checked_add(item.lead)?)?;
+        let last = item.grain.floor(gap.end().checked_back(len)?)?;
+        let start = (first <= last).then(|| near(item.at.start(), item.grain).clamp(first, last))?;
         let room = gap.end().checked_since(start)?.floor_to(ground.block.bytes());
         Span::new(start, item.at.len().min(room))
     };
@@ -231,8 +262,10 @@ fn pack(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> Option<Vec
             if place < whole { item.at.len() } else { item.need }
         };
         let lens: Vec<ByteCount> = run.iter().enumerate().map(len_of).collect();
-        let starts = starts(items, run, &lens, gap, ground)?;
-        let ends = starts.iter().skip(1).copied().chain([gap.end()]);
+        let starts = starts(items, run, &lens, gap)?;
+        let next = starts.iter().zip(run).skip(1);
+        let ends = next.filter_map(|(start, index)| start.checked_back(items[*index].lead));
+        let ends = ends.chain([gap.end()]);
         let places = starts.iter().zip(ends).zip(run).map(|((start, end), index)| {
             let room = end.checked_since(*start)?.floor_to(ground.block.bytes());
             Span::new(*start, items[*index].at.len().min(room))
@@ -242,28 +275,25 @@ fn pack(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> Option<Vec
 }
 
 /// Returns aligned starts of partitions of these lengths in a gap.
-fn starts(
-    items: &[Item],
-    run: &[usize],
-    lens: &[ByteCount],
-    gap: Span,
-    ground: &Ground,
-) -> Option<Vec<ByteOffset>> {
+fn starts(items: &[Item], run: &[usize], lens: &[ByteCount], gap: Span) -> Option<Vec<ByteOffset>> {
     let mut latest = Vec::with_capacity(lens.len());
     let mut end = gap.end();
-    for len in lens.iter().rev() {
-        end = ground.grain.floor(end.checked_back(*len)?)?;
-        latest.push(end);
+    for (len, index) in lens.iter().zip(run).rev() {
+        let item = &items[*index];
+        let start = item.grain.floor(end.checked_back(*len)?)?;
+        latest.push(start);
+        end = start.checked_back(item.lead)?;
     }
     latest.reverse();
     let mut at = gap.start();
     let mut starts = Vec::with_capacity(lens.len());
     for ((index, len), latest) in run.iter().zip(lens).zip(latest) {
-        let earliest = ground.grain.ceil(at)?;
+        let item = &items[*index];
+        let earliest = item.grain.ceil(at.checked_add(item.lead)?)?;
         if earliest > latest {
             return None;
         }
-        let start = near(items[*index].at.start(), ground.grain).clamp(earliest, latest);
+        let start = near(item.at.start(), item.grain).clamp(earliest, latest);
         at = start.checked_add(*len)?;
         starts.push(start);
     }
@@ -292,7 +322,8 @@ fn no_room(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> NoRoom 
         let gap = gap.len().checked_add(more).and_then(|len| Span::new(gap.start(), len));
         gap.is_some_and(|gap| pack(items, run, gap, ground).is_some())
     };
-    let all = run.iter().map(|index| items[*index].need.get().saturating_add(ground.grain.size().get()));
+    let padded = |item: &Item| item.lead.get().saturating_add(ground.grain.size().get());
+    let all = run.iter().map(|index| items[*index].need.get().saturating_add(padded(&items[*index])));
     let most = ground.block.blocks_floor(ByteCount::new(all.fold(0, u64::saturating_add))).get();
     let missing = least(most.saturating_add(1), wider).unwrap_or(most);
     NoRoom {

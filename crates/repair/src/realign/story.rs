@@ -2,7 +2,9 @@
 //! move.
 //!
 //! The law of this module: the three tables are known, byte for byte, before anything is written, and each is
-//! restored or completed only where the disk holds one of them.
+//! restored or completed only where the disk holds one of them. Extended boot records count only while the
+//! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
+//! a chain's are written, durably, before the table that leads to them.
 
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
@@ -10,8 +12,9 @@ use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Journal, MoveError, Realign, RealignError, RealignFile};
-use crate::encode::{Step, encode};
+use super::{Journal, MoveError, Realign, RealignError, RealignFile, logical};
+use crate::encode::{Chains, Step, chains, encode};
+use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
 use crate::plan::{Change, former};
 use crate::target::Disk;
@@ -37,6 +40,18 @@ struct PlaceFile {
 struct StoryFile {
     realign: RealignFile,
     table: Vec<PlaceFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    records: Vec<RecordFile>,
+}
+
+/// An extended boot record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordFile {
+    at: u64,
+    /// Whether it is one of the new chain; otherwise it is one of the old chain.
+    new: bool,
+    bytes: String,
 }
 
 /// The three tables of a disk.
@@ -70,11 +85,20 @@ impl Place {
     }
 }
 
+/// A sector of the old or of the new chain of extended boot records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    at: u64,
+    of: Table,
+    bytes: Vec<u8>,
+}
+
 /// A plan, with the tables that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Story {
     pub(super) realign: Realign,
     places: Vec<Place>,
+    records: Vec<Record>,
 }
 
 impl Story {
@@ -88,8 +112,16 @@ impl Story {
         let marked = realign.plan.marked(marker(realign)?, &straddle_layout::types::guid_text(id))?;
         let (enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
         let mut places: Vec<Place> = Vec::new();
+        let records = records(realign, disk, stack)?;
+        if !records.is_empty() {
+            // The MBR alone decides, and may be the same before and after.
+            let old = bytes_of(disk, Span::first(realign.plan.block().bytes()))?;
+            let (marked, new) = (laid(&old, 0, &enter), laid(&old, 0, &finish));
+            places.push(Place { at: 0, old, marked, new, flush: true });
+        }
         for step in &finish {
             match step {
+                Step::Write { .. } | Step::Flush if !records.is_empty() => {}
                 Step::Flush => places.iter_mut().last().into_iter().for_each(|place| place.flush = true),
                 Step::Write { at, old, new, .. } => {
                     let (at, old, new) = (*at, old.clone(), new.clone());
@@ -98,7 +130,7 @@ impl Story {
                 }
             }
         }
-        let story = Self { realign: realign.clone(), places };
+        let story = Self { realign: realign.clone(), places, records };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -123,7 +155,13 @@ impl Story {
             flush: place.flush,
         };
         let table = self.places.iter().map(place).collect();
-        let file = StoryFile { realign: RealignFile::from(&self.realign), table };
+        let record = |record: &Record| RecordFile {
+            at: record.at,
+            new: record.of == Table::New,
+            bytes: hex(&record.bytes),
+        };
+        let records = self.records.iter().map(record).collect();
+        let file = StoryFile { realign: RealignFile::from(&self.realign), table, records };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
@@ -145,7 +183,17 @@ impl Story {
             }
             places.push(Place { at, old, marked, new, flush });
         }
-        Ok(Self { realign, places })
+        let mut records = Vec::new();
+        for RecordFile { at, new, bytes } in file.records {
+            let bytes = decode(&bytes).ok_or_else(|| invalid("a record is not hexadecimal".to_owned()))?;
+            let span = Span::new(ByteOffset::new(at), ByteCount::new(bytes.len() as u64));
+            let fits = span.is_some_and(|span| Span::first(size).contains(span));
+            if !fits || !bytes.len().is_multiple_of(UNIT) {
+                return Err(invalid(format!("the extended boot record at byte {at} is not on the disk")));
+            }
+            records.push(Record { at, of: if new { Table::New } else { Table::Old }, bytes });
+        }
+        Ok(Self { realign, places, records })
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that
@@ -164,13 +212,53 @@ impl Story {
                 possible.retain(|table| of(table) == unit);
             }
         }
-        Ok(possible.first().copied())
+        if possible.contains(&Table::Marked) {
+            return Ok(possible.first().copied());
+        }
+        // Only here do the records count.
+        let mut odd = None;
+        for table in possible {
+            match self.odd_record(disk, table)? {
+                None => return Ok(Some(table)),
+                Some(at) => odd = odd.or(Some(at)),
+            }
+        }
+        odd.map_or(Ok(None), |at| Err(MoveError::Changed(ByteOffset::new(at))))
+    }
+
+    /// Where a record of this table should be, and something else is.
+    fn odd_record(&self, disk: &dyn Medium, table: Table) -> Result<Option<u64>, MoveError> {
+        for record in self.records.iter().filter(|record| record.of == table) {
+            let mut found = vec![0; record.bytes.len()];
+            disk.read_at(ByteOffset::new(record.at), &mut found)?;
+            if found != record.bytes {
+                return Ok(Some(record.at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the records of this table, durably.
+    fn write_records(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
+        let failed = |at: u64, source| MoveError::Write { at: ByteOffset::new(at), source };
+        // The last of the chain first, so that no link leads to a record that is not written yet.
+        let of = self.records.iter().filter(|record| record.of == table);
+        for record in of.rev() {
+            let mut found = vec![0; record.bytes.len()];
+            disk.read_at(ByteOffset::new(record.at), &mut found)?;
+            if found != record.bytes {
+                disk.write_at(ByteOffset::new(record.at), &record.bytes)
+                    .map_err(|source| failed(record.at, source))?;
+            }
+        }
+        if self.records.is_empty() { Ok(()) } else { disk.flush().map_err(|source| failed(0, source)) }
     }
 
     /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get
     /// the marker and the last to lose it, so that the marker is found as long as the copies differ.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
+        self.write_records(disk, table)?;
         let mut order: Vec<&Place> = self.places.iter().collect();
         let is_reversed = table == Table::Marked;
         if is_reversed {
@@ -199,8 +287,17 @@ impl Story {
     }
 
     fn is_same(&self, one: Table, other: Table) -> bool {
-        self.places.iter().all(|place| place.of(one) == place.of(other))
+        self.records.is_empty() && self.places.iter().all(|place| place.of(one) == place.of(other))
     }
+}
+
+/// The extended boot records before and after the moves, if logical partitions move.
+fn records(realign: &Realign, disk: &dyn Medium, stack: &Stack) -> Result<Vec<Record>, MoveError> {
+    let Some(Chains { old, new }) = chains(&realign.plan, disk, stack)? else { return Ok(Vec::new()) };
+    let of = |laid: Vec<(u64, Vec<u8>)>, of: Table| {
+        laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes })
+    };
+    Ok(of(old, Table::Old).chain(of(new, Table::New)).collect())
 }
 
 /// Returns `bytes`, which are at byte `at`, as they are after `steps`.
@@ -231,7 +328,7 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
             plan.span(entry).map(Span::start).into_iter().chain(was)
         })
         .collect();
-    let moving = entries().find(|entry| matches!(entry.change, Change::Moved { .. }));
+    let moving = entries().find(|entry| logical::moves(entry));
     let place = moving.and_then(|entry| plan.span(entry));
     let place = place.ok_or_else(|| RealignError::Invalid("nothing moves".to_owned()))?;
     let skipped = ByteCount::new(straddle_units::MIB).min(ByteCount::new(place.len().get() / 2));

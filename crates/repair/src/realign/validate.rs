@@ -3,7 +3,7 @@
 use straddle_relocate::journal_len;
 use straddle_units::Span;
 
-use super::{Journal, Realign, RealignError};
+use super::{Journal, Realign, RealignError, inner};
 use crate::plan::{Change, Entry, Slot, former, span_of};
 
 pub(super) fn invalid(why: impl Into<String>) -> RealignError {
@@ -45,10 +45,15 @@ impl Realign {
                     return Err(invalid(format!("partition {} is new or grows", entry.number)));
                 }
             };
+            // The record of a logical partition may move with it.
+            let slot = |was: &Entry| match (entry.slot, was.slot) {
+                (Slot::Logical { .. }, Slot::Logical { .. }) if entry.change != Change::Kept => was.slot,
+                (slot, _) => slot,
+            };
             let same = |was: &&Entry| {
                 let place = (was.number, was.start, was.sectors, was.slot);
                 let rest = (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable);
-                place == (entry.number, start, sectors, entry.slot)
+                place == (entry.number, start, sectors, slot(was))
                     && rest == (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable)
             };
             if before.iter().filter(same).count() != 1 {
@@ -67,15 +72,19 @@ impl Realign {
             let number = entry.number;
             let uncounted = || invalid(format!("partition {number} ends past 2^64"));
             let after = span_of(entry, block).ok_or_else(uncounted)?;
+            if entry.slot == Slot::Extended && self.plan.moves_logical() {
+                continue;
+            }
             let Change::Moved { from, sectors } = entry.change else {
                 kept.push(after);
                 numbers.push(number);
                 continue;
             };
-            if entry.slot != Slot::Primary {
-                return Err(RealignError::Logical(number));
+            if entry.slot == Slot::Extended {
+                return Err(invalid(format!("partition {number} moves without its logical partitions")));
             }
-            if !self.plan.grain().is_aligned(after.start()) {
+            let grain = inner::starts(self.plan.grain(), self.anchor(number));
+            if !grain.is_aligned(after.start()) {
                 return Err(invalid(format!("partition {number} would not be aligned")));
             }
             let was = former(from, sectors, block).ok_or_else(uncounted)?;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
+pub(crate) mod logical;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::str::FromStr;

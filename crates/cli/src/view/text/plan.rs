@@ -129,7 +129,9 @@ pub(super) fn table(plan: &Plan) -> String {
                 Change::Moved { from, .. } => from,
                 _ => new.start,
             };
-            start == old.start && new.slot == old.slot
+            // The record of a logical partition may move with it.
+            let moves = matches!(new.change, Change::Moved { .. });
+            start == old.start && (new.slot == old.slot || moves)
         })
     });
     let mut row = |entry: &Entry, change: String| {
@@ -154,6 +156,7 @@ pub(super) fn table(plan: &Plan) -> String {
                     ByteCount::new(entry.sectors.get().saturating_sub(from.get()).saturating_mul(sector));
                 format!("grows by {more}")
             }
+            Change::Moved { from, .. } if from == entry.start => "another size".to_owned(),
             Change::Moved { from, .. } => format!("moves from LBA {from}"),
         };
         row(entry, change);

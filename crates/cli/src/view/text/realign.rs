@@ -3,16 +3,23 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use straddle_repair::realign::{Journal, Realign, Reference};
+use straddle_repair::realign::{EstimateFile, Journal, Realign, Reference};
 
 use super::plan::{pictures, table};
 use super::wrap;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
+/// A plan, and what is shown with it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) realign: &'a Realign,
+    pub(crate) estimate: Option<&'a EstimateFile>,
+}
+
 /// Returns the plan in full, for a terminal of `width` characters.
 pub(crate) fn plan(
-    name: &str,
-    realign: &Realign,
+    View { name, realign, estimate }: View<'_>,
     saved: Option<&Path>,
     width: usize,
     styles: Styles,
@@ -37,9 +44,15 @@ pub(crate) fn plan(
             let _ = writeln!(text, "{}", wrap(&line, width, "  "));
         }
     }
+    for note in plan.notes() {
+        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
+    }
     for (number, reference) in realign.references() {
         let line = format!("partition {number}: {}", words(reference));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+    }
+    if let Some(estimate) = estimate {
+        let _ = writeln!(text, "{}", wrap(&crate::estimate::words(estimate), width, "  "));
     }
     let needs = match realign.journal() {
         Journal::Inside(place) => {

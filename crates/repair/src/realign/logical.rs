@@ -1,0 +1,181 @@
+//! The extended boot records of logical partitions that move, and their container.
+//!
+//! The law of this module: every logical partition has a record of its own before it, in a sector that no
+//! partition has. A partition that stays keeps its record. The container keeps its place as far as the
+//! partitions leave it, and nothing but logical partitions is in it. Numbers follow the chain, whose order is
+//! kept.
+
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+use super::RealignError;
+use crate::plan::{Change, Entry, Records, Slot, span_of};
+
+/// What partitions that stay take, if logical ones move: the records of logical ones as well, but not the
+/// container.
+pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for entry in kept {
+        let own = span_of(entry, block);
+        let Slot::Logical { ebr } = entry.slot else {
+            spans.extend(own.filter(|_| entry.slot != Slot::Extended));
+            continue;
+        };
+        let is_between = |other: &Entry| other.start > ebr && other.start < entry.start;
+        let joined = entry.end().checked_since(ebr).and_then(|sectors| Span::of_blocks(ebr, sectors, block));
+        match joined.filter(|_| !all.iter().any(is_between)) {
+            Some(joined) => spans.push(joined),
+            None => spans.extend(own.into_iter().chain(sector(ebr, block))),
+        }
+    }
+    spans
+}
+
+fn sector(at: Lba, block: BlockSize) -> Option<Span> {
+    Span::of_blocks(at, LbaCount::new(1), block)
+}
+
+/// A partition of the new table.
+struct Placed {
+    number: u32,
+    span: Span,
+    /// Its present record, if it is a logical one.
+    record: Option<Lba>,
+    moves: bool,
+}
+
+/// The new table, while places for records are searched.
+pub(super) struct Chain {
+    placed: Vec<Placed>,
+    container: Entry,
+    block: BlockSize,
+    physical: Boundary,
+}
+
+impl Chain {
+    /// Returns the logical partitions of `entries` with the new places of those that move; `None` if none of
+    /// them moves.
+    pub(super) fn of(
+        entries: &[Entry],
+        places: &[(u32, Span)],
+        block: BlockSize,
+        physical: Boundary,
+    ) -> Option<Self> {
+        let container = entries.iter().find(|entry| entry.slot == Slot::Extended)?.clone();
+        let mut placed = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.slot != Slot::Extended) {
+            let to = places.iter().find(|(number, _)| *number == entry.number).map(|(_, to)| *to);
+            let record = match entry.slot {
+                Slot::Logical { ebr } => Some(ebr),
+                _ => None,
+            };
+            let span = to.or_else(|| span_of(entry, block))?;
+            placed.push(Placed { number: entry.number, span, record, moves: to.is_some() });
+        }
+        let moves = placed.iter().any(|one| one.record.is_some() && one.moves);
+        moves.then_some(Self { placed, container, block, physical })
+    }
+
+    fn logical(&self) -> impl Iterator<Item = &Placed> {
+        self.placed.iter().filter(|one| one.record.is_some())
+    }
+
+    /// From the first logical partition to the end of the last one.
+    fn reach(&self) -> Option<Span> {
+        let start = self.logical().map(|one| one.span.start()).min()?;
+        let end = self.logical().map(|one| one.span.end()).max()?;
+        Span::new(start, end.checked_since(start)?)
+    }
+
+    /// A partition that is none of the logical ones, but among them.
+    fn intruder(&self) -> Option<u32> {
+        let reach = self.reach()?;
+        let is_in = |one: &&Placed| one.record.is_none() && one.span.overlaps(reach);
+        self.placed.iter().find(is_in).map(|one| one.number)
+    }
+
+    /// Where the container starts if it need not change: no other partition is there, or between it and the
+    /// logical ones.
+    fn kept_start(&self) -> Option<ByteOffset> {
+        let start = self.container.start.to_bytes(self.block)?;
+        let reach = self.reach().filter(|reach| start < reach.start())?;
+        let room = Span::new(start, reach.end().checked_since(start)?)?;
+        let is_free = |one: &Placed| one.record.is_some() || !one.span.overlaps(room);
+        self.placed.iter().all(is_free).then_some(start)
+    }
+
+    /// Chooses a sector for every record, and the place of the container.
+    pub(super) fn records(&self) -> Result<Records, RealignError> {
+        if let Some(number) = self.intruder() {
+            return Err(RealignError::Mixed(number));
+        }
+        let kept_start = self.kept_start();
+        let mut taken: Vec<Span> = self.placed.iter().map(|one| one.span).collect();
+        let first = kept_start.and_then(|start| sector(Lba::containing(start, self.block), self.block));
+        let mut at: Vec<(u32, Lba)> = Vec::new();
+        let is_first = |ebr: Lba| ebr == self.container.start && kept_start.is_some();
+        for one in self.logical() {
+            let stays = one.record.filter(|ebr| !one.moves || is_first(*ebr));
+            at.extend(stays.map(|ebr| (one.number, ebr)));
+        }
+        taken.extend(first.into_iter().chain(at.iter().filter_map(|(_, ebr)| sector(*ebr, self.block))));
+        let mut waiting: Vec<&Placed> =
+            self.logical().filter(|one| !at.iter().any(|(number, _)| *number == one.number)).collect();
+        waiting.sort_by_key(|one| one.span.start());
+        for one in waiting {
+            let place = self.before(one.span.start(), &taken).ok_or(RealignError::Logical(one.number))?;
+            taken.extend(sector(place, self.block));
+            at.push((one.number, place));
+        }
+        at.sort_unstable();
+        let start = match (kept_start, at.first()) {
+            (Some(_), _) => self.container.start,
+            // The first record is where the container starts.
+            (None, Some((number, first))) => {
+                let is_lowest = at.iter().all(|(_, ebr)| ebr >= first)
+                    && self.logical().all(|one| Lba::containing(one.span.start(), self.block) > *first);
+                if !is_lowest {
+                    return Err(RealignError::Logical(*number));
+                }
+                *first
+            }
+            (None, None) => self.container.start,
+        };
+        let extended = self.extent(start).ok_or(RealignError::Container(self.container.number))?;
+        Ok(Records { at, extended })
+    }
+
+    /// Returns the sector for the record of a partition that starts at `start`: at best in a physical sector
+    /// of its own.
+    fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
+        let lone = start.checked_back(self.physical.size()).filter(|at| self.physical.is_aligned(*at));
+        let room = |at: ByteOffset| Span::new(at, start.checked_since(at)?);
+        let is_free = |at: &ByteOffset| room(*at).is_some_and(|room| !taken.iter().any(|t| t.overlaps(room)));
+        let next = start.checked_back(self.block.bytes());
+        let at = lone.filter(is_free).or_else(|| next.filter(is_free))?;
+        Lba::from_bytes_exact(at, self.block)
+    }
+
+    /// Returns the container from this start on. It keeps its end if no other partition is there.
+    fn extent(&self, start: Lba) -> Option<(u32, Lba, LbaCount)> {
+        let reach = self.reach()?;
+        let end = self.container.end().to_bytes(self.block)?;
+        let rest = end.checked_since(reach.end()).and_then(|len| Span::new(reach.end(), len));
+        let is_free = |rest: &Span| self.placed.iter().all(|one| !one.span.overlaps(*rest));
+        let end = rest.filter(is_free).map_or(reach.end(), Span::end);
+        let end = Lba::from_bytes_exact(end, self.block)?;
+        Some((self.container.number, start, end.checked_since(start)?))
+    }
+}
+
+/// Whether the data of this entry are to move.
+pub(super) fn moves(entry: &Entry) -> bool {
+    matches!(entry.change, Change::Moved { .. }) && entry.slot != Slot::Extended
+}
+
+/// How many bytes before its start a partition must have for itself: its record, if it is a logical one.
+pub(super) fn lead(entry: &Entry, block: BlockSize) -> ByteCount {
+    match entry.slot {
+        Slot::Logical { .. } => block.bytes(),
+        _ => ByteCount::ZERO,
+    }
+}

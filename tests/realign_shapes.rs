@@ -1,0 +1,260 @@
+//! Shapes of disks with real file systems, realigned by the program in images: logical partitions, tails that
+//! give way, and layers whose data begin off a boundary.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tools::shell::{program, shell};
+use tools::{Dir, STRADDLE, present};
+
+/// A primary partition and two logical ones, from sector 63 and without a gap. sfdisk puts the records at odd
+/// sectors: 40063 and 90189.
+const LOGICAL: &str = "\
+truncate -s 96M disk.img
+printf 'label: dos\\nstart=63,size=40000,type=83\\nstart=40063,size=120000,type=f\\nstart=40126,size=50001,type=83\\nstart=90190,size=69873,type=c\\n' |
+    sfdisk -q --no-tell-kernel disk.img
+mkdir tree; head -c 3000000 /dev/urandom >tree/file
+truncate -s $((40000 * 512)) 1; mkfs.ext4 -q -b 4096 -d tree 1
+truncate -s $((50001 * 512)) 5; mkfs.ext4 -q -b 4096 -d tree 5
+truncate -s $((69873 * 512)) 6; mkfs.vfat -F 32 -s 1 -h 1 6 >/dev/null; mcopy -i 6 tree/file ::
+dd if=1 of=disk.img bs=512 seek=63 conv=notrunc status=none
+dd if=5 of=disk.img bs=512 seek=40126 conv=notrunc status=none
+dd if=6 of=disk.img bs=512 seek=90190 conv=notrunc status=none
+cp disk.img before.img";
+
+/// Takes the partitions out where sfdisk and parted find them, under the same numbers.
+const JUDGE_LOGICAL: &str = "\
+sfdisk -Vq disk.img
+numbers=$(parted -sm disk.img unit s print | sed -n 's/^\\([0-9]*\\):.*/\\1/p' | paste -sd' ')
+[ \"$numbers\" = '1 2 5 6' ]
+for part in 1 5 6; do
+    line=$(sfdisk -d disk.img | grep \"disk.img$part :\")
+    from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
+    [ $size = $(($(stat -c %s $part) / 512)) ]
+    dd if=disk.img of=now.$part bs=512 skip=$from count=$size status=none
+    echo $((from % 8))
+done
+for part in 1 5; do
+    e2fsck -fn now.$part >/dev/null 2>&1; debugfs -R 'dump file out' now.$part 2>/dev/null; cmp out tree/file
+done
+fsck.vfat -n now.6 >/dev/null; mcopy -no -i now.6 ::file out; cmp out tree/file
+# The distance from its record, as DOS and Windows write it.
+od -An -tu4 -j28 -N4 now.6";
+
+#[test]
+fn logical_partitions_are_realigned_and_survive_kills() {
+    if !present(&["sfdisk", "parted", "mkfs.ext4", "debugfs", "mkfs.vfat", "mcopy"]) {
+        return;
+    }
+    let dir = Dir::new("logical");
+    let folder = dir.path();
+    shell(folder, LOGICAL);
+    let (status, text) = program(folder, &["realign", "disk.img", "--save", "move.json"]);
+    assert!(status == 0 && text.contains("3 partitions to move") && !text.contains("deleted"), "{text}");
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(line(&text).contains("to the journal: time unknown"), "{text}");
+    let (_, modelled) = program(folder, &["realign", "disk.img", "--drive", "wd10ears"]);
+    assert!(line(&modelled).contains("s on the modelled drive wd10ears"), "{modelled}");
+    let (status, text) = program(folder, &["apply", "move.json", "--write", "disk.img"]);
+    assert_eq!(status, 0, "{text}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    // Aligned, and the record in the physical sector before the partition.
+    assert_eq!(words(&shell(folder, JUDGE_LOGICAL)), ["0", "0", "0", "8"]);
+    let rounds: u64 = std::env::var("KILLS").map_or(4, |n| n.parse().unwrap());
+    let mut unfinished = 0;
+    for round in 0..rounds {
+        fs::copy(folder.join("before.img"), folder.join("disk.img")).unwrap();
+        let mut child = Command::new(STRADDLE)
+            .args(["apply", "move.json", "--write", "disk.img"])
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Where the kill falls is left to chance; every outcome is judged.
+        std::thread::sleep(Duration::from_millis(5 + round * 37 % 400));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let resume: &[&str] = &["resume", "disk.img", "--rollback"];
+        let (status, text) = program(folder, if round % 2 == 1 { resume } else { &resume[..2] });
+        let had_not_begun = text.contains("no unfinished move");
+        assert_eq!(status, if had_not_begun { 3 } else { 0 }, "round {round}: {text}");
+        unfinished += u64::from(!had_not_begun);
+        let found = words(&shell(folder, JUDGE_LOGICAL));
+        let is_one = [["0", "0", "0", "8"], ["7", "6", "6", "1"]].iter().any(|known| found == *known);
+        assert!(is_one, "round {round}: {found:?}");
+    }
+    println!("{rounds} kills, {unfinished} in the middle");
+}
+
+/// Two partitions up to the end of the disk, of which the second holds what `make` makes in the file `2`.
+fn full_disk(folder: &Path, make: &str) {
+    let files = "rm -f 1 2; truncate -s $((64000 * 512)) 1; mkfs.exfat 1 >/dev/null
+        truncate -s $((240000 * 512)) 2";
+    shell(folder, &format!("{files}; {make}"));
+    put(folder);
+}
+
+/// Makes the disk with both partitions.
+fn put(folder: &Path) {
+    shell(
+        folder,
+        "rm -f disk.img; truncate -s $((304063 * 512)) disk.img
+         printf 'label: dos\\nstart=63,size=64000,type=7\\nstart=64063,size=240000,type=83\\n' |
+             sfdisk -q --no-tell-kernel disk.img
+         dd if=1 of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none
+         dd if=2 of=disk.img bs=512 seek=64063 conv=notrunc,sparse status=none",
+    );
+}
+
+/// What a file system does not use gives way by itself.
+#[test]
+fn slack_behind_a_file_system_gives_way() {
+    if !present(&["sfdisk", "mkfs.ext4", "mkfs.exfat", "mkfs.xfs", "mkfs.btrfs", "mkfs.ntfs", "mkfs.vfat"]) {
+        return;
+    }
+    let dir = Dir::new("slack");
+    let make = [
+        ("mkfs.ext4 -q -b 4096 2 29999", "e2fsck -fn now"),
+        (
+            "truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s 122880000 2",
+            "xfs_repair -n now",
+        ),
+        ("mkfs.btrfs -q -b 122875904 2", "btrfs check now"),
+        ("mkfs.ntfs -q -F -f 2 239991", "ntfsresize --info --force now"),
+        ("mkfs.vfat -F 32 2 119995", "fsck.vfat -n now"),
+        ("mkswap -q 2 119992", "swaplabel now"),
+    ];
+    for (make, judge) in make {
+        full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
+        let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+        assert!(status == 0 && text.contains("which its contents do not use"), "{make}: {text}");
+        let (status, text) =
+            program(dir.path(), &["apply", "move.json", "--write", "disk.img", "--journal", "journal"]);
+        assert_eq!(status, 0, "{make}: {text}");
+        take_out(dir.path());
+        shell(dir.path(), &format!("{judge} >/dev/null 2>&1"));
+        fs::remove_file(dir.join("move.json")).unwrap();
+    }
+}
+
+/// Copies the second partition to the file `now`.
+fn take_out(folder: &Path) {
+    shell(
+        folder,
+        "line=$(sfdisk -d disk.img | grep disk.img2)
+         from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
+         [ $((from % 8)) = 0 ]
+         dd if=disk.img of=now bs=512 skip=$from count=$size status=none",
+    );
+}
+
+/// The command that a refusal names makes room.
+#[test]
+fn the_command_of_a_refusal_makes_room() {
+    if !present(&["sfdisk", "mkfs.ext4", "mkfs.exfat", "resize2fs", "mkfs.ntfs", "ntfsresize", "mkswap"]) {
+        return;
+    }
+    let dir = Dir::new("shrink");
+    let make = [
+        ("mkfs.ext4 -q -b 4096", "resize2fs DEVICE ", "e2fsck -fn now"),
+        ("mkfs.ntfs -q -F -f -c 512", "ntfsresize --size ", "ntfsresize --info --force now"),
+        ("mkfs.ntfs -q -F -f", "ntfsresize --size ", "ntfsresize --info --force now"),
+        ("mkswap -q", "mkswap --uuid ", "swaplabel now"),
+    ];
+    for (make, command, judge) in make {
+        full_disk(dir.path(), &format!("{make} 2 >/dev/null 2>&1"));
+        let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+        assert!(status == 4 && text.contains(command), "{make}: {text}");
+        let (_, rest) = text.split_once("shrink partition 2 (").unwrap();
+        let line = rest.split_once('(').and_then(|(_, rest)| rest.split_once(')')).unwrap().0;
+        // e2fsck does not ask without a terminal; ntfsresize does.
+        let line = line.replace("DEVICE", "2").replace("e2fsck -f", "e2fsck -fy");
+        shell(dir.path(), &format!("{{ yes || true; }} | {{ {line}; }} >/dev/null 2>&1"));
+        put(dir.path());
+        let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+        assert_eq!(status, 0, "{make}: after {line}: {text}");
+        let words = ["apply", "move.json", "--write", "disk.img", "--journal", "journal"];
+        let (status, text) = program(dir.path(), &words);
+        assert_eq!(status, 0, "{make}: {text}");
+        take_out(dir.path());
+        shell(dir.path(), &format!("{judge} >/dev/null 2>&1"));
+        fs::remove_file(dir.join("move.json")).unwrap();
+    }
+}
+
+/// What cannot be shrunk is named as such.
+#[test]
+fn a_refusal_says_what_cannot_be_shrunk() {
+    if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs"]) {
+        return;
+    }
+    let dir = Dir::new("unshrinkable");
+    // 64063 must become 64064, and the last sector of 304063 is lost.
+    let cases = [
+        (
+            "TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2",
+            "partition 2 (xfs) by 512 bytes to 122879488 bytes, which is not possible",
+        ),
+        ("mkfs.exfat 2", "partition 2 (exfat) by 512 bytes to 122879488 bytes, which is not possible"),
+    ];
+    for (make, expected) in cases {
+        full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
+        let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+        assert!(status == 4 && text.contains(expected), "{make}: {text}");
+    }
+}
+
+/// LUKS1 cannot move its payload: the partition is placed so that the payload is aligned, and stays where it
+/// is if that is so already.
+#[test]
+fn the_payload_of_luks_is_aligned_and_not_its_partition() {
+    if !present(&["sfdisk", "cryptsetup"]) {
+        return;
+    }
+    let dir = Dir::new("luks");
+    let disk = |payload: u64, start: u64| {
+        shell(
+            dir.path(),
+            &format!(
+                "rm -f disk.img 1; truncate -s 96M disk.img; truncate -s $((60001 * 512)) 1
+                 printf 'label: dos\\nstart={start},size=60001,type=83\\n' | sfdisk -q --no-tell-kernel disk.img
+                 printf secret | cryptsetup luksFormat -q --type luks1 --align-payload {payload} \
+                     --pbkdf-force-iterations 1000 1 -
+                 head -c 20000000 /dev/urandom | dd of=1 bs=1M seek=4 conv=notrunc status=none
+                 dd if=1 of=disk.img bs=512 seek={start} conv=notrunc status=none"
+            ),
+        );
+    };
+    // (payload, start, new start): the nearest one at which the payload is on a multiple of 2048 sectors.
+    for (payload, start, expected) in [(4095, 63, 2049), (4095, 2048, 2049), (4096, 63, 2048)] {
+        disk(payload, start);
+        let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+        assert_eq!(status, 0, "{text}");
+        assert_eq!(text.contains("encrypted payload"), payload == 4095, "{text}");
+        shell(dir.path(), "grep -q '\"estimate\"' move.json");
+        let (status, text) = program(dir.path(), &["apply", "move.json", "--write", "disk.img"]);
+        assert_eq!(status, 0, "{text}");
+        let table = shell(dir.path(), "sfdisk -d disk.img");
+        assert!(table.contains(&format!("start= {expected:>11}, size=       60001")), "{table}");
+        shell(
+            dir.path(),
+            &format!(
+                "dd if=disk.img of=now bs=512 skip={expected} count=60001 status=none; cmp now 1
+                 printf secret | cryptsetup open --test-passphrase now --key-file -; rm move.json"
+            ),
+        );
+        let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+        assert!(status == 3 && text.contains("no partition starts off a boundary"), "{text}");
+    }
+    // 63 + 4041 is a multiple of 8.
+    disk(4041, 63);
+    let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+    assert!(status == 3 && text.contains("no partition starts off a boundary"), "{text}");
+}
