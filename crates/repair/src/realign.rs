@@ -33,11 +33,12 @@ mod room;
 mod settle;
 mod story;
 mod validate;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
 
-use straddle_relocate::{Job, Move, Parts};
+use straddle_relocate::{Job, Move, Parts, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::grain::Grain;
@@ -53,6 +54,7 @@ use order::Trip;
 pub use refer::Reference;
 pub use room::Journal;
 use settle::{Ground, Item};
+pub use wrap::{Wrap, wrap};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
