@@ -7,6 +7,7 @@
 
 pub mod apply;
 mod contents;
+pub mod copy;
 mod encode;
 mod error;
 mod error_kind;

@@ -137,6 +137,11 @@ impl Plan {
         &self.disk
     }
 
+    /// The same plan for another disk of the same size and sectors.
+    pub(crate) fn for_disk(self, disk: Fingerprint) -> Self {
+        Self { disk, ..self }
+    }
+
     /// Whether a new table is made; otherwise the present one is changed.
     pub fn is_fresh(&self) -> bool {
         self.fresh
@@ -276,6 +281,15 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
 /// refuses to change a table that may not be the disk's own.
 fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
     if situation.stack.partitions.iter().any(moved::is_marker) {
+        if crate::copy::is_unfinished(situation.medium)? {
+            let is_replaced = request.table.is_some() && request.wipe;
+            let why = "a copy to it is not finished: complete that with 'straddle apply', or make a new table with --wipe";
+            return if is_replaced {
+                Ok(String::new())
+            } else {
+                Err(PlanError::Unchangeable(why.to_owned()))
+            };
+        }
         let why = "its partitions are being moved: complete that with 'straddle resume' first".to_owned();
         return Err(PlanError::Unchangeable(why));
     }

@@ -158,6 +158,9 @@ impl<'a> Run<'a> {
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
         let mut journal = journal;
+        if is_inside && crate::copy::is_unfinished(disk)? {
+            return Err(MoveError::Copy);
+        }
         let found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
         let story = Story::from_payload(job.payload())?;

@@ -49,7 +49,7 @@ pub enum Reference {
 }
 
 /// Returns what refers to the place of `partition`, which is to start at byte `start`.
-pub(super) fn references(
+pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
     format: Format,
@@ -88,7 +88,7 @@ pub(super) fn references(
 
 /// Returns the boot sector of a partition that is to start at byte `start`, whatever it records. Only `keeps`
 /// bytes of the partition move; what was left behind them by a larger file system does not.
-pub(super) fn boot_sector(partition: &Partition, start: ByteOffset, keeps: ByteCount) -> Option<Reference> {
+pub(crate) fn boot_sector(partition: &Partition, start: ByteOffset, keeps: ByteCount) -> Option<Reference> {
     let layer = partition.layer.as_ref()?;
     let kind = layer.kind.file_system()?;
     let Facts::FileSystem(fs) = &layer.facts else { return None };
@@ -104,7 +104,7 @@ pub(super) fn boot_sector(partition: &Partition, start: ByteOffset, keeps: ByteC
 
 /// How many bytes of a partition, from its start, its contents use, in whole sectors of `block`: all, if that
 /// is not known.
-pub(super) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
+pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
     let used = partition.layer.as_ref().and_then(|layer| match &layer.facts {
         Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {
