@@ -55,7 +55,7 @@ const KINDS: [Kind; 3] = [
         table: "gpt",
         make: "mkfs.ntfs -q -F -f disk.img >/dev/null; ntfscp -q disk.img file file; \
                ntfsresize -f --size 48M disk.img < <(yes) >/dev/null; ntfsfix -d disk.img >/dev/null",
-        judge: "ntfsfix now.img >/dev/null; ntfscat now.img file | cmp - file",
+        judge: "ntfsfix -d now.img >/dev/null; ntfscat now.img file | cmp - file",
         is_recorded: true,
     },
     Kind {

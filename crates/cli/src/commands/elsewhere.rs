@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use straddle_layout::{FsKind, Stack, TableKind};
+use straddle_layout::{Content, FsKind, Stack, TableKind, VolumeKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
 use straddle_repair::{Format, Situation, TargetError};
 use straddle_units::KIB;
@@ -40,6 +40,9 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
 /// The command that makes a file system that fills a disk small enough.
 fn shrinking(shrink: &Shrink, operand: &str, size: &str) -> Option<String> {
     let to = shrink.to.get();
+    if shrink.content == Some(Content::Volume(VolumeKind::Pv)) {
+        return Some(format!("pvresize --setphysicalvolumesize {}b {operand}", to / 4096 * 4096));
+    }
     Some(match shrink.content?.file_system()? {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             format!("e2fsck -f {operand} && resize2fs {operand} {}K{size}", to / 4096 * 4)

@@ -95,6 +95,11 @@ impl Copy {
             .filter(|entry| entry.slot != Slot::Extended)
             .filter_map(|entry| plan.span(entry))
             .collect();
+        let mut starts: Vec<ByteOffset> = self.extents.iter().map(|extent| extent.to).collect();
+        starts.sort_unstable();
+        if starts.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(invalid("it copies to a partition twice"));
+        }
         let source = Span::first(self.source.size);
         for extent in &self.extents {
             let to = extent.destination();
