@@ -6,6 +6,7 @@
 mod tools;
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -186,7 +187,12 @@ fn a_killed_copy_is_made_again() {
             .spawn()
             .unwrap();
         // The copy has begun when the new image is marked; where it is killed after that is left to chance.
-        let is_marked = || fs::read(folder.join("new.img")).is_ok_and(|bytes| bytes.get(450) == Some(&0x7F));
+        let is_marked = || {
+            let mut sector = [0; 512];
+            let read =
+                fs::File::open(folder.join("new.img")).and_then(|mut file| file.read_exact(&mut sector));
+            read.is_ok() && sector[450] == 0x7F
+        };
         while !is_marked() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }

@@ -5,6 +5,7 @@
 mod tools;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -110,6 +111,13 @@ fn is_ready() -> bool {
     present(&["mkfs.ntfs", "ntfscp", "ntfsresize", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "blkid"])
 }
 
+/// Whether the first entry of the image's MBR is the marker.
+fn is_marked(folder: &Path) -> bool {
+    let mut sector = [0; 512];
+    let read = fs::File::open(folder.join("disk.img")).and_then(|mut file| file.read_exact(&mut sector));
+    read.is_ok() && sector[450] == 0x7F
+}
+
 #[test]
 fn file_systems_that_fill_a_disk_get_a_partition() {
     if !is_ready() {
@@ -121,8 +129,8 @@ fn file_systems_that_fill_a_disk_get_a_partition() {
         let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
         assert_eq!(status, 0, "{}: {text}", kind.name);
         kind.judge(&folder, true);
-        let (status, text) = straddle(&folder, &["check", "disk.img"]);
-        assert_eq!(status, 0, "{}: {text}", kind.name);
+        let (_, text) = straddle(&folder, &["check", "disk.img"]);
+        assert!(!text.contains("S001") && !text.contains("S068"), "{}: {text}", kind.name);
         let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
         assert_eq!(status, 4, "a plan is for once: {text}");
         // Holes of the image stay holes.
@@ -150,8 +158,11 @@ fn a_killed_wrap_goes_on_or_back() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            // Where the kill falls is left to chance; every outcome is judged.
-            std::thread::sleep(Duration::from_millis(5 + round * 37 % 400));
+            // It is killed when the disk is marked; where it is after that is left to chance.
+            while !is_marked(&folder) && child.try_wait().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(round * 7 % 50));
             let _ = child.kill();
             child.wait().unwrap();
             let goes_back = round % 2 == 1;
@@ -176,6 +187,7 @@ fn a_killed_wrap_goes_on_or_back() {
         }
     }
     println!("{} kills, {unfinished} in the middle", rounds * 3);
+    assert!(unfinished > 0, "none was killed in the middle");
 }
 
 /// A file system without slack is shrunk by the command that is printed.
