@@ -148,11 +148,11 @@ fn what_must_not_be_written_is_refused() {
         straddle(folder, &["realign", "xp.img", "--to", "locked.img", "--save", "locked.json"]);
     assert_eq!(status, 0, "{text}");
     let file = fs::OpenOptions::new().write(true).open(folder.join("locked.img")).unwrap();
-    file.lock().unwrap();
+    let claim = straddle_device::claim::lock(&file).unwrap();
     let apply = ["apply", "locked.json", "--from", "xp.img", "--write", "locked.img"];
     let (status, text) = straddle(folder, &apply);
     assert!(status == 4 && text.contains("in use"), "{text}");
-    drop(file);
+    drop((claim, file));
     // The user may write over what is there; what came since is not what the user has seen.
     let plan = ["realign", "xp.img", "--to", "used.img", "--wipe", "--save", "over.json"];
     let (status, text) = straddle(folder, &plan);

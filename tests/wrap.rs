@@ -173,7 +173,7 @@ fn a_killed_wrap_goes_on_or_back() {
             if text.contains("no unfinished move") {
                 // It had not begun, or was complete.
                 assert_eq!(status, 3, "{text}");
-                let is_new = shell(&folder, "blkid -p -o value -s PTTYPE disk.img || true") != "";
+                let is_new = !shell(&folder, "blkid -p -o value -s PTTYPE disk.img || true").is_empty();
                 kind.judge(&folder, is_new);
                 continue;
             }

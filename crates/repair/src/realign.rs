@@ -46,6 +46,7 @@ use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 pub use carry::Watch;
+pub(crate) use carry::obstacle;
 pub use carry::{Outcome, Run};
 pub use error::{RealignError, Shrink};
 pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use straddle_bench::Progress as _;
 use straddle_device::live::Machine;
 use straddle_device::topology::Topology;
-use straddle_device::{FileId, Medium, MemoryMedium, Options};
+use straddle_device::{FileId, Medium, MemoryMedium, Options, claim};
 use straddle_layout::{Stack, read_all, read_stack};
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
 use straddle_repair::{Situation, Target, examine, serial_of};
@@ -151,10 +151,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let options = Options { logical: Some(made.source().sector), ..Options::default() };
     let old = Old::open(from, &options)?;
     let locked = File::open(from).with_context(|| from.display().to_string())?;
-    if locked.try_lock_shared().is_err() {
-        let text = format!("{}: another program has locked it", from.display());
-        return Err(RefusedError(text).into());
-    }
+    claim::share(&locked).with_context(|| from.display().to_string())?;
     let is_raw =
         locked.metadata().is_ok_and(|found| found.is_file() && found.len() == old.medium.len().get());
     let name = new.display().to_string();

@@ -27,7 +27,7 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
         // resize2fs cuts a file off behind the file system.
         let is_file = arguments.target.metadata().is_ok_and(|metadata| metadata.is_file());
         let size = situation.medium.len().get();
-        let size = is_file.then(|| format!(" && truncate -s {size} {operand}")).unwrap_or_default();
+        let size = if is_file { format!(" && truncate -s {size} {operand}") } else { String::new() };
         let first = shrinking(shrink, &operand, &size).map_or_else(
             || "no tool makes it smaller".to_owned(),
             |command| format!("to make it smaller: {command}"),
@@ -69,12 +69,13 @@ pub(super) fn hint(error: RealignError, stack: &Stack, target: &Path) -> anyhow:
 }
 
 /// Says how to realign an image that is not raw.
-pub(super) fn of_container(error: TargetError, target: &Path) -> anyhow::Error {
+pub(super) fn of_container(error: TargetError, arguments: &RealignArguments) -> anyhow::Error {
     let TargetError::NotRaw(format) = &error else { return error.into() };
-    let operand = quote_path(target);
-    let raw = quote_path(&target.with_extension("raw"));
+    let operand = quote_path(&arguments.target);
+    let raw = quote_path(&arguments.target.with_extension("raw"));
+    let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };
     let text = format!(
-        "it is a {format} image, in which nothing is moved in place: straddle realign {operand} --to {raw} --save copy.json && straddle \
+        "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{wrap} --to {raw} --save copy.json && straddle \
          apply copy.json --from {operand} --write {raw}"
     );
     let back = match *format {

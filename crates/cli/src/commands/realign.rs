@@ -41,9 +41,8 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     };
     let name = arguments.target.display().to_string();
     let target = examine(&arguments.target, &options);
-    let mut target = target
-        .map_err(|error| elsewhere::of_container(error, &arguments.target))
-        .with_context(|| name.clone())?;
+    let mut target =
+        target.map_err(|error| elsewhere::of_container(error, arguments)).with_context(|| name.clone())?;
     straddle_examine::read_table(&mut target, &options).with_context(|| name.clone())?;
     let block = target.topology.logical.value();
     let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use sha2::{Digest, Sha256};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, read_stack};
+use straddle_layout::{Stack, member_marks, read_stack};
 use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
@@ -20,7 +20,7 @@ use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::plan::{MARKER_TYPE, WIPED};
-use crate::realign::{Watch, Which, marker_sector, record};
+use crate::realign::{MoveError, Reference, Watch, Which, marker_sector, obstacle, record};
 use crate::target::{Disk, Target};
 
 /// What the marker of an unfinished copy says, and where.
@@ -81,11 +81,23 @@ impl Copy {
         let disk: &mut dyn Disk = target;
         self.check_target(disk)?;
         check_kernel(disk)?;
+        // GRUB is reinstalled on the new disk; its source still starts.
+        let reinstalled = |what: &Reference| *what == Reference::BiosBoot;
+        for (number, what) in self.references.iter().filter(|(_, what)| !reinstalled(what)) {
+            if let Some(what) = obstacle(what) {
+                return Err(MoveError::Refers { number: *number, what }.into());
+            }
+        }
+        let marks = member_marks(disk)?;
         let marker = self.marker()?;
         write(disk, ByteOffset::ZERO, &marker)?;
         flush(disk)?;
         let head = vec![0; usize::try_from(WIPED.get()).unwrap_or(0).saturating_sub(marker.len())];
         write(disk, ByteOffset::new(marker.len() as u64), &head)?;
+        // A new table would be taken for that of an array of which the disk was a member.
+        for mark in marks.iter().filter(|mark| mark.start().get() >= WIPED.get()) {
+            clear(disk, *mark)?;
+        }
         let total = self.total().get().saturating_mul(if verify { 2 } else { 1 });
         let mut work = Work { source, disk, skips_bad, bad: Vec::new(), done: 0, total, watch };
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
@@ -215,6 +227,15 @@ fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyEr
         None => disk.write_at(at, bytes),
     };
     written.map_err(|source| CopyError::Write { at, source })
+}
+
+/// Clears the sectors of a mark.
+fn clear(disk: &mut dyn Disk, mark: Span) -> Result<(), CopyError> {
+    let sector = mbr::SECTOR_BYTES as u64;
+    let start = mark.start().get() / sector * sector;
+    let end = mark.end().get().div_ceil(sector).saturating_mul(sector).min(disk.len().get());
+    let zeros = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
+    write(disk, ByteOffset::new(start), &zeros)
 }
 
 fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {

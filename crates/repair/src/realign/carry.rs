@@ -120,7 +120,7 @@ impl Realign {
 }
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
-pub(super) fn obstacle(reference: &Reference) -> Option<&'static str> {
+pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(
             "it holds a hibernated system, which would write to the old places: start and shut it down first",

@@ -286,7 +286,7 @@ impl Realign {
         {
             return Err(MoveError::Grown(ONLY));
         }
-        match self.references.iter().find_map(|(_, reference)| super::carry::obstacle(reference)) {
+        match self.references.iter().find_map(|(_, reference)| super::obstacle(reference)) {
             Some(what) => Err(MoveError::Refers { number: ONLY, what }),
             None => Ok(()),
         }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use straddle_repair::copy::Copy;
+use straddle_repair::realign::Reference;
 
 use super::plan::{pictures, table};
 use super::realign::words;
@@ -41,7 +42,11 @@ pub(crate) fn plan(
         line(&printable(note));
     }
     for (number, reference) in copy.references() {
-        line(&format!("partition {number}: {}", words(reference)));
+        let what = match reference {
+            Reference::BiosBoot => "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk".to_owned(),
+            reference => words(reference),
+        };
+        line(&format!("partition {number}: {what}"));
     }
     line(
         "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time",
