@@ -2,6 +2,7 @@
 
 mod bench;
 mod drive;
+mod elsewhere;
 mod lab;
 mod plan;
 mod probe;

@@ -56,6 +56,11 @@ impl Exit {
         }
     }
 
+    /// Whether an error is a refusal, so that nothing was written.
+    pub(crate) fn of_refusal(error: &anyhow::Error) -> bool {
+        error.chain().find_map(kind_of) == Some(ErrorKind::Refused)
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -149,6 +154,7 @@ kinds! {
     straddle_repair::TargetError,
     straddle_repair::apply::ApplyError,
     straddle_repair::apply::BackupError,
+    straddle_repair::copy::CopyError,
     straddle_repair::realign::MoveError,
     straddle_repair::realign::RealignError,
     straddle_reproduce::experiment::ExperimentError,

@@ -121,6 +121,15 @@ fn try_lock(file: &File) -> Result<(), LockError> {
     })
 }
 
+/// Locks `file` with flock(2) for reading: programs that lock it before they write are kept out until it is
+/// closed.
+pub fn share(file: &File) -> Result<(), LockError> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).map_err(|errno| match errno {
+        Errno::WOULDBLOCK | Errno::ACCESS => LockError::Locked,
+        errno => LockError::Io(errno.into()),
+    })
+}
+
 /// Locks `file`, which is open for writing and was found at `path`, and what it stands on. Then looks for
 /// other users, because those that take no lock are found only this way.
 pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {

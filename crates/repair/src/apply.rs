@@ -156,5 +156,5 @@ pub use prepared::Prepared;
 pub use undo::LaterWrites;
 pub use written::{BackedUp, Written};
 
-pub(crate) use prepared::recognise;
+pub(crate) use prepared::{check_identity as recognise_disk, recognise};
 pub(crate) use written::{check_kernel, tell_kernel};

@@ -12,6 +12,7 @@
 
 pub mod apply;
 mod contents;
+pub mod copy;
 mod encode;
 mod error;
 mod error_kind;

@@ -29,6 +29,7 @@
 //! }
 //! ```
 
+mod around;
 mod convert;
 mod edit;
 mod file;
@@ -55,10 +56,11 @@ use crate::guid::Identities;
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
+pub(crate) use around::{Around, ONLY, first_start};
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
-pub(crate) use moved::{Base, Records, Shifted, former, is_marker};
+pub(crate) use moved::{Base, MARKER_TYPE, Records, Shifted, former, is_marker};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
@@ -76,7 +78,7 @@ pub(crate) const MBR_LBAS: u64 = 1 << 32;
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
 /// How many bytes a wipe clears at the start of a partition. They cover every signature that blkid looks for
 /// there; Btrfs's at 64 KiB is the last.
-const WIPED: ByteCount = ByteCount::new(68 * 1024);
+pub(crate) const WIPED: ByteCount = ByteCount::new(68 * 1024);
 /// The most array-member marks that a plan wipes: fewer kinds of mark exist.
 pub(crate) const MOST_MARKS: usize = 32;
 /// The least number of clusters of FAT32; each has at least one sector (Microsoft, FAT specification of
@@ -133,6 +135,11 @@ impl Plan {
     /// The fingerprint of the disk that the plan is for.
     pub fn disk(&self) -> &Fingerprint {
         &self.disk
+    }
+
+    /// The same plan for another disk of the same size and sectors.
+    pub(crate) fn for_disk(self, disk: Fingerprint) -> Self {
+        Self { disk, ..self }
     }
 
     /// Whether a new table is made; otherwise the present one is changed.
@@ -274,6 +281,15 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
 /// refuses to change a table that may not be the disk's own.
 fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
     if situation.stack.partitions.iter().any(moved::is_marker) {
+        if crate::copy::is_unfinished(situation.medium)? {
+            let is_replaced = request.table.is_some() && request.wipe;
+            let why = "a copy to it is not finished: complete that with 'straddle apply', or make a new table with --wipe";
+            return if is_replaced {
+                Ok(String::new())
+            } else {
+                Err(PlanError::Unchangeable(why.to_owned()))
+            };
+        }
         let why = "its partitions are being moved: complete that with 'straddle resume' first".to_owned();
         return Err(PlanError::Unchangeable(why));
     }

@@ -30,17 +30,18 @@ mod media;
 mod move_error;
 mod order;
 mod recorded;
-mod refer;
+pub(crate) mod refer;
 mod room;
 mod settle;
 mod shrink;
 mod story;
 mod validate;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
 
-use straddle_relocate::{Job, Move, Parts};
+use straddle_relocate::{Job, Move, Parts, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;
@@ -48,16 +49,22 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
-pub use carry::{Outcome, Run, Watch};
+pub use carry::Watch;
+pub(crate) use carry::obstacle;
+pub use carry::{Outcome, Run};
 pub use error::{RealignError, Shrink};
 pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
+pub(crate) use recorded::{Which, record};
 pub use refer::Reference;
 pub use room::Journal;
 use settle::{Ground, Item, Passing};
+pub(crate) use story::wrapped::marker_sector;
+pub(crate) use wrap::wrapped_partition;
+pub use wrap::{Wrap, wrap};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;

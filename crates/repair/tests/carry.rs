@@ -8,74 +8,14 @@
 
 mod common;
 
-use std::io;
 use std::ops::ControlFlow;
 
 use common::logical::mbr;
-use common::{Memory, Random, Reading, UNIT, plan_and_write, seeds, stack_of, target, topology};
-use straddle_device::{Medium, ReadError};
+use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
+use straddle_device::Medium;
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
-use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
-
-/// A drive with a write cache, which fails after a number of writes and flushes.
-struct Drive {
-    durable: Memory,
-    seen: Memory,
-    pending: Vec<(u64, Vec<u8>)>,
-    left: u64,
-}
-
-impl Drive {
-    fn new(durable: Memory, left: u64) -> Self {
-        Self { seen: durable.clone(), durable, pending: Vec::new(), left }
-    }
-
-    fn count(&mut self) -> io::Result<()> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the power is cut"))?;
-        Ok(())
-    }
-
-    /// What is on the medium after a power cut.
-    fn cut(mut self, random: &mut Random) -> Memory {
-        let kept = [0, 50, 100][usize::try_from(random.below(3)).unwrap()];
-        for (at, bytes) in &self.pending {
-            for (index, unit) in bytes.chunks(UNIT).enumerate() {
-                if random.chance(kept) {
-                    self.durable.put(at + (index * UNIT) as u64, unit);
-                }
-            }
-        }
-        self.durable
-    }
-}
-
-impl Medium for Drive {
-    fn len(&self) -> ByteCount {
-        self.seen.len()
-    }
-
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.seen.read_at(at, buf)
-    }
-}
-
-impl Simulated for Drive {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.count()?;
-        self.seen.put(at.get(), bytes);
-        self.pending.push((at.get(), bytes.to_vec()));
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.count()?;
-        for (at, bytes) in self.pending.drain(..) {
-            self.durable.put(at, &bytes);
-        }
-        Ok(())
-    }
-}
+use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Situation, Size, Slot};
+use straddle_units::{BlockSize, ByteCount, ErrorKind, Span};
 
 /// A disk with misaligned partitions of random bytes, and the plan to align them.
 struct Shape {

@@ -8,6 +8,7 @@ use straddle_device::Assume;
 use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
+use super::elsewhere::ElsewhereArguments;
 use super::{block_size, positive_size};
 
 /// Examples for `plan --help`.
@@ -210,6 +211,10 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
 
+    /// Disk or image to copy from, with a plan of 'straddle realign --to'. It is only read.
+    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) from: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
@@ -256,6 +261,9 @@ Examples:
   straddle resume /dev/sdb                        go on after an interruption
   straddle resume /dev/sdb --rollback             bring back the old layout
   straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
+  straddle realign /dev/sdc --wrap --save move.json      a file system without a table gets a partition
+  straddle realign old.qcow2 --to new.img --save copy.json    copy it to a new image, laid out right
+  straddle apply copy.json --from old.qcow2 --write new.img
 
 The new table counts only when all data are in their new places. Until then an interruption of any kind, including a power
 cut, loses nothing: a journal has what is being overwritten. It is in unallocated space of the disk; if there is too little,
@@ -297,6 +305,9 @@ pub(crate) struct RealignArguments {
     /// 'straddle probe --save' has no rates: the time stays unknown.
     #[arg(long, value_name = "NAME|FILE", value_parser = crate::estimate::parse)]
     pub(crate) drive: Option<crate::estimate::Speed>,
+
+    #[command(flatten)]
+    pub(crate) elsewhere: ElsewhereArguments,
 
     /// Save the plan to this file, for 'straddle apply'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

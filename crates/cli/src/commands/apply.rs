@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress};
 use straddle_repair::{Step, Target, in_memory_only};
 
+use super::copy;
 use super::realign::{self, Saved};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
@@ -19,10 +20,17 @@ pub(super) const LARGEST_PLAN: u64 = 16 << 20;
 
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let saved = load(&arguments.plan)?;
+    if let Saved::Copy(made) = &saved {
+        return copy::apply(made, arguments);
+    }
+    if arguments.from.is_some() {
+        return Err(UsageError("--from is for plans of 'straddle realign --to'".to_owned()).into());
+    }
     let name = arguments.write.display().to_string();
     let mut target = Target::open(&arguments.write, arguments.format).with_context(|| name.clone())?;
     let plan = match saved {
         Saved::Table(plan) => plan,
+        Saved::Copy(made) => return copy::apply(&made, arguments),
         Saved::Moves(realign) => {
             if arguments.dry_run || arguments.backup.is_some() {
                 let text =

@@ -3,8 +3,10 @@
 mod apply;
 mod bench;
 pub(crate) mod check;
+mod copy;
 mod drive;
 mod efficiency;
+mod elsewhere;
 mod explain;
 mod generate;
 mod lab;

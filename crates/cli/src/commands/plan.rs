@@ -131,7 +131,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     Ok(request)
 }
 
-fn random_seed() -> Result<Seed> {
+pub(super) fn random_seed() -> Result<Seed> {
     let mut bytes = [0; 16];
     let mut file = fs::File::open("/dev/urandom").context("cannot read random numbers")?;
     std::io::Read::read_exact(&mut file, &mut bytes).context("cannot read random numbers")?;

@@ -12,11 +12,14 @@ use anyhow::{Context, Result};
 use straddle_bench::Progress as _;
 use straddle_device::Options;
 use straddle_relocate::{Bad, Verify};
+use straddle_repair::copy::Copy;
 use straddle_repair::realign::{self, JournalFileHandle, JournalPlace, Outcome, Realign, Run, Wanted};
 use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 use super::apply::LARGEST_PLAN;
+use super::copy;
+use super::elsewhere;
 use super::lab::on_interrupt;
 use crate::args::{MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::estimate;
@@ -28,6 +31,9 @@ use crate::progress::Bar;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
+    if let Some(new) = &arguments.elsewhere.to {
+        return copy::plan(arguments, new, styles);
+    }
     let options = Options {
         assume: arguments.assume.clone().unwrap_or_default(),
         logical: arguments.logical,
@@ -35,7 +41,9 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
-    let mut target = examine(&arguments.target, &options).with_context(|| name.clone())?;
+    let target = examine(&arguments.target, &options);
+    let mut target =
+        target.map_err(|error| elsewhere::of_container(error, arguments)).with_context(|| name.clone())?;
     straddle_examine::read_table(&mut target, &options).with_context(|| name.clone())?;
     let block = target.topology.logical.value();
     let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;
@@ -43,11 +51,16 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let serial = serial_of(&target);
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
-    let realign = realign::make(&situation, &wanted(arguments, block)?).with_context(|| name.clone())?;
+    let realign = match arguments.elsewhere.wrap {
+        true => elsewhere::wrap(&situation, arguments, &name)?,
+        false => realign::make(&situation, &wanted(arguments, block)?)
+            .map_err(|error| elsewhere::hint(error, &stack, &arguments.target))
+            .with_context(|| name.clone())?,
+    };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
     let json = realign.to_json_with(estimate.clone())? + "\n";
     if let Some(path) = &arguments.save {
-        save(path, &json, &arguments.target)?;
+        save(path, &json, &[&arguments.target])?;
     }
     let mut out = output::stdout();
     let text = match arguments.json {
@@ -79,15 +92,17 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
 }
 
 /// Saves the plan, replacing at most an older plan.
-fn save(path: &Path, json: &str, target: &Path) -> Result<()> {
-    keep::may_replace(path, &[target])?;
+pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
+    keep::may_replace(path, targets)?;
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    let is_plan = |text: String| Realign::from_json(&text).is_ok() || Plan::from_json(&text).is_ok();
+    let is_plan = |text: String| {
+        Realign::from_json(&text).is_ok() || Plan::from_json(&text).is_ok() || Copy::from_json(&text).is_ok()
+    };
     if present && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
         let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
         return Err(RefusedError(text).into());
     }
-    keep::write(path, json.as_bytes(), &[target])
+    keep::write(path, json.as_bytes(), targets)
 }
 
 /// Moves the data of a plan and writes its table.
@@ -194,7 +209,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }
 
-fn check_map(moves: &MoveArguments) -> Result<()> {
+pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {
     match &moves.skip_bad {
         Some(map) if fs::symlink_metadata(map).is_ok() => {
             Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into())
@@ -204,7 +219,7 @@ fn check_map(moves: &MoveArguments) -> Result<()> {
 }
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
-fn rescue_map(bad: &[Bad]) -> String {
+pub(super) fn rescue_map(bad: &[Bad]) -> String {
     let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
@@ -220,14 +235,19 @@ pub(super) enum Saved {
     Table(Box<Plan>),
     /// Of moves.
     Moves(Box<Realign>),
+    /// Of a copy.
+    Copy(Box<Copy>),
 }
 
 impl Saved {
     pub(super) fn from_json(text: &str, path: &Path) -> Result<Self> {
         let name: PathBuf = path.to_owned();
         let value = serde_json::from_str::<serde_json::Value>(text);
-        let is_realign = value.is_ok_and(|value| value.get("realign").is_some());
-        Ok(if is_realign {
+        let has = |key: &str| value.as_ref().is_ok_and(|value| value.get(key).is_some());
+        let (is_realign, is_copy) = (has("realign"), has("copy"));
+        Ok(if is_copy {
+            Self::Copy(Box::new(Copy::from_json(text).with_context(|| name.display().to_string())?))
+        } else if is_realign {
             Self::Moves(Box::new(Realign::from_json(text).with_context(|| name.display().to_string())?))
         } else {
             Self::Table(Box::new(Plan::from_json(text).with_context(|| name.display().to_string())?))

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod copy;
 pub(crate) mod drive;
 mod finding;
 pub(crate) mod fit;

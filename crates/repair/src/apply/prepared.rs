@@ -79,7 +79,7 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
 }
 
 /// Checks the size, the sectors and the serial number of the disk.
-fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
+pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
     let (block, planned, identity) = (plan.block(), plan.disk(), disk.identity());
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());

@@ -177,7 +177,7 @@ impl Plan {
 }
 
 /// The bytes that partitions of this table may be moved to.
-fn usable(table: &Table, block: BlockSize) -> Span {
+pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
     let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
     let (mut first, end) = (byte(table.first_usable), byte(table.usable_end()));
     if table.format == Format::Mbr {
@@ -198,6 +198,8 @@ pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<
 const MARKER_GUID: &str = "B7A1C0DE-57AD-4D1E-9F3B-5E11A51DED01";
 /// The same in an MBR: 7F is for local and experimental use, and no system gives it a meaning.
 const MARKER_MBR: &str = "7f";
+/// The same as a number.
+pub(crate) const MARKER_TYPE: u8 = 0x7F;
 
 /// Whether this entry marks a disk whose partitions are being moved.
 pub(crate) fn is_marker(partition: &Partition) -> bool {

@@ -25,6 +25,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
+use super::story::wrapped::HEAD;
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
@@ -68,7 +69,10 @@ impl Realign {
     ) -> Result<Run<'a>, MoveError> {
         let disk: &mut dyn Disk = target;
         let stack = recognise(disk, &self.plan)?;
-        self.check_contents(disk)?;
+        match self.is_wrap() {
+            true => self.check_wrapped(disk)?,
+            false => self.check_contents(disk)?,
+        }
         check_kernel(disk)?;
         let place = match (&journal, self.journal) {
             (JournalPlace::File(file), _) => Span::first(file.size),
@@ -126,7 +130,7 @@ impl Realign {
 }
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
-fn obstacle(reference: &Reference) -> Option<&'static str> {
+pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(
             "it holds a hibernated system, which would write to the old places: start and shut it down first",
@@ -164,6 +168,9 @@ impl<'a> Run<'a> {
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
         let mut journal = journal;
+        if is_inside && crate::copy::is_unfinished(disk)? {
+            return Err(MoveError::Copy);
+        }
         let found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
         let story = Story::from_payload(job.payload())?;
@@ -225,6 +232,7 @@ impl<'a> Run<'a> {
             State::Moved => {}
         }
         if self.story.table(self.disk)? != Some(Table::New) {
+            self.place_head()?;
             self.record(Which::New)?;
         }
         self.story.write(self.disk, Table::New)?;
@@ -247,6 +255,7 @@ impl<'a> Run<'a> {
                 return Err(MoveError::Complete);
             }
             self.story.write(self.disk, Table::Marked)?;
+            self.place_head()?;
             self.record(Which::Old)?;
         }
         if state != State::Back {
@@ -308,6 +317,18 @@ impl<'a> Run<'a> {
         // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
+    }
+
+    /// Writes the first bytes of what filled the disk to the start of its partition. All data that were there
+    /// are in their new places.
+    fn place_head(&mut self) -> Result<(), MoveError> {
+        if !self.story.realign.is_wrap() {
+            return Ok(());
+        }
+        let to = self.story.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
+        let at = to.ok_or(MoveError::Nothing)?;
+        let head = self.story.head();
+        self.disk.write_at(at, &head).map_err(|source| MoveError::Write { at, source })
     }
 
     /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.

@@ -114,6 +114,20 @@ pub enum RealignError {
         /// How many bytes of space are missing.
         missing: ByteCount,
     },
+    /// `--wrap` of a disk that nothing known fills.
+    #[error("no file system fills the disk: {0}")]
+    NotWhole(String),
+    /// A file system that fills the disk leaves no room for a table.
+    #[error(
+        "there is no room for a table and for {}: {} bytes are missing; it must be smaller, {} bytes at most",
+        .shrink.content.map_or("what is on the disk", Content::name), .missing.get(), .shrink.to.get()
+    )]
+    WrapRoom {
+        /// How many bytes are missing.
+        missing: ByteCount,
+        /// What must be smaller.
+        shrink: Shrink,
+    },
     /// Partitions wait for one another to move, and none can make a detour.
     #[error(
         "{} to pass one another: the largest free space has {} bytes, and a detour needs {} more",
@@ -147,7 +161,9 @@ impl RealignError {
             | Self::Mixed(_)
             | Self::MustShrink { .. }
             | Self::NoRoom { .. }
-            | Self::Blocked { .. } => ErrorKind::Refused,
+            | Self::Blocked { .. }
+            | Self::NotWhole(_)
+            | Self::WrapRoom { .. } => ErrorKind::Refused,
             Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
             Self::Moves(error) => error.kind(),

@@ -72,6 +72,9 @@ pub enum MoveError {
     /// There is no unfinished move.
     #[error("no unfinished move: its table has no marker")]
     Nothing,
+    /// It has the marker of a copy.
+    #[error("a copy to it is not finished: run the same 'straddle apply' again")]
+    Copy,
     /// The journal is in a file.
     #[error("its journal is in a file: name it with --journal")]
     Elsewhere,
@@ -93,7 +96,7 @@ impl MoveError {
             Self::Plan(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Moves(error) => error.kind(),
-            Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
+            Self::Copy | Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
             | Self::Grown(_)
             | Self::Changed(_)

@@ -23,7 +23,7 @@ const OFFSET: usize = 64;
 
 /// Which start is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(crate) enum Which {
     /// That of the place where the partition was.
     Old,
     /// That of its new place.
@@ -31,7 +31,7 @@ pub(super) enum Which {
 }
 
 /// Records the start of a partition in its boot sectors; `place` is where its bytes are now.
-pub(super) fn record(
+pub(crate) fn record(
     disk: &mut dyn Disk,
     place: Span,
     reference: &Reference,

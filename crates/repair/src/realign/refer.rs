@@ -49,7 +49,7 @@ pub enum Reference {
 }
 
 /// Returns what refers to the place of `partition`, which is to start at byte `start`.
-pub(super) fn references(
+pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
     format: Format,
@@ -60,20 +60,11 @@ pub(super) fn references(
     let layer = partition.layer.as_ref();
     let content = layer.map(|layer| layer.kind).or(partition.content);
     let kind = content.and_then(Content::file_system);
-    if let Some((kind, Facts::FileSystem(fs))) = kind.zip(layer.map(|layer| &layer.facts))
-        && let Some((recorded, sector)) = fs.hidden_sectors.filter(|sectors| *sectors != 0).zip(fs.sector)
-    {
-        let start = match behind_record(partition, entry, start, block) {
-            // DOS and Windows record the distance of a logical partition from its record.
-            Some((was, is)) if Some(was.get()) == recorded.checked_mul(sector.get()) => is,
-            _ => ByteCount::new(start.get()),
-        };
-        let correct = start.is_multiple_of(sector).then(|| start.get().checked_div(sector.get())).flatten();
-        let fits = |sectors: &u64| kind == FsKind::Exfat || u32::try_from(*sectors).is_ok();
-        let correct = correct.filter(fits);
-        let copies = fs.boot_copies.clone();
-        found.push(Reference::BootSector { kind, recorded, correct, sector, copies });
-    }
+    let is_recorded = |one: &Reference| !matches!(one, Reference::BootSector { recorded: 0, .. });
+    let sector = ByteCount::new(partition.span.len().get().checked_div(partition.count.get()).unwrap_or(0));
+    let keeps = sector.checked_mul(entry.sectors.get()).unwrap_or_default();
+    let behind = behind_record(partition, entry, start, block);
+    found.extend(boot_sector(partition, start, behind, keeps).filter(is_recorded));
     if format == Format::Mbr && entry.bootable {
         found.push(Reference::ActivePartition);
     }
@@ -111,9 +102,35 @@ fn behind_record(
     Some((before, start.checked_since(is.to_bytes(block)?)?))
 }
 
+/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records; `behind` are
+/// its distances from an extended boot record. Only `keeps` bytes of the partition move; what was left behind
+/// them by a larger file system does not.
+pub(crate) fn boot_sector(
+    partition: &Partition,
+    start: ByteOffset,
+    behind: Option<(ByteCount, ByteCount)>,
+    keeps: ByteCount,
+) -> Option<Reference> {
+    let layer = partition.layer.as_ref()?;
+    let kind = layer.kind.file_system()?;
+    let Facts::FileSystem(fs) = &layer.facts else { return None };
+    let (recorded, sector) = fs.hidden_sectors.zip(fs.sector)?;
+    let start = match behind {
+        // DOS and Windows record the distance of a logical partition from its record.
+        Some((was, is)) if Some(was.get()) == recorded.checked_mul(sector.get()) => is,
+        _ => ByteCount::new(start.get()),
+    };
+    let correct = start.is_multiple_of(sector).then(|| start.get().checked_div(sector.get())).flatten();
+    let fits = |sectors: &u64| kind == FsKind::Exfat || u32::try_from(*sectors).is_ok();
+    let correct = correct.filter(fits);
+    let ends = |at: &ByteOffset| at.checked_add(sector).is_some_and(|end| end.get() <= keeps.get());
+    let copies = fs.boot_copies.iter().copied().filter(ends).collect();
+    Some(Reference::BootSector { kind, recorded, correct, sector, copies })
+}
+
 /// How many bytes of a partition, from its start, its contents use, in whole sectors of `block`: all, if that
 /// is not known.
-pub(super) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
+pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
     let used = partition.layer.as_ref().and_then(|layer| match &layer.facts {
         Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {

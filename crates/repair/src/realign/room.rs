@@ -18,6 +18,9 @@ const SMALLER: [ByteCount; 4] =
 /// GPT of 128 entries, or the sectors of an MBR.
 const TABLES: (usize, usize) = (320 << 10, 64 << 10);
 
+/// How many bytes the start of a disk takes besides, if a partition is put round its contents.
+const WRAPPED: usize = 440 << 10;
+
 /// Where the journal of the moves can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Journal {
@@ -36,7 +39,10 @@ impl Realign {
         let json = serde_json::to_vec(&RealignFile::from(&*self));
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
         let is_gpt = self.plan.table().format == Format::Gpt;
-        let tables = if is_gpt { TABLES.0 } else { TABLES.1 };
+        let mut tables = if is_gpt { TABLES.0 } else { TABLES.1 };
+        if self.is_wrap() {
+            tables = tables.saturating_add(WRAPPED);
+        }
         // Two records of each logical partition, old and new.
         let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
@@ -70,6 +76,9 @@ impl Realign {
 
     /// The bytes that are unallocated before, while and after the data move.
     pub(super) fn unallocated(&self) -> Vec<Span> {
+        if self.is_wrap() {
+            return self.free_of_wrap();
+        }
         let block = self.plan.block();
         let relinks = self.plan.moves_logical();
         let entries = self.plan.before().iter().chain(&self.plan.table().partitions);

@@ -3,14 +3,21 @@
 //! The law of this module: after its command the contents use no more than the given number of bytes. It names
 //! no command for contents of which it cannot be seen afterwards how many bytes they use.
 
-use straddle_layout::FsKind;
 use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Content, FsKind, VolumeKind};
 use straddle_units::{ByteCount, KIB};
+
+/// The size of a PV is a multiple of this, whatever its disk's sectors are.
+const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
 /// The command that makes `layer` use no more than `to` bytes, DEVICE standing for its partition; `None` if
 /// there is none.
 pub(super) fn command(layer: &Layer, to: ByteCount) -> Option<String> {
     let bytes = to.get();
+    if layer.kind == Content::Volume(VolumeKind::Pv) {
+        let bytes = to.floor_to(PV_GRAIN).get();
+        return Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"));
+    }
     match layer.kind.file_system()? {
         FsKind::Vfat => Some(format!("fatresize --size {bytes} DEVICE")),
         FsKind::Swap => Some(format!("mkswap --uuid {} DEVICE {}", hyphened(&layer.uuid)?, bytes / KIB)),
@@ -35,7 +42,6 @@ fn hyphened(digits: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use straddle_layout::Content;
     use straddle_layout::layer::FileSystem;
     use straddle_units::Span;
 

@@ -6,11 +6,13 @@
 //! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
 //! a chain's are written, durably, before the table that leads to them.
 
+pub(super) mod wrapped;
+
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, logical};
 use crate::encode::{Chains, Step, chains, encode};
@@ -109,6 +111,9 @@ impl Story {
         stack: &Stack,
         id: [u8; 16],
     ) -> Result<Self, MoveError> {
+        if realign.is_wrap() {
+            return Self::wrapped(realign, disk, stack, id);
+        }
         let marked = realign.plan.marked(marker(realign)?, &straddle_layout::types::guid_text(id))?;
         let (enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
         let mut places: Vec<Place> = Vec::new();
@@ -331,6 +336,12 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     let moving = entries().find(|entry| logical::moves(entry));
     let place = moving.and_then(|entry| plan.span(entry));
     let place = place.ok_or_else(|| RealignError::Invalid("nothing moves".to_owned()))?;
+    marker_in(place, block, &starts)
+        .ok_or_else(|| RealignError::Invalid("the partition is too small to be marked".to_owned()))
+}
+
+/// Returns the rest of `place` from a byte at which nothing starts.
+fn marker_in(place: Span, block: BlockSize, starts: &[ByteOffset]) -> Option<Span> {
     let skipped = ByteCount::new(straddle_units::MIB).min(ByteCount::new(place.len().get() / 2));
     let mut start = place.start().checked_add(skipped.floor_to(block.bytes()));
     while let Some(at) = start.filter(|at| starts.contains(at)) {
@@ -338,5 +349,4 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     }
     let span = start.and_then(|start| Span::new(start, place.end().checked_since(start)?));
     span.filter(|span| !span.is_empty())
-        .ok_or_else(|| RealignError::Invalid("the partition is too small to be marked".to_owned()))
 }

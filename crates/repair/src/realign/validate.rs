@@ -13,9 +13,11 @@ pub(super) fn invalid(why: impl Into<String>) -> RealignError {
 impl Realign {
     /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, RealignError> {
+        if self.is_wrap() {
+            return self.checked_wrap();
+        }
         let plan = &self.plan;
-        if plan.is_fresh() || plan.converts().is_some() || plan.relocates_backup() || !plan.wipe().is_empty()
-        {
+        if plan.converts().is_some() || plan.relocates_backup() || !plan.wipe().is_empty() {
             return Err(invalid("its table changes otherwise as well"));
         }
         self.check_entries()?;

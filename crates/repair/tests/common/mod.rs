@@ -111,6 +111,65 @@ impl Simulated for Memory {
     }
 }
 
+/// A drive with a write cache, which fails after a number of writes and flushes.
+pub(crate) struct Cut {
+    durable: Memory,
+    pub(crate) seen: Memory,
+    pending: Vec<(u64, Vec<u8>)>,
+    pub(crate) left: u64,
+}
+
+impl Cut {
+    pub(crate) fn new(durable: Memory, left: u64) -> Self {
+        Self { seen: durable.clone(), durable, pending: Vec::new(), left }
+    }
+
+    fn count(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the power is cut"))?;
+        Ok(())
+    }
+
+    /// What is on the medium after a power cut.
+    pub(crate) fn cut(mut self, random: &mut Random) -> Memory {
+        let kept = [0, 50, 100][usize::try_from(random.below(3)).unwrap()];
+        for (at, bytes) in &self.pending {
+            for (index, unit) in bytes.chunks(UNIT).enumerate() {
+                if random.chance(kept) {
+                    self.durable.put(at + (index * UNIT) as u64, unit);
+                }
+            }
+        }
+        self.durable
+    }
+}
+
+impl Medium for Cut {
+    fn len(&self) -> ByteCount {
+        self.seen.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.seen.read_at(at, buf)
+    }
+}
+
+impl Simulated for Cut {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.count()?;
+        self.seen.put(at.get(), bytes);
+        self.pending.push((at.get(), bytes.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.count()?;
+        for (at, bytes) in self.pending.drain(..) {
+            self.durable.put(at, &bytes);
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn topology(assume: &str) -> Topology {
     let mut topology = Topology::unknown();
     Assume::from_str(assume).unwrap().apply(&mut topology);

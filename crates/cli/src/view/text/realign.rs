@@ -28,13 +28,12 @@ pub(crate) fn plan(
     let size = plan.disk().size;
     let moved = realign.trips();
     let operand = quote_path(Path::new(name));
-    let headline = format!(
-        "{}: {size} ({} bytes), plan: {} to move, {} of data",
-        printable(name),
-        size.get(),
-        plural(moved.0, "partition"),
-        moved.1
-    );
+    let what = match realign.is_wrap() {
+        true => "a partition round what fills it".to_owned(),
+        false => format!("{} to move", plural(moved.0, "partition")),
+    };
+    let headline =
+        format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(name), size.get(), moved.1);
     let mut text = format!("{}\n", paint(styles.heading, &headline));
     text += &pictures(plan, styles);
     let _ = write!(text, "\n{}\n", table(plan));
@@ -83,7 +82,7 @@ pub(crate) fn plan(
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-fn words(reference: &Reference) -> String {
+pub(super) fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
             "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",

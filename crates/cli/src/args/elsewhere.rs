@@ -1,0 +1,29 @@
+//! The options of `realign` for what partitions alone do not do: a table round a file system, and copies.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::plan::TableFormat;
+
+/// What to do instead of moving partitions.
+#[derive(Debug, Args)]
+pub(crate) struct ElsewhereArguments {
+    /// Put a partition round the file system (LVM PV, LUKS, swap) that fills the target without a table.
+    #[arg(long, conflicts_with_all = ["partition", "start"])]
+    pub(crate) wrap: bool,
+
+    /// Format of the new table [default: gpt].
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "wrap")]
+    pub(crate) table: Option<TableFormat>,
+
+    /// Copy everything to this other disk or image instead, laid out right; the target is only read.
+    ///
+    /// A file that does not exist is made by 'straddle apply', as a sparse raw image.
+    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, conflicts_with = "start")]
+    pub(crate) to: Option<PathBuf>,
+
+    /// With --to: write over what is on the new disk. It is lost.
+    #[arg(long, requires = "to")]
+    pub(crate) wipe: bool,
+}

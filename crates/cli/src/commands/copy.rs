@@ -1,0 +1,223 @@
+//! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use straddle_bench::Progress as _;
+use straddle_device::live::Machine;
+use straddle_device::topology::Topology;
+use straddle_device::{FileId, Medium, MemoryMedium, Options, claim};
+use straddle_layout::{Stack, read_all, read_stack};
+use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
+use straddle_repair::{Situation, Target, examine, serial_of};
+use straddle_units::ByteCount;
+
+use super::lab::on_interrupt;
+use super::plan::random_seed;
+use super::realign::{check_map, rescue_map, save};
+use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
+use crate::exit::{Exit, RefusedError, UsageError};
+use crate::keep;
+use crate::output::{self, Styles, quote_path};
+use crate::progress::Bar;
+use crate::view::text;
+
+/// The disk that is copied.
+struct Old {
+    medium: Box<dyn Medium>,
+    topology: Topology,
+    stack: Stack,
+    serial: Option<String>,
+}
+
+impl Old {
+    fn open(path: &Path, options: &Options) -> Result<Self> {
+        let name = path.display().to_string();
+        let mut target = straddle_device::open(path, options).with_context(|| name.clone())?;
+        if let Some(number) = target.partition {
+            return Err(
+                RefusedError(format!("{name}: is partition {number} of a disk: name the disk")).into()
+            );
+        }
+        let uses = Machine::read(None).uses(path);
+        if !uses.is_empty() {
+            return Err(RefusedError(format!("{name}: in use: {}", uses.join("; "))).into());
+        }
+        straddle_examine::read_table(&mut target, options).with_context(|| name.clone())?;
+        let serial = serial_of(&target);
+        let block = target.topology.logical.value();
+        let medium = target.medium.with_context(|| format!("{name}: its bytes cannot be read"))?;
+        let stack = read_all(medium.as_ref(), Some(block), options.logical).with_context(|| name.clone())?;
+        Ok(Self { medium, topology: target.topology, stack, serial })
+    }
+
+    fn situation(&self) -> Situation<'_> {
+        Situation {
+            medium: self.medium.as_ref(),
+            topology: &self.topology,
+            stack: &self.stack,
+            serial: self.serial.as_deref(),
+        }
+    }
+}
+
+/// Plans a copy.
+pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> Result<Exit> {
+    let options = Options { logical: arguments.logical, format: arguments.format, ..Options::default() };
+    check_apart(&arguments.target, new)?;
+    let old = Old::open(&arguments.target, &options)?;
+    let elsewhere = &arguments.elsewhere;
+    let format = elsewhere.table.map_or(straddle_repair::Format::Gpt, Into::into);
+    let wanted = CopyWanted {
+        wipe: elsewhere.wipe,
+        grain: arguments.grain,
+        wrap: elsewhere.wrap.then_some(format),
+        seed: random_seed()?,
+    };
+    let assume = arguments.assume.clone().unwrap_or_default();
+    let source = old.situation();
+    let made = if fs::symlink_metadata(new).is_ok() {
+        let options = Options { assume, ..Options::default() };
+        let name = new.display().to_string();
+        let target = examine(new, &options).with_context(|| name.clone())?;
+        let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;
+        let stack = read_stack(medium, Some(target.topology.logical.value()), None)?;
+        let serial = serial_of(&target);
+        let situation =
+            Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
+        copy::plan(&source, &situation, &wanted).with_context(|| name)?
+    } else {
+        let name = arguments.target.display().to_string();
+        let mut topology = old.topology.clone();
+        assume.apply(&mut topology);
+        let size = copy::new_size(&source, &wanted).with_context(|| name.clone())?;
+        let medium = MemoryMedium::sparse(Vec::new(), size);
+        let stack = read_stack(&medium, Some(topology.logical.value()), None)?;
+        let situation = Situation { medium: &medium, topology: &topology, stack: &stack, serial: None };
+        copy::plan(&source, &situation, &wanted).with_context(|| name)?
+    };
+    let json = made.to_json()? + "\n";
+    if let Some(path) = &arguments.save {
+        save(path, &json, &[&arguments.target, new])?;
+    }
+    let shown = match arguments.json {
+        true => json,
+        false => text::copy::plan(
+            &made,
+            (&arguments.target, new),
+            arguments.save.as_deref(),
+            output::width(),
+            styles,
+        ),
+    };
+    let mut out = output::stdout();
+    out.write_all(shown.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
+/// Refuses to copy a disk onto itself, whatever the names.
+fn check_apart(old: &Path, new: &Path) -> Result<()> {
+    let machine = Machine::read(None);
+    let ids = |path: &Path| -> Vec<FileId> {
+        let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
+        let behind = machine.behind(&metadata).into_iter().map(|(id, _)| id);
+        behind.chain([FileId::of(&metadata)]).collect()
+    };
+    let new_ids = ids(new);
+    if ids(old).iter().any(|id| new_ids.contains(id)) {
+        let text = format!("{}: is {}, which is copied: name another one", new.display(), old.display());
+        return Err(RefusedError(text).into());
+    }
+    Ok(())
+}
+
+/// Makes the copy of a plan.
+pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
+    if arguments.dry_run || arguments.backup.is_some() || arguments.moves.journal.is_some() {
+        let text = "--dry-run, --backup and --journal are for other plans: a copy leaves its source as it is";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    let from = arguments.from.as_deref();
+    let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
+    let new = arguments.write.as_path();
+    check_map(&arguments.moves)?;
+    check_apart(from, new)?;
+    let options = Options { logical: Some(made.source().sector), ..Options::default() };
+    let old = Old::open(from, &options)?;
+    let locked = File::open(from).with_context(|| from.display().to_string())?;
+    claim::share(&locked).with_context(|| from.display().to_string())?;
+    let is_raw =
+        locked.metadata().is_ok_and(|found| found.is_file() && found.len() == old.medium.len().get());
+    let name = new.display().to_string();
+    let was_made = make_new(new, made.plan().disk().size).with_context(|| name.clone())?;
+    let mut target = Target::open(new, arguments.format).with_context(|| name.clone())?;
+    let source =
+        Source { medium: old.medium.as_ref(), serial: old.serial.as_deref(), raw: is_raw.then_some(&locked) };
+    let copied = run(made, source, &mut target, arguments);
+    if was_made && matches!(&copied, Err(error) if Exit::of_refusal(error)) {
+        // Nothing was written to it.
+        let _ = fs::remove_file(new);
+    }
+    report(copied.with_context(|| name.clone())?, made, arguments, &name)
+}
+
+fn run(
+    made: &Copy,
+    source: Source<'_>,
+    target: &mut Target<'_>,
+    arguments: &ApplyArguments,
+) -> Result<Copied> {
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    let mut bar = Bar::new();
+    bar.tell("copying");
+    let mut watch = |progress: straddle_relocate::Progress| {
+        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
+        bar.advance(progress.done.get() as f64 / progress.total.get().max(1) as f64);
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let moves = &arguments.moves;
+    let how = (moves.verify == VerifyMode::Read, moves.skip_bad.is_some());
+    Ok(made.run(source, target, how, &mut watch)?)
+}
+
+/// Makes a new sparse image; false if there is a file or a device already.
+fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
+    if fs::metadata(path).is_ok() {
+        return Ok(false);
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.set_len(size.get())?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {
+    let shown = output::printable(name);
+    let mut out = output::stdout();
+    let Copied::Complete(bad) = copied else {
+        writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
+        let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
+        let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
+        writeln!(out, "  to make it again: straddle apply {plan} --from {from} --write {new}")?;
+        out.flush()?;
+        return Ok(Exit::INTERRUPTED);
+    };
+    let how = match arguments.moves.verify {
+        VerifyMode::Read => "copied and read back",
+        VerifyMode::None => "copied",
+    };
+    writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
+    writeln!(out, "  it has the identities of its source: do not use both at the same time")?;
+    out.flush()?;
+    let Some(map) = &arguments.moves.skip_bad else { return Ok(Exit::Success) };
+    keep::write(map, rescue_map(&bad).as_bytes(), &[&arguments.write])?;
+    output::complain(&format!("{}: {} could not be read", map.display(), output::plural(bad.len(), "area")));
+    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+}

@@ -1,0 +1,68 @@
+//! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use straddle_layout::{FsKind, Stack, TableKind};
+use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
+use straddle_repair::{Format, Situation, TargetError};
+
+use super::plan::random_seed;
+use crate::args::RealignArguments;
+use crate::exit::RefusedError;
+use crate::output::quote_path;
+
+/// Plans a partition round what fills the target.
+pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name: &str) -> Result<Realign> {
+    let format = arguments.elsewhere.table.map_or(Format::Gpt, Into::into);
+    let wanted = Wrap { format, grain: arguments.grain, seed: random_seed()? };
+    let made = realign::wrap(situation, &wanted);
+    if let Err(RealignError::WrapRoom { shrink, .. }) = &made {
+        let operand = quote_path(&arguments.target);
+        let larger = format!("to copy it to a larger disk: straddle realign {operand} --wrap --to NEW");
+        // resize2fs cuts a file off behind the file system.
+        let is_file = arguments.target.metadata().is_ok_and(|metadata| metadata.is_file());
+        let size = situation.medium.len().get();
+        let size = if is_file { format!(" && truncate -s {size} {operand}") } else { String::new() };
+        let first = shrinking(shrink, &operand, &size).map_or_else(
+            || "no tool makes it smaller".to_owned(),
+            |command| format!("to make it smaller: {command}"),
+        );
+        return made.with_context(|| format!("{first}; {larger}")).with_context(|| name.to_owned());
+    }
+    made.with_context(|| name.to_owned())
+}
+
+/// Returns the command that makes the contents smaller; `size` restores the size of a file.
+fn shrinking(shrink: &Shrink, operand: &str, size: &str) -> Option<String> {
+    let command = shrink.command.as_ref()?.replace("DEVICE", operand);
+    let cuts = matches!(shrink.content?.file_system(), Some(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4));
+    Some(if cuts { command + size } else { command })
+}
+
+/// Adds the option for a disk without a table.
+pub(super) fn hint(error: RealignError, stack: &Stack, target: &Path) -> anyhow::Error {
+    let TableKind::Content(content) = stack.kind else { return error.into() };
+    let operand = quote_path(target);
+    let text = format!("{content} fills it, without a table: straddle realign {operand} --wrap");
+    anyhow::Error::from(error).context(text)
+}
+
+/// Says how to realign an image that is not raw.
+pub(super) fn of_container(error: TargetError, arguments: &RealignArguments) -> anyhow::Error {
+    let TargetError::NotRaw(format) = &error else { return error.into() };
+    let operand = quote_path(&arguments.target);
+    let raw = quote_path(&arguments.target.with_extension("raw"));
+    let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };
+    let text = format!(
+        "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{wrap} --to {raw} --save copy.json && straddle \
+         apply copy.json --from {operand} --write {raw}"
+    );
+    let back = match *format {
+        straddle_device::image::Format::Qcow2 => {
+            format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it a {format} image again")
+        }
+        _ => String::new(),
+    };
+    RefusedError(text + &back).into()
+}

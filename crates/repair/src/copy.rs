@@ -1,0 +1,292 @@
+//! Copies of a disk to another one, laid out right.
+//!
+//! The law of this module: the source is only read. The new disk has a marker in its first sector until all
+//! data are on it, durably, and are read back; then the table takes the marker's place. A copy that was
+//! interrupted is made again from its beginning.
+//!
+//! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
+//! finds them by these goes on finding them. So the two disks must not be used at the same time.
+
+mod error;
+mod file;
+mod layout;
+mod run;
+
+use straddle_device::Medium;
+use straddle_layout::types::guid_text;
+use straddle_layout::{Role, Stack, TableKind, beside, is_blank};
+use straddle_relocate::Move;
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+
+use crate::fingerprint::Fingerprint;
+use crate::grain::Grain;
+use crate::guid::Seed;
+use crate::plan::{Format, Plan, Situation, is_marker};
+use crate::realign::{Reference, refer, wrapped_partition};
+use crate::request::{Part, Place, Request, Size};
+pub use error::CopyError;
+pub use file::CopyFile;
+use layout::Item;
+pub(crate) use run::is_unfinished;
+pub use run::{Copied, Source};
+
+/// The version of the file's format.
+pub const VERSION: u32 = 1;
+/// Boot loaders keep their core image between an MBR and the first partition, which usually starts here.
+const LEAD: u64 = MIB;
+
+/// What to copy, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyWanted {
+    /// Write over what is on the new disk.
+    pub wipe: bool,
+    /// A grain to use instead of 1 MiB.
+    pub grain: Option<ByteCount>,
+    /// The format of the table round a source without one; `None` if the source must have a table.
+    pub wrap: Option<Format>,
+    /// The seed of new identifiers.
+    pub seed: Seed,
+}
+
+/// A plan to copy a disk to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    plan: Plan,
+    source: Fingerprint,
+    extents: Vec<Move>,
+    references: Vec<(u32, Reference)>,
+    lead: ByteCount,
+    over: Vec<String>,
+}
+
+impl Copy {
+    /// The new disk's table.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The fingerprint of the source.
+    pub fn source(&self) -> &Fingerprint {
+        &self.source
+    }
+
+    /// What is copied: bytes of the source, and where they go on the new disk.
+    pub fn extents(&self) -> &[Move] {
+        &self.extents
+    }
+
+    /// What refers to the old places.
+    pub fn references(&self) -> &[(u32, Reference)] {
+        &self.references
+    }
+
+    /// What is on the new disk and will be lost.
+    pub fn over(&self) -> &[String] {
+        &self.over
+    }
+
+    /// How many bytes are copied.
+    pub fn total(&self) -> ByteCount {
+        ByteCount::new(self.extents.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
+    }
+}
+
+/// The size of a new image for a copy of `source`: that of the source, or more if its partitions need it.
+///
+/// # Errors
+///
+/// As [`plan`].
+pub fn new_size(source: &Situation<'_>, wanted: &CopyWanted) -> Result<ByteCount, CopyError> {
+    let (items, _) = items(source, wanted)?;
+    let grain = Grain::of(source.topology, source.size(), source.block(), wanted.grain);
+    let end = layout::end(&items, grain.start, source.block()).ok_or(CopyError::TooLarge)?;
+    // The backup of a GPT, and the rest of a grain.
+    let needed = ByteCount::new(end.get()).checked_add(ByteCount::new(MIB)).ok_or(CopyError::TooLarge)?;
+    let needed = ByteCount::new(needed.get().next_multiple_of(MIB));
+    Ok(if fits(&items, source, &grain, source.size()) { source.size() } else { needed.max(source.size()) })
+}
+
+fn fits(items: &[Item], source: &Situation<'_>, grain: &Grain, size: ByteCount) -> bool {
+    let end = ByteOffset::new(size.get().saturating_sub(34 * source.block().get()));
+    layout::starts(items, grain.start, source.block(), end).is_some()
+}
+
+/// Makes a plan to copy `source` to `target`. The stack of the source must have been read with its layers.
+///
+/// # Errors
+///
+/// [`CopyError`].
+pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted) -> Result<Copy, CopyError> {
+    let block = target.block();
+    let over = occupants(target.medium, target.stack)?;
+    if !over.is_empty() && !wanted.wipe {
+        return Err(CopyError::NotEmpty(over));
+    }
+    let (mut items, format) = items(source, wanted)?;
+    if source.block() != block {
+        crate::contents::check(source.medium, source.stack, block)?;
+    }
+    let grain = Grain::of(target.topology, target.size(), block, wanted.grain);
+    let reserve = if format == Format::Gpt { 1 + 128 * 128 / block.get() } else { 0 };
+    let end = ByteOffset::new(target.size().get().saturating_sub(reserve.saturating_mul(block.get())));
+    let found = layout::starts(&items, grain.start, block, end).or_else(|| {
+        items.iter_mut().for_each(|item| item.len = item.used);
+        layout::starts(&items, grain.start, block, end)
+    });
+    let starts = found.ok_or_else(|| {
+        let needed = layout::end(&items, grain.start, block).map_or(u64::MAX, ByteOffset::get);
+        CopyError::TooSmall { needed: needed.saturating_add(reserve * block.get()), size: target.size() }
+    })?;
+    let request = request(source, target, wanted, (&items, &starts), format);
+    let plan = table(target, &request)?;
+    let mut extents = Vec::new();
+    let mut references = Vec::new();
+    for (item, start) in items.iter().zip(&starts) {
+        let from = Span::new(item.at.start(), item.len.min(item.at.len())).ok_or(CopyError::TooLarge)?;
+        extents.push(Move { from, to: *start });
+        let entry =
+            plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
+        let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
+        let of_it = refer::references(&item.partition, entry, format, *start, block);
+        references.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
+        if wanted.wrap.is_some() {
+            let boot = refer::boot_sector(&item.partition, *start, None, item.len);
+            let is_zero = |one: &Reference| matches!(one, Reference::BootSector { recorded: 0, kind, .. } if kind.boots_from_recorded_start());
+            references.extend(boot.filter(is_zero).map(|reference| (entry.number, reference)));
+        }
+    }
+    let first = |spans: &mut dyn Iterator<Item = ByteOffset>| spans.min().unwrap_or_default().get();
+    let lead = first(&mut starts.iter().copied())
+        .min(first(&mut items.iter().map(|item| item.at.start())))
+        .min(LEAD);
+    let lead = if format == Format::Mbr && wanted.wrap.is_none() { lead } else { 0 };
+    let sector = source.block();
+    let serial = source.serial.map(str::to_owned);
+    let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
+    Copy { plan, source, extents, references, lead: ByteCount::new(lead), over }.checked()
+}
+
+/// Returns the table of the new disk, as if there were nothing on it.
+fn table(target: &Situation<'_>, request: &Request) -> Result<Plan, CopyError> {
+    let blank = straddle_device::MemoryMedium::sparse(Vec::new(), target.size());
+    let stack = straddle_layout::read_stack(&blank, Some(target.block()), None)?;
+    let bare = Situation { medium: &blank, stack: &stack, ..*target };
+    let plan = crate::plan::make(&bare, request)?;
+    let serial = target.serial.map(str::to_owned);
+    Ok(plan.for_disk(Fingerprint::of(target.medium, target.stack, target.block(), serial)?))
+}
+
+/// The request for the new table: the partitions of the source, at their new starts.
+fn request(
+    source: &Situation<'_>,
+    target: &Situation<'_>,
+    wanted: &CopyWanted,
+    (items, starts): (&[Item], &[ByteOffset]),
+    format: Format,
+) -> Request {
+    let block = target.block();
+    let mut request = Request::new(wanted.seed);
+    (request.table, request.grain) = (Some(format), wanted.grain);
+    if wanted.wrap.is_none() {
+        request.disk_id = identity(source.stack, format);
+    }
+    for (item, start) in items.iter().zip(starts) {
+        let entry = crate::plan::kept(&item.partition);
+        let mut part = Part::new(Size::Sectors(item.len.get().div_ceil(block.get())));
+        part.start = Some(Place::Byte(ByteCount::new(start.get())));
+        part.kind = Some(item.kind.map_or(entry.kind, str::to_owned));
+        (part.name, part.attributes, part.bootable) = (entry.name, entry.attributes, entry.bootable);
+        part.logical = item.logical.is_some();
+        part.uuid = entry.uuid;
+        part.number = Some(item.partition.number);
+        request.parts.push(part);
+    }
+    request
+}
+
+/// The identifier of the source's disk.
+fn identity(stack: &Stack, format: Format) -> Option<String> {
+    match format {
+        Format::Gpt => stack.disk_id.as_slice().try_into().ok().map(guid_text),
+        Format::Mbr => {
+            let id: [u8; 4] = stack.disk_id.as_slice().try_into().ok()?;
+            Some(format!("{:08x}", u32::from_le_bytes(id)))
+        }
+    }
+}
+
+/// What is to be copied, in the order of its places, and the format of the new table.
+fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Format), CopyError> {
+    let Situation { stack, medium, .. } = *source;
+    if stack.partitions.iter().any(is_marker) {
+        return Err(CopyError::Source("its partitions are being moved: 'straddle resume' first".to_owned()));
+    }
+    let format = match (&stack.kind, wanted.wrap) {
+        (TableKind::Gpt, None) => Format::Gpt,
+        (TableKind::Mbr, None) => Format::Mbr,
+        (TableKind::Content(_), Some(format)) => {
+            let (partition, kind, used) = wrapped_partition(source, format)?;
+            let item =
+                Item { at: partition.span, len: used, used, logical: None, kind: Some(kind), partition };
+            return Ok((vec![item], format));
+        }
+        (TableKind::Content(content), None) => {
+            let why = format!("{content} fills it, without a table: add --wrap to put a partition round it");
+            return Err(CopyError::Source(why));
+        }
+        _ => return Err(CopyError::Source("it has no table that is copied: GPT or MBR".to_owned())),
+    };
+    if stack.is_hybrid_iso
+        || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
+    {
+        return Err(CopyError::Source(
+            "something besides its table is on it, which no partition has".to_owned(),
+        ));
+    }
+    let container = stack.partitions.iter().find(|p| p.role == Role::Extended);
+    let mut items = Vec::new();
+    for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
+        if partition.span.end().get() > medium.len().get() {
+            return Err(CopyError::Source(format!("partition {} reaches past its end", partition.number)));
+        }
+        let logical = matches!(partition.role, Role::Logical { .. })
+            .then(|| container.map_or(partition.span.start(), |container| container.span.start()));
+        let used = refer::used(partition, source.block());
+        let (at, len) = (partition.span, partition.span.len());
+        items.push(Item { at, len, used, logical, kind: None, partition: partition.clone() });
+    }
+    if items.is_empty() {
+        return Err(CopyError::Source("there are no partitions on it".to_owned()));
+    }
+    items.sort_by_key(|item| {
+        let number = if item.logical.is_some() { item.partition.number } else { 0 };
+        (item.logical.unwrap_or(item.at.start()), number)
+    });
+    Ok((items, format))
+}
+
+/// What is on a disk, in words; empty for a blank one.
+pub(crate) fn occupants(medium: &dyn Medium, stack: &Stack) -> Result<Vec<String>, CopyError> {
+    if is_unfinished(medium)? {
+        return Ok(vec!["an unfinished copy".to_owned()]);
+    }
+    let mut found = Vec::new();
+    match &stack.kind {
+        TableKind::Gpt | TableKind::HybridMbr => found.push("a GPT".to_owned()),
+        TableKind::Mbr => found.push("an MBR".to_owned()),
+        TableKind::Content(content) => found.push(content.name().to_owned()),
+        TableKind::Foreign(name) => found.push(format!("a table ({name})")),
+        TableKind::None | TableKind::Kernel => {}
+    }
+    for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended).take(8) {
+        let content = partition.content.map_or("no known content", straddle_layout::Content::name);
+        found.push(format!("partition {} ({content}, {})", partition.number, partition.span.len()));
+    }
+    for other in beside(medium, stack)? {
+        found.push(other.name().to_owned());
+    }
+    if found.is_empty() && !is_blank(medium)? {
+        found.push("data that are not recognised".to_owned());
+    }
+    Ok(found)
+}

@@ -1,0 +1,100 @@
+//! Why a disk is not copied.
+
+use std::io;
+
+use straddle_device::ReadError;
+use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+
+use crate::apply::ApplyError;
+use crate::error::PlanError;
+use crate::realign::{MoveError, RealignError};
+
+/// Why a disk is not copied. The source is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The source cannot be copied.
+    #[error("it cannot be copied: {0}")]
+    Source(String),
+    /// The new disk is not empty.
+    #[error("not empty: it holds {}; --wipe writes over it", .0.join(", "))]
+    NotEmpty(Vec<String>),
+    /// The new disk is too small.
+    #[error("too small: {needed} bytes are needed, and it has {}", .size.get())]
+    TooSmall {
+        /// How many bytes are needed.
+        needed: u64,
+        /// Its size.
+        size: ByteCount,
+    },
+    /// Sizes that do not fit 64 bits.
+    #[error("its partitions end past 2^64")]
+    TooLarge,
+    /// A stored plan contradicts itself.
+    #[error("the plan to copy cannot be used: {0}")]
+    Invalid(String),
+    /// The source is not the one of the plan, or has changed since.
+    #[error("nothing was written: {0}")]
+    OtherSource(String),
+    /// What is on the new disk has changed since the plan was made.
+    #[error("nothing was written: it does not hold what it held when the plan was made: plan again")]
+    Changed,
+    /// The table cannot be made.
+    #[error(transparent)]
+    Table(#[from] PlanError),
+    /// What fills the source cannot get a partition.
+    #[error(transparent)]
+    Wrap(#[from] RealignError),
+    /// The new disk is not the plan's, or in use.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// A boot sector cannot record its new start.
+    #[error(transparent)]
+    Record(#[from] MoveError),
+    /// The source or the new disk cannot be read.
+    #[error("cannot read")]
+    Read(#[from] ReadError),
+    /// The source cannot be read at this byte.
+    #[error("byte {at} of the source cannot be read; --skip-bad goes on")]
+    Unreadable {
+        /// The first byte.
+        at: ByteOffset,
+        /// Why not.
+        source: ReadError,
+    },
+    /// A write failed.
+    #[error("cannot write byte {at}; the copy is not finished: run the same command again")]
+    Write {
+        /// Where.
+        at: ByteOffset,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Reading back did not return what was written.
+    #[error("the {len} bytes at byte {at} read differently from what was written: do not trust this disk")]
+    Differs {
+        /// Where they begin.
+        at: ByteOffset,
+        /// How many were compared.
+        len: u64,
+    },
+}
+
+impl CopyError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Source(_)
+            | Self::NotEmpty(_)
+            | Self::TooSmall { .. }
+            | Self::OtherSource(_)
+            | Self::Changed => ErrorKind::Refused,
+            Self::Table(error) => error.kind(),
+            Self::Wrap(error) => error.kind(),
+            Self::Apply(error) => error.kind(),
+            Self::Record(error) => error.kind(),
+            Self::TooLarge | Self::Invalid(_) | Self::Read(_) | Self::Unreadable { .. } => ErrorKind::Failed,
+            Self::Write { .. } | Self::Differs { .. } => ErrorKind::Failed,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Places for copies of partitions on another disk.
+//!
+//! The law of this module: the order of the source is kept. A partition starts where it did if that is a
+//! boundary and the ones before leave it free, or on the next boundary.
+
+use straddle_layout::Partition;
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, MIB, Span};
+
+/// The first start, as on every new table.
+const FIRST: ByteOffset = ByteOffset::new(MIB);
+
+/// A partition that is copied.
+pub(super) struct Item {
+    /// Its bytes on the source.
+    pub(super) at: Span,
+    /// How many bytes it gets.
+    pub(super) len: ByteCount,
+    /// How many of them its contents use.
+    pub(super) used: ByteCount,
+    /// The start of its container, if it is a logical one.
+    pub(super) logical: Option<ByteOffset>,
+    /// Its type, if the source has none for it.
+    pub(super) kind: Option<&'static str>,
+    pub(super) partition: Partition,
+}
+
+/// The starts of all items up to `end`; `None` if they do not fit.
+pub(super) fn starts(
+    items: &[Item],
+    grain: Boundary,
+    block: BlockSize,
+    end: ByteOffset,
+) -> Option<Vec<ByteOffset>> {
+    [false, true].into_iter().find_map(|is_tight| {
+        let (starts, last) = place(items, grain, block, is_tight)?;
+        (last <= end).then_some(starts)
+    })
+}
+
+/// Where the last of them ends if they are as close together as possible.
+pub(super) fn end(items: &[Item], grain: Boundary, block: BlockSize) -> Option<ByteOffset> {
+    place(items, grain, block, true).map(|(_, end)| end)
+}
+
+fn place(
+    items: &[Item],
+    grain: Boundary,
+    block: BlockSize,
+    is_tight: bool,
+) -> Option<(Vec<ByteOffset>, ByteOffset)> {
+    let (mut at, mut found) = (FIRST, Vec::new());
+    for item in items {
+        if item.logical.is_some() {
+            // Its extended boot record is before it.
+            at = grain.ceil(at)?.checked_add(block.bytes())?;
+        }
+        let wished = if is_tight { at } else { at.max(item.at.start()) };
+        let start = grain.ceil(wished)?;
+        let sectors = item.len.get().div_ceil(block.get());
+        at = start.checked_add(block.bytes().checked_mul(sectors)?)?;
+        found.push(start);
+    }
+    Some((found, at))
+}

@@ -1,0 +1,389 @@
+//! Carrying out a copy: the marker, the data, the boot sectors, the table.
+//!
+//! The law of this module: nothing is written to the new disk before it is known to be the plan's and to hold
+//! what it held; its table is written when everything else is on the medium and was read back.
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+
+use sha2::{Digest, Sha256};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::format::mbr;
+use straddle_layout::{Stack, member_marks, read_stack};
+use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
+use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
+
+use super::{Copy, CopyError, occupants};
+use crate::apply::{ApplyError, check_kernel, recognise_disk, tell_kernel};
+use crate::encode::{Step, encode};
+use crate::fingerprint::Fingerprint;
+use crate::foresee::{difference, lay_over};
+use crate::plan::{MARKER_TYPE, WIPED};
+use crate::realign::{MoveError, Reference, Watch, Which, marker_sector, obstacle, record};
+use crate::target::{Disk, Target};
+
+/// What the marker of an unfinished copy says, and where.
+const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
+/// How many bytes are copied at a time.
+const WINDOW: u64 = 4 * MIB;
+/// The unit of holes.
+const HOLE: usize = 4096;
+/// The unit in which what cannot be read is skipped.
+const SECTOR: usize = 512;
+
+/// A source, open for reading.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// Its bytes.
+    pub medium: &'a dyn Medium,
+    /// Its serial number.
+    pub serial: Option<&'a str>,
+    /// The file with these bytes, if it is a raw image: its holes are not read.
+    pub raw: Option<&'a File>,
+}
+
+/// How a copy ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// The new disk is complete. The list has what could not be read.
+    Complete(Vec<Bad>),
+    /// It was stopped, and is to be made again.
+    Stopped,
+}
+
+/// Whether the first sector of a medium says that a copy to it is not finished.
+pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
+    let mut sector = [0; mbr::SECTOR_BYTES];
+    if medium.len().get() < sector.len() as u64 {
+        return Ok(false);
+    }
+    medium.read_at(ByteOffset::ZERO, &mut sector)?;
+    let says = sector[TEXT.0..].starts_with(TEXT.1);
+    Ok(says && sector[mbr::ENTRIES_AT + 4] == MARKER_TYPE)
+}
+
+impl Copy {
+    /// Copies `source` to `target`. With `verify` everything is read back; with `skips_bad` a sector that
+    /// cannot be read is replaced by a filler.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`]. The new disk stays marked as unfinished.
+    pub fn run(
+        &self,
+        source: Source<'_>,
+        target: &mut Target<'_>,
+        (verify, skips_bad): (bool, bool),
+        watch: Watch<'_>,
+    ) -> Result<Copied, CopyError> {
+        let lead = self.check_source(source)?;
+        let disk: &mut dyn Disk = target;
+        self.check_target(disk)?;
+        check_kernel(disk)?;
+        // GRUB is reinstalled on the new disk; its source still starts.
+        let reinstalled = |what: &Reference| *what == Reference::BiosBoot;
+        for (number, what) in self.references.iter().filter(|(_, what)| !reinstalled(what)) {
+            if let Some(what) = obstacle(what) {
+                return Err(MoveError::Refers { number: *number, what }.into());
+            }
+        }
+        let marks = member_marks(disk)?;
+        let marker = self.marker()?;
+        write(disk, ByteOffset::ZERO, &marker)?;
+        flush(disk)?;
+        let head = vec![0; usize::try_from(WIPED.get()).unwrap_or(0).saturating_sub(marker.len())];
+        write(disk, ByteOffset::new(marker.len() as u64), &head)?;
+        // A new table would be taken for that of an array of which the disk was a member.
+        for mark in marks.iter().filter(|mark| mark.start().get() >= WIPED.get()) {
+            clear(disk, *mark)?;
+        }
+        let total = self.total().get().saturating_mul(if verify { 2 } else { 1 });
+        let mut work = Work { source, disk, skips_bad, bad: Vec::new(), done: 0, total, watch };
+        let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
+        flush(work.disk)?;
+        if verify && !work.verify(&self.extents, &hashes)? {
+            return Ok(Copied::Stopped);
+        }
+        let bad = std::mem::take(&mut work.bad);
+        for (number, reference) in &self.references {
+            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number);
+            let Some(place) = entry.and_then(|entry| self.plan.span(entry)) else { continue };
+            record(disk, place, reference, Which::New)?;
+        }
+        flush(disk)?;
+        self.finish(disk, &lead)?;
+        Ok(Copied::Complete(bad))
+    }
+
+    /// Checks that the source is the plan's; returns its bytes before the first partition.
+    fn check_source(&self, source: Source<'_>) -> Result<Vec<u8>, CopyError> {
+        let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
+        if source.medium.len() != self.source.size {
+            return refuse("has another size than the plan's");
+        }
+        let block = self.source.sector;
+        let stack = read_stack(source.medium, Some(block), None)?;
+        let found = Fingerprint::of(source.medium, &stack, block, source.serial.map(str::to_owned))?;
+        if found != self.source {
+            return refuse("is another one than the plan's, or its table has changed");
+        }
+        let mut lead = vec![0; usize::try_from(self.lead.get()).unwrap_or(0)];
+        source.medium.read_at(ByteOffset::ZERO, &mut lead)?;
+        Ok(lead)
+    }
+
+    /// Checks that the new disk is the plan's: as it was, or marked by an earlier run.
+    fn check_target(&self, disk: &dyn Disk) -> Result<(), CopyError> {
+        let marker = self.marker()?;
+        let mut sector = vec![0; marker.len()];
+        disk.read_at(ByteOffset::ZERO, &mut sector)?;
+        recognise_disk(disk, &self.plan)?;
+        if sector == marker {
+            return Ok(());
+        }
+        let stack = read_stack(disk, Some(self.plan.block()), None)?;
+        let planned = self.plan.disk();
+        let found = Fingerprint::of(disk, &stack, self.plan.block(), planned.serial.clone())?;
+        if found != *planned || occupants(disk, &stack)? != self.over {
+            return Err(CopyError::Changed);
+        }
+        Ok(())
+    }
+
+    /// The sector that marks the new disk as unfinished, the same in every run of this plan.
+    fn marker(&self) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
+        let plan = &self.plan;
+        let entry = plan.table().partitions.iter().find_map(|entry| plan.span(entry));
+        // No file system begins a sector after the start of one.
+        let place = entry.and_then(|place| {
+            let start = place.start().checked_add(plan.block().bytes())?;
+            Span::new(start, place.end().checked_since(start)?)
+        });
+        let place = place.ok_or(CopyError::TooLarge)?;
+        let json = self.to_json().map_err(|error| CopyError::Invalid(error.to_string()))?;
+        let hash = Sha256::digest(json.as_bytes());
+        let mut sector = marker_sector(place, plan.block(), [hash[0], hash[1], hash[2], hash[3]])?;
+        sector[TEXT.0..TEXT.0 + TEXT.1.len()].copy_from_slice(TEXT.1);
+        Ok(sector)
+    }
+
+    /// Writes what boot loaders keep before the first partition, and the table.
+    fn finish(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+        let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
+        if let Some(core) = lead.get(mbr::SECTOR_BYTES..).filter(|core| !core.is_empty()) {
+            write(disk, ByteOffset::new(mbr::SECTOR_BYTES as u64), core)?;
+        }
+        let mut first = vec![0; sector];
+        disk.read_at(ByteOffset::ZERO, &mut first)?;
+        first[..mbr::SECTOR_BYTES].fill(0);
+        let code = lead.len().min(mbr::DISK_ID_AT);
+        first[..code].copy_from_slice(&lead[..code]);
+        let after = Unmarked { disk, first };
+        let stack = read_stack(&after, Some(self.plan.block()), None)?;
+        for step in encode(&self.plan, &after, &without_table(stack))? {
+            match step {
+                Step::Write { at, new, .. } => write(disk, ByteOffset::new(at), &new)?,
+                Step::Flush => flush(disk)?,
+            }
+        }
+        flush(disk)?;
+        let stack = read_stack(disk, Some(self.plan.block()), None)?;
+        match difference(&stack, self.plan.table()) {
+            None => Ok(tell_kernel(disk, Some(&self.plan))?),
+            Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }.into()),
+        }
+    }
+}
+
+/// The new disk as if its first sector had the source's boot code and no table.
+struct Unmarked<'d> {
+    disk: &'d dyn Disk,
+    first: Vec<u8>,
+}
+
+impl Medium for Unmarked<'_> {
+    fn len(&self) -> ByteCount {
+        self.disk.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.disk.read_at(at, buf)?;
+        lay_over(buf, at.get(), &self.first, 0);
+        Ok(())
+    }
+}
+
+/// What is still recognised without the first sector is what the new table replaces.
+fn without_table(mut stack: Stack) -> Stack {
+    stack.kind = straddle_layout::TableKind::None;
+    stack.partitions.clear();
+    stack
+}
+
+fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
+    let written = match disk.file() {
+        Some(file) => FileAccess::new(file).write(at, bytes),
+        None => disk.write_at(at, bytes),
+    };
+    written.map_err(|source| CopyError::Write { at, source })
+}
+
+/// Clears the sectors of a mark.
+fn clear(disk: &mut dyn Disk, mark: Span) -> Result<(), CopyError> {
+    let sector = mbr::SECTOR_BYTES as u64;
+    let start = mark.start().get() / sector * sector;
+    let end = mark.end().get().div_ceil(sector).saturating_mul(sector).min(disk.len().get());
+    let zeros = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
+    write(disk, ByteOffset::new(start), &zeros)
+}
+
+fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
+    disk.flush().map_err(|source| CopyError::Write { at: ByteOffset::ZERO, source })
+}
+
+/// The data being copied.
+struct Work<'w, 'd> {
+    source: Source<'w>,
+    disk: &'d mut dyn Disk,
+    skips_bad: bool,
+    bad: Vec<Bad>,
+    done: u64,
+    total: u64,
+    watch: Watch<'w>,
+}
+
+/// The windows of an extent: where they are on the source and on the new disk.
+fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
+    let len = extent.from.len().get();
+    (0..len.div_ceil(WINDOW)).filter_map(move |index| {
+        let offset = ByteCount::new(index * WINDOW);
+        let part = Span::new(
+            extent.from.start().checked_add(offset)?,
+            ByteCount::new(WINDOW.min(len - offset.get())),
+        )?;
+        Some((part, extent.to.checked_add(offset)?))
+    })
+}
+
+impl Work<'_, '_> {
+    /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
+    fn copy(&mut self, extents: &[Move]) -> Result<Option<Vec<[u8; 32]>>, CopyError> {
+        let mut hashes = Vec::new();
+        let mut buffer = Vec::new();
+        for (from, to) in extents.iter().copied().flat_map(windows) {
+            self.read(from, to, &mut buffer)?;
+            hashes.push(Sha256::digest(&buffer).into());
+            self.write(to, &buffer)?;
+            if self.advance(from.len()) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(hashes))
+    }
+
+    /// Reads what was written back; false if that was stopped.
+    fn verify(&mut self, extents: &[Move], hashes: &[[u8; 32]]) -> Result<bool, CopyError> {
+        let mut buffer = Vec::new();
+        for ((from, to), hash) in extents.iter().copied().flat_map(windows).zip(hashes) {
+            let span = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
+            if let Some(file) = self.disk.file() {
+                FileAccess::new(file).drop_cache(span);
+            }
+            buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
+            self.disk.read_at(to, &mut buffer)?;
+            if Sha256::digest(&buffer)[..] != hash[..] {
+                return Err(CopyError::Differs { at: to, len: from.len().get() });
+            }
+            if self.advance(from.len()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts what is done; true if it is to be stopped.
+    fn advance(&mut self, len: ByteCount) -> bool {
+        self.done = self.done.saturating_add(len.get());
+        let skipped = self.bad.iter().fold(0_u64, |sum, bad| sum.saturating_add(bad.from.len().get()));
+        let progress = Progress {
+            done: ByteCount::new(self.done),
+            total: ByteCount::new(self.total),
+            is_back: false,
+            skipped: ByteCount::new(skipped),
+        };
+        (self.watch)(progress) == ControlFlow::Break(())
+    }
+
+    /// Reads a window of the source.
+    fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
+        buffer.clear();
+        buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
+        let holes = self.source.raw.map(|file| FileAccess::new(file).holes(from)).unwrap_or_default();
+        if holes.iter().any(|hole| hole.contains(from)) {
+            return Ok(());
+        }
+        match self.source.medium.read_at(from.start(), buffer) {
+            Ok(()) => Ok(()),
+            Err(source) if !self.skips_bad => Err(CopyError::Unreadable { at: from.start(), source }),
+            Err(_) => self.read_rest(from, to, buffer),
+        }
+    }
+
+    /// Reads a window sector by sector, with a filler for those that cannot be read.
+    fn read_rest(&mut self, from: Span, to: ByteOffset, buffer: &mut [u8]) -> Result<(), CopyError> {
+        let mut offset = ByteCount::ZERO;
+        for sector in buffer.chunks_mut(SECTOR) {
+            let len = ByteCount::new(sector.len() as u64);
+            let at = from.start().checked_add(offset).ok_or(CopyError::TooLarge)?;
+            if self.source.medium.read_at(at, sector).is_err() {
+                sector.copy_from_slice(&filler(at)[..sector.len()]);
+                let to = to.checked_add(offset).ok_or(CopyError::TooLarge)?;
+                self.list(Bad { from: Span::new(at, len).ok_or(CopyError::TooLarge)?, to });
+            }
+            offset = offset.checked_add(len).ok_or(CopyError::TooLarge)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what could not be read, as one with what is before it.
+    fn list(&mut self, bad: Bad) {
+        if let Some(last) = self.bad.last_mut()
+            && last.from.end() == bad.from.start()
+            && last.to.checked_add(last.from.len()) == Some(bad.to)
+            && let Some(joined) = last.from.len().checked_add(bad.from.len())
+            && let Some(from) = Span::new(last.from.start(), joined)
+        {
+            last.from = from;
+            return;
+        }
+        self.bad.push(bad);
+    }
+
+    /// Writes a window. In a file zeros become holes.
+    fn write(&mut self, to: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
+        let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let zeros = is_zero(&rest[..rest.len().min(HOLE)]);
+            let len: usize =
+                rest.chunks(HOLE).take_while(|block| is_zero(block) == zeros).map(<[u8]>::len).sum();
+            let offset = ByteCount::new(at as u64);
+            let place = to.checked_add(offset).and_then(|to| Span::new(to, ByteCount::new(len as u64)));
+            let place = place.ok_or(CopyError::TooLarge)?;
+            if !zeros || self.punch(place).is_err() {
+                write(self.disk, place.start(), &rest[..len])?;
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn punch(&self, place: Span) -> io::Result<()> {
+        let file = self.disk.file().ok_or(io::ErrorKind::Unsupported)?;
+        if !file.metadata()?.is_file() || place.len().get() < 4 * KIB {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        FileAccess::new(file).punch(place)
+    }
+}

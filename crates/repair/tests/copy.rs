@@ -1,0 +1,222 @@
+//! Copies of simulated disks: power cuts and errors at any write, sectors that cannot be read, and plans that
+//! contradict themselves.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{Cut, Memory, Random, Reading, plan_and_write, stack_of, target, topology};
+use straddle_device::{Medium, ReadError};
+use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, new_size, plan};
+use straddle_repair::realign::Run;
+use straddle_repair::{Format, Part, Place, Request, Seed, Situation, Size};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB};
+
+const WANTED: CopyWanted = CopyWanted { wipe: false, grain: None, wrap: None, seed: Seed(5) };
+
+/// A source with misaligned partitions of random bytes.
+fn source(format: Format, parts: &[(u64, u64)]) -> Memory {
+    let mut request = Request::new(Seed(1));
+    (request.table, request.allow_misaligned) = (Some(format), true);
+    for (start, sectors) in parts {
+        let part = Part::new(Size::Sectors(*sectors));
+        request.parts.push(Part { start: Some(Place::Sector(*start)), ..part });
+    }
+    let mut disk = Memory::new(6 * MIB);
+    plan_and_write(&mut disk, "512e", &request).unwrap();
+    let mut random = Random::new(3);
+    for (start, sectors) in parts {
+        let bytes: Vec<u8> = (0..sectors * 64).flat_map(|_| random.next().to_le_bytes()).collect();
+        disk.put(start * 512, &bytes);
+    }
+    disk
+}
+
+/// Plans a copy to `new`, or to a blank disk of the right size.
+fn planned(old: &Memory, new: Option<&Memory>, wanted: &CopyWanted) -> Result<Copy, CopyError> {
+    let topology = topology("512e");
+    let of = |medium| straddle_layout::read_all(medium, Some(BlockSize::B512), None).unwrap();
+    let stack = of(old);
+    let situation = Situation { medium: old, topology: &topology, stack: &stack, serial: None };
+    let blank = Memory::new(new_size(&situation, wanted)?.get());
+    let new = new.unwrap_or(&blank);
+    let stack = stack_of(new, BlockSize::B512);
+    plan(&situation, &Situation { medium: new, topology: &topology, stack: &stack, serial: None }, wanted)
+}
+
+fn run(copy: &Copy, old: &dyn Medium, drive: &mut Cut, skips_bad: bool) -> Result<Copied, CopyError> {
+    let source = Source { medium: old, serial: None, raw: None };
+    let mut disk = target(drive);
+    copy.run(source, &mut disk, (true, skips_bad), &mut |_| ControlFlow::Continue(()))
+}
+
+fn bytes(medium: &dyn Medium, start: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    medium.read_at(ByteOffset::new(start), &mut bytes).unwrap();
+    bytes
+}
+
+/// Whether the new disk is complete; its contents must be those of the source then.
+fn is_complete(copy: &Copy, old: &Memory, new: &Memory) -> bool {
+    let found = Reading::of(new, BlockSize::B512);
+    let starts: Vec<u64> = found.partitions.iter().map(|(_, start, ..)| *start).collect();
+    if starts.is_empty() || copy.extents().iter().any(|one| !starts.contains(&one.to.get())) {
+        return false;
+    }
+    for one in copy.extents() {
+        let (from, to, len) = (one.from.start().get(), one.to.get(), one.from.len().get());
+        assert!(
+            bytes(new, to, len) == bytes(old, from, len),
+            "the table counts, and the contents are not there"
+        );
+    }
+    true
+}
+
+const SHAPES: [(Format, &[(u64, u64)]); 2] =
+    [(Format::Mbr, &[(63, 3_000), (3_063, 2_001)]), (Format::Gpt, &[(34, 3_000), (3_034, 3_001)])];
+
+/// The power is cut after every write and flush in turn; what is on the medium then is the old disk, one that
+/// is marked, or the complete one. The same command completes it.
+#[test]
+fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
+    for (format, parts) in SHAPES {
+        let old = source(format, parts);
+        let copy = planned(&old, None, &WANTED).unwrap();
+        let blank = Memory::new(copy.plan().disk().size.get());
+        let mut random = Random::new(9);
+        let mut whole = Cut::new(blank.clone(), u64::MAX);
+        assert_eq!(run(&copy, &old, &mut whole, false).unwrap(), Copied::Complete(Vec::new()));
+        assert!(is_complete(&copy, &old, &whole.seen));
+        let operations = u64::MAX - whole.left;
+        let mut unfinished = 0;
+        for cut in 0..operations {
+            let mut drive = Cut::new(blank.clone(), cut);
+            let error = run(&copy, &old, &mut drive, false).unwrap_err();
+            assert_ne!(error.kind(), ErrorKind::Refused, "{error}");
+            let medium = drive.cut(&mut random);
+            if is_complete(&copy, &old, &medium) {
+                continue;
+            }
+            unfinished += 1;
+            let mut drive = Cut::new(medium, u64::MAX);
+            let done = run(&copy, &old, &mut drive, false);
+            assert!(done.is_ok(), "cut after {cut}: {done:?}");
+            assert!(is_complete(&copy, &old, &drive.seen), "cut after {cut}");
+        }
+        println!("{format}: {operations} cuts, {unfinished} of them leave an unfinished copy");
+    }
+}
+
+/// A source with a sector that cannot be read.
+struct Scratched<'a>(&'a Memory, u64);
+
+impl Medium for Scratched<'_> {
+    fn len(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let end = at.get() + buf.len() as u64;
+        if at.get() < self.1 + 512 && self.1 < end {
+            let source = std::io::Error::other("a scratch");
+            return Err(ReadError::Io { at: ByteOffset::new(self.1), source });
+        }
+        self.0.read_at(at, buf)
+    }
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_stops_the_copy_or_is_listed() {
+    let old = source(Format::Mbr, SHAPES[0].1);
+    let copy = planned(&old, None, &WANTED).unwrap();
+    let at = 3_063 * 512 + 7 * 512;
+    let scratched = Scratched(&old, at);
+    let mut drive = Cut::new(Memory::new(copy.plan().disk().size.get()), u64::MAX);
+    let error = run(&copy, &scratched, &mut drive, false).unwrap_err();
+    assert!(matches!(error, CopyError::Unreadable { .. }), "{error}");
+    assert!(!is_complete(&copy, &old, &drive.seen));
+    let Copied::Complete(bad) = run(&copy, &scratched, &mut drive, true).unwrap() else { panic!("stopped") };
+    let to = copy.extents()[1].to.get() + 7 * 512;
+    let places: Vec<(u64, u64, u64)> =
+        bad.iter().map(|bad| (bad.from.start().get(), bad.from.len().get(), bad.to.get())).collect();
+    assert_eq!(places, [(at, 512, to)]);
+    assert!(bytes(&drive.seen, to, 512).starts_with(b"straddle: unreadable sector"));
+    assert!(bytes(&drive.seen, to + 512, 512) == bytes(&old, at + 512, 512));
+}
+
+#[test]
+fn a_new_disk_with_something_on_it_is_refused() {
+    let old = source(Format::Gpt, SHAPES[1].1);
+    let used = source(Format::Mbr, SHAPES[0].1);
+    let refused = planned(&old, Some(&used), &WANTED).unwrap_err();
+    assert!(matches!(&refused, CopyError::NotEmpty(found) if found[0] == "an MBR"), "{refused}");
+    let consent = CopyWanted { wipe: true, ..WANTED };
+    let small = planned(&old, Some(&Memory::new(3 * MIB)), &WANTED);
+    assert!(matches!(small, Err(CopyError::TooSmall { .. })), "{small:?}");
+    let mut large = used.clone();
+    large.len = 12 * MIB;
+    let copy = planned(&old, Some(&large), &consent).unwrap();
+    assert_eq!(copy.over().len(), 3);
+    // What has changed since is not written over.
+    let mut drive = Cut::new(large.clone(), u64::MAX);
+    drive.seen.put(0, &[0; 512]);
+    assert!(run(&copy, &old, &mut drive, false).is_err());
+    let mut drive = Cut::new(large, u64::MAX);
+    assert!(run(&copy, &old, &mut drive, false).is_ok());
+    assert!(is_complete(&copy, &old, &drive.seen));
+    // Neither is a source that has changed.
+    let mut other = old.clone();
+    other.put(512, &[0; 512]);
+    let mut drive = Cut::new(Memory::new(12 * MIB), u64::MAX);
+    assert!(run(&copy, &other, &mut drive, false).is_err());
+}
+
+/// While it is not finished, it is not taken for a disk whose partitions move, and not for one to plan for.
+#[test]
+fn an_unfinished_copy_says_so() {
+    let old = source(Format::Mbr, SHAPES[0].1);
+    let copy = planned(&old, None, &WANTED).unwrap();
+    let mut drive = Cut::new(Memory::new(copy.plan().disk().size.get()), u64::MAX);
+    {
+        let mut disk = target(&mut drive);
+        let source = Source { medium: &old, serial: None, raw: None };
+        let stopped = copy.run(source, &mut disk, (true, false), &mut |_| ControlFlow::Break(()));
+        assert_eq!(stopped.unwrap(), Copied::Stopped);
+    }
+    let found = Run::find(&mut target(&mut drive), None).err().unwrap();
+    assert!(found.to_string().contains("a copy to it is not finished"), "{found}");
+    let mut request = Request::new(Seed(1));
+    request.table = Some(Format::Gpt);
+    let refused = common::plan(&drive.seen, "512e", &request).unwrap_err();
+    assert!(refused.to_string().contains("a copy to it is not finished"), "{refused}");
+    request.wipe = true;
+    common::plan(&drive.seen, "512e", &request).unwrap();
+    // Another plan does not take it for empty.
+    let refused = planned(&old, Some(&drive.seen), &WANTED).unwrap_err();
+    assert!(matches!(&refused, CopyError::NotEmpty(found) if found[0] == "an unfinished copy"), "{refused}");
+}
+
+#[test]
+fn a_stored_plan_that_contradicts_itself_is_refused() {
+    let old = source(Format::Mbr, SHAPES[0].1);
+    let copy = planned(&old, None, &WANTED).unwrap();
+    let json = copy.to_json().unwrap();
+    assert_eq!(Copy::from_json(&json).unwrap(), copy);
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let broken: [(&str, serde_json::Value); 6] = [
+        ("/copy", 2.into()),
+        ("/extents/0/0", (6 * MIB).into()),
+        ("/extents/0/1", (4 * MIB).into()),
+        ("/extents/1/2", MIB.into()),
+        ("/lead", (2 * MIB).into()),
+        ("/plan/table/partitions/0/start", 2049.into()),
+    ];
+    for (path, new) in broken {
+        let mut value = value.clone();
+        *value.pointer_mut(path).unwrap() = new;
+        assert!(Copy::from_json(&value.to_string()).is_err(), "{path}");
+    }
+}

@@ -1,0 +1,339 @@
+//! Power cuts while a file system that fills a disk gets a partition: after any of them, and after others
+//! during the recovery, the disk is the old one, or has the table with all data, or has the marker.
+//!
+//! The drive is that of `carry.rs`: any subset of the 512-byte units written since the last flush may be on
+//! the medium. `WRAPS=n` sets the number of cuts for each shape.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{Cut, Memory, Random, seeds, stack_of, target, topology};
+use straddle_device::Medium;
+use straddle_layout::{Content, FsKind, TableKind, read_all};
+use straddle_repair::realign::{
+    JournalPlace, MoveError, Outcome, Realign, RealignError, Reference, Run, Wanted, Wrap, make, wrap,
+};
+use straddle_repair::{Format, Request, Seed, Situation};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB, Span};
+
+/// What fills the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filling {
+    Swap,
+    /// With a copy of the boot sector behind it, and another in the disk's last sector.
+    Ntfs,
+}
+
+/// The start of swap of so many bytes.
+fn swap_head(len: u64) -> Vec<u8> {
+    let mut head = vec![0; 4096];
+    head[1024..1028].copy_from_slice(&1_u32.to_le_bytes());
+    head[1028..1032].copy_from_slice(&u32::try_from(len / 4096 - 1).unwrap().to_le_bytes());
+    head[4086..].copy_from_slice(b"SWAPSPACE2");
+    head
+}
+
+/// The boot sector of an NTFS of so many bytes.
+fn boot_sector(len: u64) -> Vec<u8> {
+    let mut boot = vec![0; 512];
+    boot[..3].copy_from_slice(&[0xEB, 0x52, 0x90]);
+    boot[3..11].copy_from_slice(b"NTFS    ");
+    boot[0x0B..0x0D].copy_from_slice(&512_u16.to_le_bytes());
+    boot[0x0D] = 8;
+    boot[0x28..0x30].copy_from_slice(&(len / 512).to_le_bytes());
+    boot[0x30..0x38].copy_from_slice(&4_u64.to_le_bytes());
+    boot[0x38..0x40].copy_from_slice(&20_u64.to_le_bytes());
+    boot[0x40] = 0xF6;
+    boot[510..].copy_from_slice(&[0x55, 0xAA]);
+    boot
+}
+
+/// A disk that is filled, and the plan to put a partition round what fills it.
+#[derive(Clone)]
+struct Shape {
+    format: Format,
+    before: Memory,
+    used: u64,
+    realign: Realign,
+}
+
+fn realign_of(disk: &Memory, format: Format) -> Result<Realign, RealignError> {
+    let stack = read_all(disk, Some(BlockSize::B512), None).unwrap();
+    let topology = topology("512e");
+    let situation = Situation { medium: disk, topology: &topology, stack: &stack, serial: None };
+    wrap(&situation, &Wrap { format, grain: None, seed: Seed(7) })
+}
+
+fn filled(filling: Filling, disk: u64, len: u64) -> (Memory, u64) {
+    let mut before = Memory::new(disk);
+    let mut random = Random::new(disk);
+    let bytes: Vec<u8> = (0..len / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    before.put(0, &bytes);
+    // As after mkfs, there is nothing else at the start that is recognised.
+    before.put(0, &vec![0; 72 << 10]);
+    before.put(96 << 10, &bytes[..4096]);
+    match filling {
+        Filling::Swap => {
+            before.put(0, &swap_head(len));
+            (before, len)
+        }
+        Filling::Ntfs => {
+            let boot = boot_sector(len);
+            for at in [0, len, disk - 512] {
+                before.put(at, &boot);
+            }
+            // The record of the volume, which libblkid wants to see.
+            let mut record = vec![0; 512];
+            record[..4].copy_from_slice(b"FILE");
+            before.put(4 * 4096, &record);
+            before.put(4 * 4096 + 3 * 1024, &record);
+            (before, len + 512)
+        }
+    }
+}
+
+impl Shape {
+    fn new(filling: Filling, format: Format, disk: u64, len: u64) -> Self {
+        let (before, used) = filled(filling, disk, len);
+        let realign = realign_of(&before, format).unwrap();
+        Self { format, before, used, realign }
+    }
+
+    fn bytes(medium: &Memory, start: u64, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(len).unwrap()];
+        medium.read_at(ByteOffset::new(start), &mut bytes).unwrap();
+        bytes
+    }
+
+    /// The contents as they are to be in the partition at 1 MiB: with the start that it records.
+    fn contents(&self) -> Vec<u8> {
+        let mut bytes = Self::bytes(&self.before, 0, self.used);
+        for (_, reference) in self.realign.references() {
+            let Reference::BootSector { copies, .. } = reference else { continue };
+            for at in copies.iter().map(|at| usize::try_from(at.get()).unwrap()).chain([0]) {
+                bytes[at + 28..at + 32].copy_from_slice(&2048_u32.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Whether there is a table with the contents in its partition; otherwise the disk must be the old one.
+    fn is_new(&self, medium: &Memory, what: &str) -> bool {
+        let stack = stack_of(medium, BlockSize::B512);
+        if matches!(stack.kind, TableKind::Content(_)) {
+            let same = Self::bytes(medium, 0, self.used) == Self::bytes(&self.before, 0, self.used);
+            assert!(same, "{what}: the old contents are lost");
+            return false;
+        }
+        let starts: Vec<u64> = stack.partitions.iter().map(|p| p.span.start().get()).collect();
+        assert_eq!(starts, [MIB], "{what}: {stack:?}");
+        assert!(Self::bytes(medium, MIB, self.used) == self.contents(), "{what}: the contents are lost");
+        true
+    }
+
+    fn begin_and_finish(&self, drive: &mut Cut) -> Result<Outcome, MoveError> {
+        let mut disk = target(drive);
+        let run = self.realign.begin(&mut disk, JournalPlace::Inside, [9; 16])?;
+        run.finish(&mut |_| ControlFlow::Continue(()))
+    }
+
+    /// While it is marked, nothing on the disk is recognised as a whole, and no partition is.
+    fn check_marked(medium: &Memory, what: &str) {
+        let stack = stack_of(medium, BlockSize::B512);
+        assert_eq!(stack.kind, TableKind::Mbr, "{what}");
+        assert_eq!(stack.partitions.len(), 1, "{what}");
+        assert_eq!(stack.partitions[0].content, None, "{what}");
+    }
+
+    /// Cuts the power after so many writes and flushes, then resumes or rolls back, with more cuts on the
+    /// way. Returns whether the disk is the new one.
+    fn survive(&self, cut: u64, random: &mut Random) -> bool {
+        let mut drive = Cut::new(self.before.clone(), cut);
+        let what = format!("cut after {cut}");
+        let _ = self.begin_and_finish(&mut drive);
+        let mut medium = drive.cut(random);
+        let mut goes_back = random.chance(50);
+        for round in 0..4 {
+            let limit = if round < 2 { random.below(cut.max(8)) } else { u64::MAX };
+            let mut drive = Cut::new(medium, limit);
+            let mut disk = target(&mut drive);
+            match Run::find(&mut disk, None) {
+                Err(MoveError::Nothing) => {
+                    drop(disk);
+                    return self.settled(drive.seen, &what);
+                }
+                Err(error) => panic!("{what}, round {round}: {error}"),
+                Ok(run) => {
+                    let ended = match goes_back {
+                        true => run.roll_back(&mut |_| ControlFlow::Continue(())),
+                        false => run.finish(&mut |_| ControlFlow::Continue(())),
+                    };
+                    if let Err(error) = &ended
+                        && limit == u64::MAX
+                    {
+                        assert!(matches!(error, MoveError::Turned), "{what}, round {round}: {error}");
+                    }
+                    goes_back |= matches!(ended, Err(MoveError::Turned));
+                }
+            }
+            drop(disk);
+            medium = drive.cut(random);
+            if Run::find(&mut target(&mut Cut::new(medium.clone(), 0)), None).is_ok() {
+                Self::check_marked(&medium, &what);
+            }
+        }
+        self.settled(medium, &what)
+    }
+
+    /// Checks a disk that does not change any more; the old one can be wrapped again.
+    fn settled(&self, medium: Memory, what: &str) -> bool {
+        let is_new = self.is_new(&medium, what);
+        if !is_new {
+            // The journal was in bytes that hold nothing, but may count for the disk's fingerprint.
+            let again = Self { realign: realign_of(&medium, self.format).unwrap(), ..self.clone() };
+            let mut drive = Cut::new(medium, u64::MAX);
+            let done = again.begin_and_finish(&mut drive);
+            assert!(matches!(done, Ok(Outcome::Complete(_))), "{what}, again: {done:?}");
+            assert!(self.is_new(&drive.seen, what), "{what}, again");
+        }
+        is_new
+    }
+
+    /// The number of writes and flushes of a whole run.
+    fn operations(&self) -> u64 {
+        let mut drive = Cut::new(self.before.clone(), u64::MAX);
+        let done = self.begin_and_finish(&mut drive);
+        assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
+        assert!(self.is_new(&drive.seen, "without a cut"));
+        u64::MAX - drive.left
+    }
+}
+
+fn try_shape(filling: Filling, format: Format, disk: u64, len: u64) {
+    let shape = Shape::new(filling, format, disk, len);
+    let operations = shape.operations();
+    let mut random = Random::new(operations);
+    let count = seeds("WRAPS", 24);
+    let mut new = 0;
+    for round in 0..count {
+        // Every place in turn, if there are enough rounds.
+        let cut = if count > operations { round % operations } else { random.below(operations + 1) };
+        new += u64::from(shape.survive(cut, &mut random));
+    }
+    println!("{format} round {filling:?}: {operations} writes and flushes, {count} cuts, {new} ended new");
+    assert!(new > 0 && new < count, "both ways were tried");
+}
+
+#[test]
+fn a_gpt_round_swap_survives_power_cuts() {
+    try_shape(Filling::Swap, Format::Gpt, 12 * MIB, 2 * MIB);
+}
+
+#[test]
+fn an_mbr_round_ntfs_survives_power_cuts() {
+    try_shape(Filling::Ntfs, Format::Mbr, 12 * MIB, 3 * MIB);
+}
+
+#[test]
+fn a_gpt_round_ntfs_survives_power_cuts() {
+    try_shape(Filling::Ntfs, Format::Gpt, 12 * MIB, MIB + 73 * 4096);
+}
+
+/// A rollback brings back every byte of the file system, and the bytes behind it that the table takes.
+#[test]
+fn a_stopped_wrap_goes_back() {
+    let shape = Shape::new(Filling::Ntfs, Format::Gpt, 12 * MIB, 3 * MIB);
+    let mut drive = Cut::new(shape.before.clone(), u64::MAX);
+    {
+        let mut disk = target(&mut drive);
+        let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
+        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+    }
+    Shape::check_marked(&drive.seen, "stopped");
+    let again = shape.begin_and_finish(&mut drive).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
+    let mut disk = target(&mut drive);
+    let run = Run::find(&mut disk, None).unwrap();
+    assert!(matches!(run.roll_back(&mut |_| ControlFlow::Continue(())), Ok(Outcome::Complete(_))));
+    drop(disk);
+    assert!(!shape.is_new(&drive.seen, "back"));
+    let (end, len) = (12 * MIB - 33 * 512, 33 * 512);
+    assert!(Shape::bytes(&drive.seen, end, len) == Shape::bytes(&shape.before, end, len));
+}
+
+/// A file system that was mounted while only the marker was written is not overwritten with its older self.
+#[test]
+fn what_was_written_meanwhile_is_refused() {
+    let shape = Shape::new(Filling::Swap, Format::Gpt, 12 * MIB, 2 * MIB);
+    let mut drive = Cut::new(shape.before.clone(), u64::MAX);
+    {
+        let mut disk = target(&mut drive);
+        let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
+        run.finish(&mut |_| ControlFlow::Break(())).unwrap();
+    }
+    drive.seen.put(4096, &[1; 512]);
+    let before = drive.seen.clone();
+    let mut disk = target(&mut drive);
+    let refused = Run::find(&mut disk, None).unwrap().finish(&mut |_| ControlFlow::Continue(()));
+    assert!(matches!(refused, Err(MoveError::Changed(_))), "{refused:?}");
+    drop(disk);
+    assert_eq!(drive.seen, before);
+}
+
+#[test]
+fn what_cannot_be_wrapped_is_refused() {
+    // No slack: the command shrinks it to what the partition holds.
+    let (full, _) = filled(Filling::Swap, 12 * MIB, 12 * MIB);
+    let refused = realign_of(&full, Format::Gpt).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    let RealignError::WrapRoom { missing, shrink } = refused else { panic!("{refused}") };
+    assert_eq!((missing.get(), shrink.to.get()), (MIB + 33 * 512, 11 * MIB - 33 * 512));
+    assert_eq!(shrink.content, Some(Content::FileSystem(FsKind::Swap)));
+    // One byte less than that is enough, and there is no room for the journal then.
+    let (tight, _) = filled(Filling::Swap, 12 * MIB, 11 * MIB - 9 * 4096);
+    assert!(matches!(
+        realign_of(&tight, Format::Gpt).unwrap().journal(),
+        straddle_repair::realign::Journal::Elsewhere { .. }
+    ));
+    // A disk with nothing on it, and one with a table.
+    for format in [None, Some(Format::Gpt)] {
+        let mut disk = Memory::new(12 * MIB);
+        if let Some(format) = format {
+            let mut request = Request::new(Seed(1));
+            request.table = Some(format);
+            common::plan_and_write(&mut disk, "512e", &request).unwrap();
+        }
+        assert!(matches!(realign_of(&disk, Format::Gpt), Err(RealignError::NotWhole(_))));
+    }
+    // What fills a disk is not realigned without being asked.
+    let (disk, _) = filled(Filling::Swap, 12 * MIB, 2 * MIB);
+    let stack = read_all(&disk, Some(BlockSize::B512), None).unwrap();
+    let topology = topology("512e");
+    let situation = Situation { medium: &disk, topology: &topology, stack: &stack, serial: None };
+    assert!(make(&situation, &Wanted::default()).is_err());
+}
+
+/// A stored plan is checked as a new one is.
+#[test]
+fn a_stored_plan_that_contradicts_itself_is_refused() {
+    let shape = Shape::new(Filling::Swap, Format::Gpt, 12 * MIB, 2 * MIB);
+    let json = shape.realign.to_json().unwrap();
+    assert_eq!(Realign::from_json(&json).unwrap(), shape.realign);
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let broken: [(&str, serde_json::Value); 5] = [
+        ("/moves/0/2", (2 * MIB).into()),
+        ("/moves/0/0", 0.into()),
+        ("/plan/table/partitions/0/start", 2049.into()),
+        ("/plan/wipe", serde_json::Value::Array(Vec::new())),
+        ("/journal/inside/start", MIB.into()),
+    ];
+    for (path, new) in broken {
+        let mut value = value.clone();
+        *value.pointer_mut(path).unwrap() = new;
+        assert!(Realign::from_json(&value.to_string()).is_err(), "{path}");
+    }
+    assert!(Span::first(ByteCount::new(shape.before.len)).contains(shape.realign.moves()[0].from));
+}

@@ -1,0 +1,288 @@
+//! Disks copied by the program to other images, laid out right: what is in them, what is refused, and what an
+//! interruption leaves.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tools::skip::{PATH, present};
+
+/// Runs a command of the shell; it must succeed.
+fn shell(folder: &Path, script: &str) -> String {
+    let straddle = Path::new(env!("CARGO_BIN_EXE_straddle")).parent().unwrap().display();
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", script])
+        .current_dir(folder)
+        .env("PATH", format!("{straddle}:{PATH}"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn straddle(folder: &Path, words: &[&str]) -> (i32, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_straddle")).args(words).current_dir(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().unwrap_or(-1), text + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// An MBR disk of 80 MiB, partitioned as Windows XP did: from sector 63, without a gap; a logical partition
+/// is the last.
+const MAKE: &str = "\
+truncate -s 80M xp.img
+printf 'label: dos\\nlabel-id: 0xdeadbeef\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=40001,type=83\\nstart=80064,type=f\\nstart=80127,size=20000,type=c\\n' |
+    sfdisk -q --no-tell-kernel xp.img
+printf 'boot code' | dd of=xp.img conv=notrunc status=none
+printf 'core image' | dd of=xp.img bs=512 seek=1 conv=notrunc status=none
+head -c 3000000 /dev/urandom >file; mkdir tree; cp file tree
+truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/null 2>&1; ntfscp -q 1 file file
+truncate -s $((40001 * 512)) 2; mkfs.ext4 -q -b 4096 -d tree 2
+truncate -s $((20000 * 512)) 5; mkfs.vfat -F 16 -h 63 5 >/dev/null; mcopy -i 5 file ::file
+for part in '1 63' '2 40063' '5 80127'; do
+    set -- $part; dd if=$1 of=xp.img bs=512 seek=$2 conv=notrunc,sparse status=none
+done
+cp --sparse=always xp.img before.img";
+
+/// Checks each file system of `new.img` and the file in it.
+const JUDGE: &str = "\
+rm -f now.* out
+sfdisk -d new.img | sed -n 's/^new.img\\([0-9]*\\) : start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2 \\3/p' | while read -r part from size; do
+    test $((from % 2048)) = 0
+    dd if=new.img of=now.$part bs=512 skip=$from count=$size status=none
+    echo \"$part $from\" >>now.starts
+done
+ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
+e2fsck -fn now.2 >/dev/null 2>&1; debugfs -R 'dump file out' now.2 2>/dev/null; cmp out file
+fsck.vfat -n now.5 >/dev/null; mcopy -n -i now.5 ::file out; cmp out file
+test \"$(od -An -tu4 -j28 -N4 now.1 | tr -d ' ')\" = \"$(sed -n 's/^1 //p' now.starts)\"
+test \"$(head -c 9 new.img)\" = 'boot code'; test \"$(dd if=new.img bs=512 skip=1 count=1 status=none | head -c 10)\" = 'core image'
+sfdisk -d new.img | grep -q 'label-id: 0xdeadbeef'
+sfdisk -d new.img | grep -q 'new.img1.*type=7, bootable'
+cmp xp.img before.img";
+
+fn is_ready() -> bool {
+    present(&["sfdisk", "mkfs.ntfs", "ntfscp", "ntfsfix", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs"])
+}
+
+fn prepared() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    shell(dir.path(), MAKE);
+    dir
+}
+
+const PLAN: [&str; 6] = ["realign", "xp.img", "--to", "new.img", "--save", "copy.json"];
+const APPLY: [&str; 6] = ["apply", "copy.json", "--from", "xp.img", "--write", "new.img"];
+
+#[test]
+fn a_disk_from_sector_63_is_copied_to_a_new_image() {
+    if !is_ready() {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    let (status, text) = straddle(folder, &PLAN);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("identities are kept"), "{text}");
+    assert!(!folder.join("new.img").exists(), "a plan writes nothing");
+    let (status, text) = straddle(folder, &APPLY);
+    assert_eq!(status, 0, "{text}");
+    shell(folder, JUDGE);
+    let (_, text) = straddle(folder, &["check", "new.img"]);
+    assert!(!text.contains("S001") && !text.contains("S068"), "{text}");
+    // What is sparse stays sparse.
+    let size =
+        |name: &str| -> u64 { shell(folder, &format!("du -k {name} | cut -f1")).trim().parse().unwrap() };
+    assert!(size("new.img") <= size("before.img") + 256, "{} KiB of {}", size("new.img"), size("before.img"));
+    // It is complete, and so is not written again.
+    let (status, text) = straddle(folder, &APPLY);
+    assert_eq!(status, 4, "{text}");
+    shell(folder, JUDGE);
+}
+
+#[test]
+fn what_must_not_be_written_is_refused() {
+    if !is_ready() {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    shell(
+        folder,
+        "ln xp.img hard; ln -s xp.img soft; truncate -s 40M small.img; truncate -s 120M used.img; mkfs.ext4 -q used.img",
+    );
+    for (new, says) in [
+        ("xp.img", "which is copied"),
+        ("hard", "which is copied"),
+        ("soft", "which is copied"),
+        ("small.img", "too small"),
+        ("used.img", "it holds ext4"),
+        ("before.img", "it holds an MBR, partition 1 (ntfs"),
+    ] {
+        let (status, text) = straddle(folder, &["realign", "xp.img", "--to", new]);
+        assert!(status == 4 && text.contains(says), "{new}: {status} {text}");
+    }
+    let (status, text) = straddle(folder, &PLAN);
+    assert_eq!(status, 0, "{text}");
+    for (words, expected) in [
+        (vec!["apply", "copy.json", "--write", "new.img"], 2),
+        (vec!["apply", "copy.json", "--from", "before.img", "--write", "before.img"], 4),
+        (vec!["apply", "copy.json", "--from", "used.img", "--write", "new.img"], 4),
+        (vec!["apply", "copy.json", "--from", "xp.img", "--write", "used.img"], 4),
+        (vec!["apply", "copy.json", "--from", "xp.img", "--write", "hard"], 4),
+    ] {
+        let (status, text) = straddle(folder, &words);
+        assert_eq!(status, expected, "{words:?}: {text}");
+        assert!(!folder.join("new.img").exists(), "{words:?}");
+    }
+    // Another program has it.
+    shell(folder, "truncate -s 120M locked.img");
+    let (status, text) =
+        straddle(folder, &["realign", "xp.img", "--to", "locked.img", "--save", "locked.json"]);
+    assert_eq!(status, 0, "{text}");
+    let file = fs::OpenOptions::new().write(true).open(folder.join("locked.img")).unwrap();
+    let claim = straddle_device::claim::lock(&file).unwrap();
+    let apply = ["apply", "locked.json", "--from", "xp.img", "--write", "locked.img"];
+    let (status, text) = straddle(folder, &apply);
+    assert!(status == 4 && text.contains("in use"), "{text}");
+    drop((claim, file));
+    // The user may write over what is there; what came since is not what the user has seen.
+    let plan = ["realign", "xp.img", "--to", "used.img", "--wipe", "--save", "over.json"];
+    let (status, text) = straddle(folder, &plan);
+    assert!(status == 0 && text.contains("LOST: ext4"), "{text}");
+    shell(folder, "cp used.img new.img; mkfs.vfat -F 32 used.img >/dev/null");
+    let (status, text) = straddle(folder, &["apply", "over.json", "--from", "xp.img", "--write", "used.img"]);
+    assert_eq!(status, 4, "{text}");
+    let (status, text) = straddle(folder, &["apply", "over.json", "--from", "xp.img", "--write", "new.img"]);
+    assert_eq!(status, 0, "{text}");
+    shell(folder, JUDGE);
+    shell(folder, "cmp xp.img before.img");
+}
+
+/// Kills at random moments, as often as `KILLS` says, then makes the copy again.
+#[test]
+fn a_killed_copy_is_made_again() {
+    if !is_ready() {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    assert_eq!(straddle(folder, &PLAN).0, 0);
+    let rounds: u64 = std::env::var("KILLS").map_or(4, |n| n.parse().unwrap());
+    let mut unfinished = 0;
+    for round in 0..rounds {
+        let _ = fs::remove_file(folder.join("new.img"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
+            .args(APPLY)
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The copy has begun when the new image is marked; where it is killed after that is left to chance.
+        let is_marked = || {
+            let mut sector = [0; 512];
+            let read =
+                fs::File::open(folder.join("new.img")).and_then(|mut file| file.read_exact(&mut sector));
+            read.is_ok() && sector[450] == 0x7F
+        };
+        while !is_marked() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(round * 7 % 50));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let (_, resumed) = straddle(folder, &["resume", "new.img"]);
+        if resumed.contains("a copy to it is not finished") {
+            unfinished += 1;
+            let (status, text) = straddle(folder, &["plan", "new.img", "--add", "1MiB"]);
+            assert!(status == 4 && text.contains("is not finished"), "{text}");
+        }
+        let (status, text) = straddle(folder, &APPLY);
+        // It may have been complete.
+        assert!(status == 0 || status == 4, "{text}");
+        shell(folder, JUDGE);
+    }
+    println!("{rounds} kills, {unfinished} in the middle");
+    assert!(unfinished > 0, "none was killed in the middle");
+}
+
+/// What is printed for an image that is not raw works, from each format that is read.
+#[test]
+fn the_printed_commands_realign_other_images() {
+    if !is_ready() || !present(&["qemu-img"]) {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    for (format, ending) in [("qcow2", "qcow2"), ("vmdk", "vmdk"), ("vpc", "vhd")] {
+        shell(
+            folder,
+            &format!("qemu-img convert -O {format} xp.img disk.{ending}; sha256sum disk.{ending} >sum"),
+        );
+        let (status, text) = straddle(folder, &["realign", &format!("disk.{ending}")]);
+        assert_eq!(status, 4, "{text}");
+        let commands = text.split_once("in place: ").unwrap().1.trim();
+        let commands = commands.split(" makes it a").next().unwrap();
+        shell(folder, &commands.replace("; qemu-img", " && qemu-img").replace("NEW.qcow2", "back.qcow2"));
+        shell(folder, "sha256sum -c --quiet sum; mv disk.raw new.img");
+        shell(folder, JUDGE);
+        if format == "qcow2" {
+            let (_, text) = straddle(folder, &["check", "back.qcow2"]);
+            assert!(!text.contains("S001") && !text.contains("S068"), "{text}");
+            shell(folder, "qemu-img compare -q back.qcow2 new.img");
+        }
+    }
+}
+
+/// A file system without a table gets one on the copy.
+#[test]
+fn a_file_system_that_fills_its_disk_gets_a_partition_on_the_copy() {
+    if !is_ready() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    for make in [
+        "mkdir tree; cp file tree; mkfs.ext4 -q -b 4096 -d tree whole.img",
+        "mkfs.ntfs -q -F -f whole.img >/dev/null 2>&1; ntfscp -q whole.img file file",
+    ] {
+        shell(
+            folder,
+            &format!(
+                "rm -rf *; head -c 3000000 /dev/urandom >file; truncate -s 40M whole.img; {make}; cp whole.img before.img"
+            ),
+        );
+        let (status, text) = straddle(folder, &["realign", "whole.img", "--to", "new.img"]);
+        assert!(status == 4 && text.contains("--wrap"), "{text}");
+        let (status, text) =
+            straddle(folder, &["realign", "whole.img", "--wrap", "--to", "new.img", "--save", "copy.json"]);
+        assert_eq!(status, 0, "{text}");
+        let (status, text) =
+            straddle(folder, &["apply", "copy.json", "--from", "whole.img", "--write", "new.img"]);
+        assert_eq!(status, 0, "{text}");
+        let judge = match make.contains("ext4") {
+            true => {
+                "e2fsck -fn now >/dev/null 2>&1; debugfs -R 'dump file out' now 2>/dev/null; cmp out file"
+            }
+            false => {
+                "ntfsfix -n now >/dev/null; ntfscat now file | cmp - file; test $(od -An -tu4 -j28 -N4 now) = 2048"
+            }
+        };
+        shell(
+            folder,
+            &format!(
+                "size=$(sfdisk -d new.img | sed -n 's/.*size= *\\([0-9]*\\),.*/\\1/p'); dd if=new.img of=now bs=512 skip=2048 count=$size status=none; {judge}; cmp whole.img before.img"
+            ),
+        );
+        let (status, text) = straddle(folder, &["check", "new.img"]);
+        assert_eq!(status, 0, "{text}");
+    }
+}
