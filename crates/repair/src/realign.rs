@@ -21,6 +21,7 @@
 //! ```
 
 mod around;
+mod boot;
 mod carry;
 mod error;
 mod file;
@@ -40,10 +41,12 @@ mod tests;
 use straddle_relocate::{Job, Move, Parts};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
+use crate::error::PlanError;
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
+use boot::Loaders;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
 pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
@@ -279,7 +282,7 @@ fn attempt(
     let shifted: Vec<Shifted> =
         places.iter().map(|(item, to)| shifted(*item, *to, requested(item.number), &ground)).collect();
     let plan = base.plan(request, grain, &shifted)?;
-    let references = references(base, &plan);
+    let references = references(base, &plan)?;
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references };
     realign.find_journal()?;
@@ -369,14 +372,15 @@ fn shifted(item: Item, to: Span, is_requested: bool, ground: &Ground) -> Shifted
 }
 
 /// Lists what refers to the old places of the partitions that move.
-fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
+fn references(base: &Base<'_>, plan: &Plan) -> Result<Vec<(u32, Reference)>, RealignError> {
     let (stack, format) = (base.situation().stack, plan.table().format);
+    let loaders = Loaders::read(base.situation().medium, stack).map_err(PlanError::from)?;
     let mut found = Vec::new();
     for entry in plan.table().partitions.iter().filter(|e| matches!(e.change, Change::Moved { .. })) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
-        let of_it = refer::references(partition, entry, format, span.start());
+        let of_it = refer::references(partition, entry, format, span.start(), &loaders);
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
     }
-    found
+    Ok(found)
 }

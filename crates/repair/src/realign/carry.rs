@@ -23,6 +23,7 @@ use straddle_relocate::{
 };
 use straddle_units::{ByteOffset, Span};
 
+use super::boot::Loaders;
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::{Story, Table};
@@ -89,6 +90,7 @@ impl Realign {
     /// corrected.
     fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
+        let loaders = Loaders::read(disk, &stack)?;
         let block = self.plan.block();
         let format = self.plan.table().format;
         for entry in &self.plan.table().partitions {
@@ -100,7 +102,7 @@ impl Realign {
             if refer::used(partition, block) > span.len() {
                 return Err(MoveError::Grown(number));
             }
-            let found = refer::references(partition, entry, format, span.start());
+            let found = refer::references(partition, entry, format, span.start(), &loaders);
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(MoveError::Grown(number));
@@ -124,6 +126,10 @@ fn obstacle(reference: &Reference) -> Option<&'static str> {
         Reference::BiosBoot => {
             Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
         }
+        Reference::GrubElsewhere => Some(
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: install GRUB to the disk first",
+        ),
+        Reference::Syslinux { correct: None, .. } => Some("its boot sector cannot record the new start"),
         Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
         _ => None,
     }

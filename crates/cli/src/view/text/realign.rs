@@ -90,6 +90,24 @@ fn words(reference: &Reference) -> String {
         Reference::BiosBoot => {
             "it holds GRUB's core image, whose sectors the boot code lists: apply will refuse".to_owned()
         }
+        Reference::Grub { recorded, correct, pieces, .. } => format!(
+            "GRUB's core image is in it, at sector {recorded} of the disk: the boot image and its list of {} will be changed to sector {correct}",
+            plural(pieces.len(), "piece")
+        ),
+        Reference::GrubElsewhere => {
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; install GRUB to the disk first \
+             (grub-install DISK)"
+                .to_owned()
+        }
+        Reference::Lilo => {
+            "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start".to_owned()
+        }
+        Reference::Syslinux { recorded, correct: Some(correct) } => format!(
+            "SYSLINUX's boot sector records its start, sector {recorded}: will be changed to {correct}"
+        ),
+        Reference::Syslinux { .. } => {
+            "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
+        }
         Reference::EfiBootEntries => {
             "boot entries of the firmware record its start: renew them with efibootmgr if the firmware does not find it".to_owned()
         }
