@@ -21,7 +21,7 @@ pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
 pub(crate) use self::plan::{
-    ApplyArguments, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
+    ApplyArguments, AtBoot, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
     VerifyMode,
 };
 pub(crate) use self::probe::ProbeArguments;

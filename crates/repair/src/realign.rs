@@ -47,6 +47,7 @@ use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 use boot::Loaders;
+pub use boot::starts_grub;
 pub use carry::{Outcome, Run, Watch};
 pub use error::{RealignError, Shrink};
 pub use file::{JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};

@@ -300,6 +300,24 @@ pub(crate) struct RealignArguments {
     /// Print the plan as JSON, as it is saved.
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Move the partitions at the next start, before the root file system is mounted, or remove what was
+    /// prepared for that.
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_missing_value = "prepare", conflicts_with_all = ["assume", "format", "logical"])]
+    pub(crate) at_boot: Option<AtBoot>,
+}
+
+/// What is done about moving partitions when the machine starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AtBoot {
+    /// Install a hook and the plan into the initramfs.
+    Prepare,
+    /// Remove them.
+    Cancel,
+    /// Begin or resume the move, as the initramfs does.
+    #[value(hide = true)]
+    Now,
 }
 
 fn start_of(text: &str) -> Result<(u32, Place), String> {

@@ -17,8 +17,9 @@ use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 use super::apply::LARGEST_PLAN;
+use super::at_boot;
 use super::lab::on_interrupt;
-use crate::args::{MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError};
 use crate::input;
 use crate::keep;
@@ -27,6 +28,11 @@ use crate::progress::Bar;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
+    match arguments.at_boot {
+        Some(AtBoot::Cancel) => return at_boot::cancel(&arguments.target),
+        Some(AtBoot::Now) => return at_boot::now(&arguments.target),
+        Some(AtBoot::Prepare) | None => {}
+    }
     let options = Options {
         assume: arguments.assume.clone().unwrap_or_default(),
         logical: arguments.logical,
@@ -50,10 +56,20 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let mut out = output::stdout();
     let text = match arguments.json {
         true => json,
-        false => text::realign::plan(&name, &realign, arguments.save.as_deref(), output::width(), styles),
+        false => {
+            let how = match (&arguments.save, arguments.at_boot) {
+                (_, Some(_)) => text::realign::Next::AtBoot,
+                (Some(path), None) => text::realign::Next::Apply(path),
+                (None, None) => text::realign::Next::Save,
+            };
+            text::realign::plan(&name, &realign, how, output::width(), styles)
+        }
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;
+    if arguments.at_boot.is_some() {
+        return at_boot::prepare(&arguments.target, &realign, medium);
+    }
     Ok(Exit::Success)
 }
 
@@ -119,6 +135,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let run = Run::find(&mut target, journal).with_context(|| name.clone())?;
     carry(run, &name, path, &arguments.moves, arguments.rollback)
+}
+
+/// Runs to the end when the machine starts.
+pub(super) fn carry_on(run: Run<'_>, path: &Path, is_back: bool) -> Result<Exit> {
+    let moves = MoveArguments { journal: None, verify: VerifyMode::Read, skip_bad: None };
+    carry(run, &path.display().to_string(), path, &moves, is_back)
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.

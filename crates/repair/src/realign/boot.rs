@@ -121,6 +121,7 @@ impl Loaders {
         // The hidden sectors of FAT and NTFS are a reference of their own.
         let listed = self.syslinux.iter().find(|(at, _)| *at == from.start());
         if let Some((_, recorded)) = listed
+            && *recorded != 0
             && kind.is_none_or(|kind| !kind.has_boot_sector())
         {
             let start = to.get();
@@ -159,6 +160,15 @@ impl Seen {
             pieces: pieces.iter().map(|(at, _)| *at).collect(),
         })
     }
+}
+
+/// Whether the disk's boot code is GRUB's, which reads its core image and needs no active partition.
+///
+/// # Errors
+///
+/// If the disk cannot be read.
+pub fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
+    Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
 }
 
 /// Returns the sector at byte `at`; `None` if the disk ends before.

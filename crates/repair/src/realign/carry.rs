@@ -29,7 +29,7 @@ use super::recorded::{Which, record};
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, is_marker};
+use crate::plan::{Change, Entry, is_marker};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -84,6 +84,20 @@ impl Realign {
         run.forget_stale()?;
         run.with_disks(|disks, place| begin(disks, place, job).map(drop))?;
         Ok(run)
+    }
+
+    /// Whether the table of `target` is the one that this plan leads to.
+    ///
+    /// # Errors
+    ///
+    /// If the target cannot be read.
+    pub fn is_done(&self, target: &Target<'_>) -> Result<bool, MoveError> {
+        let stack = straddle_layout::read_stack(target, Some(self.plan.block()), None)?;
+        let entries = &self.plan.table().partitions;
+        let is_there = |entry: &Entry| {
+            stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == self.plan.span(entry))
+        };
+        Ok(stack.partitions.len() == entries.len() && entries.iter().all(is_there))
     }
 
     /// Checks that the partitions are as the plan found them, and that what refers to their places can be
@@ -200,6 +214,15 @@ impl<'a> Run<'a> {
     pub fn state(&mut self) -> Result<State, MoveError> {
         let found = self.with_disks(inspect)?;
         found.map(|(_, state)| state).ok_or(MoveError::Nothing)
+    }
+
+    /// Whether a rollback has begun, which must be completed.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn is_turned(&mut self) -> Result<bool, MoveError> {
+        Ok(matches!(self.state()?, State::RollingBack | State::Back))
     }
 
     /// Completes the move: moves what is left, corrects boot sectors, and writes the new table.

@@ -9,14 +9,19 @@ use super::plan::{pictures, table};
 use super::wrap;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
+/// What comes after the plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next<'a> {
+    /// It is not saved.
+    Save,
+    /// It is saved in this file.
+    Apply(&'a Path),
+    /// It is carried out when the machine starts.
+    AtBoot,
+}
+
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(
-    name: &str,
-    realign: &Realign,
-    saved: Option<&Path>,
-    width: usize,
-    styles: Styles,
-) -> String {
+pub(crate) fn plan(name: &str, realign: &Realign, next: Next<'_>, width: usize, styles: Styles) -> String {
     let plan = realign.plan();
     let size = plan.disk().size;
     let moved = realign.trips();
@@ -55,13 +60,14 @@ pub(crate) fn plan(
             " --journal JOURNAL"
         }
     };
-    let _ = match saved {
-        Some(path) => writeln!(
+    let _ = match next {
+        Next::AtBoot => Ok(()),
+        Next::Apply(path) => writeln!(
             text,
             "nothing is written yet: straddle apply {} --write {operand}{needs}",
             quote_path(path)
         ),
-        None => writeln!(
+        Next::Save => writeln!(
             text,
             "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}{needs}"
         ),
