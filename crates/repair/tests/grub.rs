@@ -368,3 +368,22 @@ fn boot_code_that_is_not_understood_is_refused() {
         refused(&disk);
     }
 }
+
+#[test]
+fn syslinux_is_corrected_and_lilo_is_named() {
+    let mut disk = disk(Format::Mbr, &[(63, 4096, "linux")]);
+    put(&mut disk, 63 * 512 + 3, b"EXTLINUX");
+    put(&mut disk, 63 * 512 + 28, &63_u32.to_le_bytes());
+    put(&mut disk, 63 * 512 + 510, &[0x55, 0xAA]);
+    assert_eq!(references(&disk), [Reference::Syslinux { recorded: 63, correct: Some(2048) }]);
+    let (after, _, ended) = carried_out(&disk, &planned(&disk), u64::MAX);
+    ended.unwrap();
+    assert_eq!(read(&after, 2048 * 512 + 28, 4), 2048_u32.to_le_bytes());
+    // Installed to a loop device, it does not know the start of its partition.
+    put(&mut disk, 63 * 512 + 28, &[0; 4]);
+    assert_eq!(references(&disk), []);
+    put(&mut disk, 0, b"\xFA\xEB\x1F\x90\0\0LILO");
+    assert_eq!(references(&disk), [Reference::Lilo]);
+    let (_, _, ended) = carried_out(&disk, &planned(&disk), u64::MAX);
+    ended.unwrap();
+}

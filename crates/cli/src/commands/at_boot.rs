@@ -5,6 +5,7 @@
 //! boot code to the initramfs, is elsewhere. When the machine starts, whatever fails before the first write
 //! lets it start as before; it never goes on with partitions in the kernel that the table does not have.
 
+mod hibernation;
 mod place;
 
 use std::fs;
@@ -315,6 +316,9 @@ fn moved(disk: &Path, begun: &mut Option<Realign>) -> Result<(String, Exit)> {
             quote_path(disk)
         );
         return Ok((text, Exit::Success));
+    }
+    if let Some(why) = hibernation::suspected() {
+        return Err(RefusedError(why).into());
     }
     let mut id = [0; 16];
     fs::File::open("/dev/urandom").and_then(|mut file| io::Read::read_exact(&mut file, &mut id))?;

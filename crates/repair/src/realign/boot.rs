@@ -115,7 +115,7 @@ impl Loaders {
         found.dedup();
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
         let kind = content.and_then(Content::file_system);
-        if self.has_lilo && kind.is_some_and(|kind| !kind.has_boot_sector()) {
+        if self.has_lilo && kind.is_none_or(|kind| !kind.has_boot_sector()) {
             found.push(Reference::Lilo);
         }
         // The hidden sectors of FAT and NTFS are a reference of their own.
