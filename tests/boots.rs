@@ -232,7 +232,7 @@ fn a_system_that_was_moved_boots_by_uefi() {
         return;
     }
     let size = fs::metadata(image.join("root.ext4")).unwrap().len() / 512;
-    let (esp, root) = (70_001, 63 + 70_001);
+    let (esp, root) = (70_003, 63 + 70_003);
     let table = format!(
         "label: gpt\\nfirst-lba: 34\\nstart=63,size={esp},type=U\\nstart={root},size={size},type=L\\n"
     );

@@ -256,6 +256,7 @@ Examples:
   straddle resume /dev/sdb                        go on after an interruption
   straddle resume /dev/sdb --rollback             bring back the old layout
   straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
+  straddle realign /dev/sda --at-boot             the disk of the running system: move at the next start
 
 The new table counts only when all data are in their new places. Until then an interruption of any kind, including a power
 cut, loses nothing: a journal has what is being overwritten. It is in unallocated space of the disk; if there is too little,
@@ -304,7 +305,7 @@ pub(crate) struct RealignArguments {
     /// Move the partitions at the next start, before the root file system is mounted, or remove what was
     /// prepared for that.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_missing_value = "prepare", conflicts_with_all = ["assume", "format", "logical"])]
+          default_missing_value = "prepare", conflicts_with_all = ["assume", "format", "logical", "json"])]
     pub(crate) at_boot: Option<AtBoot>,
 }
 
