@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices validate statistics planted moves cuts restores plans fuzz sanitize deny install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves cuts restores plans fuzz sanitize deny install docs
 
 all: build
 
@@ -33,7 +33,8 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck scripts/* tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
-	    tests/emulated/*.sh experiments/scripts/*.sh \
+	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
+	    crates/cli/src/commands/at_boot/initramfs-* crates/cli/src/commands/at_boot/dracut-* \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
 	    contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle
@@ -58,6 +59,11 @@ repeats: build
 # Emulated devices of each driver under Debian's kernels 6.1 and 6.12, without KVM (docs/devices.md). Takes minutes.
 devices: setup
 	$(CARGO) test -p straddle --test emulated -- --ignored --nocapture
+
+# A small Debian on misaligned partitions, by BIOS and UEFI in QEMU, before and after they are moved; and moved at boot, with power
+# cuts. Downloads packages the first time. Takes ten minutes.
+boots: setup
+	$(CARGO) test -p straddle --test boots -- --ignored --nocapture
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

@@ -22,7 +22,7 @@ pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::LabArguments;
 pub(crate) use self::plan::{
-    ApplyArguments, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
+    ApplyArguments, AtBoot, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
     VerifyMode,
 };
 pub(crate) use self::probe::ProbeArguments;

@@ -147,7 +147,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
         let entry =
             plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
         let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
-        let of_it = refer::references(&item.partition, entry, format, *start, block);
+        let of_it = refer::references(&item.partition, entry, format, *start, block, None);
         references.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
         if wanted.wrap.is_some() {
             let boot = refer::boot_sector(&item.partition, *start, None, item.len);

@@ -21,6 +21,7 @@
 //! ```
 
 mod around;
+mod boot;
 mod carry;
 mod error;
 mod file;
@@ -45,10 +46,13 @@ use straddle_relocate::{Job, Move, Parts, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;
+use crate::error::PlanError;
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
+use boot::Loaders;
+pub use boot::starts_grub;
 pub use carry::Watch;
 pub(crate) use carry::obstacle;
 pub use carry::{Outcome, Run};
@@ -326,7 +330,7 @@ fn attempt(
         // Its chain must be one that can be written.
         encode(&plan, situation.medium, situation.stack)?;
     }
-    let references = references(base, &plan);
+    let references = references(base, &plan)?;
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors };
     realign.find_journal()?;
@@ -480,14 +484,16 @@ fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, gr
 }
 
 /// Lists what refers to the old places of the partitions that move.
-fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
+fn references(base: &Base<'_>, plan: &Plan) -> Result<Vec<(u32, Reference)>, RealignError> {
     let (stack, format) = (base.situation().stack, plan.table().format);
+    let loaders = Loaders::read(base.situation().medium, stack).map_err(PlanError::from)?;
     let mut found = Vec::new();
     for entry in plan.table().partitions.iter().filter(|entry| logical::moves(entry)) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
-        let of_it = refer::references(partition, entry, format, span.start(), base.situation().block());
+        let block = base.situation().block();
+        let of_it = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
     }
-    found
+    Ok(found)
 }

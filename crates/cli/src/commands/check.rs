@@ -114,6 +114,13 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
+    if form == Form::Audit
+        && arguments.captured().is_none()
+        && let Some(note) = super::at_boot::note(&arguments.targets)
+    {
+        out.flush()?;
+        output::complain(&note);
+    }
     if let Some(report) = &mut report {
         out.write_all(report.closing().as_bytes())?;
     } else if arguments.json {

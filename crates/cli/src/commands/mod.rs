@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod apply;
+mod at_boot;
 mod bench;
 pub(crate) mod check;
 mod copy;

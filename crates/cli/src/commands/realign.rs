@@ -18,10 +18,11 @@ use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 use super::apply::LARGEST_PLAN;
+use super::at_boot;
 use super::copy;
 use super::elsewhere;
 use super::lab::on_interrupt;
-use crate::args::{MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::estimate;
 use crate::exit::{Exit, RefusedError};
 use crate::input;
@@ -33,6 +34,11 @@ use crate::view::text;
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
     if let Some(new) = &arguments.elsewhere.to {
         return copy::plan(arguments, new, styles);
+    }
+    match arguments.at_boot {
+        Some(AtBoot::Cancel) => return at_boot::cancel(&arguments.target),
+        Some(AtBoot::Now) => return at_boot::now(&arguments.target),
+        Some(AtBoot::Prepare) | None => {}
     }
     let options = Options {
         assume: arguments.assume.clone().unwrap_or_default(),
@@ -66,12 +72,21 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let text = match arguments.json {
         true => json,
         false => {
-            let view = text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref() };
-            text::realign::plan(view, arguments.save.as_deref(), output::width(), styles)
+            let next = match (&arguments.save, arguments.at_boot) {
+                (_, Some(_)) => text::realign::Next::AtBoot,
+                (Some(path), None) => text::realign::Next::Apply(path),
+                (None, None) => text::realign::Next::Save,
+            };
+            let view =
+                text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref(), next };
+            text::realign::plan(view, output::width(), styles)
         }
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;
+    if arguments.at_boot.is_some() {
+        return at_boot::prepare(&arguments.target, &realign, medium);
+    }
     Ok(Exit::Success)
 }
 
@@ -144,6 +159,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let run = Run::find(&mut target, journal).with_context(|| name.clone())?;
     carry(run, &name, path, &arguments.moves, arguments.rollback)
+}
+
+/// Runs to the end when the machine starts.
+pub(super) fn carry_on(run: Run<'_>, path: &Path, is_back: bool) -> Result<Exit> {
+    let moves = MoveArguments { journal: None, verify: VerifyMode::Read, skip_bad: None };
+    carry(run, &path.display().to_string(), path, &moves, is_back)
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.

@@ -23,13 +23,14 @@ use straddle_relocate::{
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::boot::Loaders;
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::wrapped::HEAD;
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, is_marker};
+use crate::plan::{Change, Entry, is_marker};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -89,10 +90,25 @@ impl Realign {
         Ok(run)
     }
 
+    /// Whether the table of `target` is the one that this plan leads to.
+    ///
+    /// # Errors
+    ///
+    /// If the target cannot be read.
+    pub fn is_done(&self, target: &Target<'_>) -> Result<bool, MoveError> {
+        let stack = straddle_layout::read_stack(target, Some(self.plan.block()), None)?;
+        let entries = &self.plan.table().partitions;
+        let is_there = |entry: &Entry| {
+            stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == self.plan.span(entry))
+        };
+        Ok(stack.partitions.len() == entries.len() && entries.iter().all(is_there))
+    }
+
     /// Checks that the partitions are as the plan found them, and that what refers to their places can be
     /// corrected.
     fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
+        let loaders = Loaders::read(disk, &stack)?;
         let block = self.plan.block();
         let format = self.plan.table().format;
         for entry in &self.plan.table().partitions {
@@ -114,7 +130,7 @@ impl Realign {
             {
                 return Err(MoveError::Grown(number));
             }
-            let found = refer::references(partition, entry, format, span.start(), block);
+            let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(MoveError::Grown(number));
@@ -138,6 +154,10 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
         Reference::BiosBoot => {
             Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
         }
+        Reference::GrubElsewhere => Some(
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: install GRUB to the disk first",
+        ),
+        Reference::Syslinux { correct: None, .. } => Some("its boot sector cannot record the new start"),
         Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
         _ => None,
     }
@@ -211,6 +231,15 @@ impl<'a> Run<'a> {
     pub fn state(&mut self) -> Result<State, MoveError> {
         let found = self.with_disks(inspect)?;
         found.map(|(_, state)| state).ok_or(MoveError::Nothing)
+    }
+
+    /// Whether a rollback has begun, which must be completed.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn is_turned(&mut self) -> Result<bool, MoveError> {
+        Ok(matches!(self.state()?, State::RollingBack | State::Back))
     }
 
     /// Completes the move: moves what is left, corrects boot sectors, and writes the new table.

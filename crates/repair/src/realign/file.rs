@@ -115,6 +115,31 @@ pub enum ReferenceKindFile {
     WindowsVolume,
     /// The partition that holds GRUB's core image.
     BiosBoot,
+    /// GRUB's core image.
+    Grub {
+        /// Whether the boot image is in the partition's first sector.
+        in_partition: bool,
+        /// Where the core image is in the partition.
+        core: u64,
+        /// The first sector of the core image on the disk.
+        recorded: u64,
+        /// What it is after the move.
+        correct: u64,
+        /// The first sector of each piece of the rest.
+        pieces: Vec<u64>,
+    },
+    /// GRUB, in a form that cannot be corrected.
+    GrubElsewhere,
+    /// LILO.
+    Lilo,
+    /// SYSLINUX's boot sector.
+    Syslinux {
+        /// The recorded start, in sectors of 512 bytes.
+        recorded: u64,
+        /// What it has to be after the move.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        correct: Option<u64>,
+    },
     /// Boot entries of the firmware.
     EfiBootEntries,
     /// Swap space.
@@ -240,6 +265,12 @@ impl TryFrom<ReferenceKindFile> for Reference {
             ReferenceKindFile::ActivePartition => Self::ActivePartition,
             ReferenceKindFile::WindowsVolume => Self::WindowsVolume,
             ReferenceKindFile::BiosBoot => Self::BiosBoot,
+            ReferenceKindFile::Grub { in_partition, core, recorded, correct, pieces } => {
+                Self::Grub { in_partition, core: ByteOffset::new(core), recorded, correct, pieces }
+            }
+            ReferenceKindFile::GrubElsewhere => Self::GrubElsewhere,
+            ReferenceKindFile::Lilo => Self::Lilo,
+            ReferenceKindFile::Syslinux { recorded, correct } => Self::Syslinux { recorded, correct },
             ReferenceKindFile::EfiBootEntries => Self::EfiBootEntries,
             ReferenceKindFile::Swap => Self::Swap,
             ReferenceKindFile::Hibernation => Self::Hibernation,
@@ -261,6 +292,18 @@ impl From<&Reference> for ReferenceKindFile {
             Reference::ActivePartition => Self::ActivePartition,
             Reference::WindowsVolume => Self::WindowsVolume,
             Reference::BiosBoot => Self::BiosBoot,
+            Reference::Grub { in_partition, core, recorded, correct, pieces } => Self::Grub {
+                in_partition: *in_partition,
+                core: core.get(),
+                recorded: *recorded,
+                correct: *correct,
+                pieces: pieces.clone(),
+            },
+            Reference::GrubElsewhere => Self::GrubElsewhere,
+            Reference::Lilo => Self::Lilo,
+            Reference::Syslinux { recorded, correct } => {
+                Self::Syslinux { recorded: *recorded, correct: *correct }
+            }
             Reference::EfiBootEntries => Self::EfiBootEntries,
             Reference::Swap => Self::Swap,
             Reference::Hibernation => Self::Hibernation,

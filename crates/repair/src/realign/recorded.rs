@@ -1,4 +1,5 @@
-//! The boot sectors of NTFS, FAT and exFAT, which record where their partition starts.
+//! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the sectors
+//! that GRUB lists.
 //!
 //! The law of this module: only the recorded start changes, and for exFAT the checksum over it. A sector that
 //! records neither the old start nor the new one is refused.
@@ -7,10 +8,11 @@
 //! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without
 //! bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
 
+use straddle_device::fields::le64;
 use straddle_layout::FsKind;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{MoveError, Reference};
+use super::{MoveError, Reference, boot};
 use crate::fingerprint::bytes_of;
 use crate::target::Disk;
 
@@ -37,6 +39,15 @@ pub(crate) fn record(
     reference: &Reference,
     which: Which,
 ) -> Result<(), MoveError> {
+    if let Reference::Syslinux { recorded, correct } = reference {
+        let correct = correct.ok_or(MoveError::Unrecordable(place.start()))?;
+        let wanted = if which == Which::New { correct } else { *recorded };
+        let starts = Starts { wanted, known: [*recorded, correct] };
+        return hidden(disk, place.start(), ByteCount::new(boot::SECTOR), starts);
+    }
+    if let Reference::Grub { .. } = reference {
+        return grub(disk, place, reference, which);
+    }
     let Reference::BootSector { kind, recorded, correct, sector, copies } = reference else { return Ok(()) };
     let correct = correct.ok_or(MoveError::Unrecordable(place.start()))?;
     let wanted = if which == Which::New { correct } else { *recorded };
@@ -116,4 +127,60 @@ fn exfat(
 fn checksum(bytes: &[u8]) -> u32 {
     let summed = bytes.iter().enumerate().filter(|(at, _)| ![106, 107, 112].contains(at));
     summed.fold(0_u32, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u32::from(*byte)))
+}
+
+/// Records the sectors of GRUB's core image, which is in the partition, in its first sector, and in the boot
+/// image if that is in the partition. A boot image in the first sector of the disk is part of the table.
+fn grub(disk: &mut dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<(), MoveError> {
+    let Reference::Grub { in_partition, core, recorded, correct, pieces } = reference else { return Ok(()) };
+    let sector = ByteCount::new(boot::SECTOR);
+    let starts = |old: u64, new: u64| Starts {
+        wanted: if which == Which::New { new } else { old },
+        known: [old, new],
+    };
+    let at = place.start().checked_add(ByteCount::new(core.get()));
+    let at = at.ok_or(MoveError::Unrecordable(place.start()))?;
+    let mut bytes = read(disk, at, sector)?;
+    if boot::pieces(&bytes).is_none_or(|found| found.len() != pieces.len()) {
+        return Err(MoveError::Changed(at));
+    }
+    let mut is_changed = false;
+    for (index, old) in pieces.iter().enumerate() {
+        let new = shifted(*old, *recorded, *correct).ok_or(MoveError::Unrecordable(at))?;
+        let field = boot::entry_at(index).ok_or(MoveError::Unrecordable(at))?;
+        is_changed |= put_sector(&mut bytes, field, starts(*old, new), at)?;
+    }
+    if is_changed {
+        write(disk, at, &bytes)?;
+    }
+    if *in_partition {
+        let at = place.start();
+        let mut bytes = read(disk, at, sector)?;
+        if !boot::is_boot_image(&bytes) {
+            return Err(MoveError::Changed(at));
+        }
+        if put_sector(&mut bytes, boot::KERNEL_SECTOR, starts(*recorded, *correct), at)? {
+            write(disk, at, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a sector's number of 64 bits into bytes that were read at `at`; returns whether it changes.
+fn put_sector(bytes: &mut [u8], field: usize, starts: Starts, at: ByteOffset) -> Result<bool, MoveError> {
+    let found = le64(bytes, field);
+    if !starts.known.contains(&found) {
+        return Err(MoveError::Changed(at));
+    }
+    let place = bytes.get_mut(field..).and_then(<[u8]>::first_chunk_mut::<8>);
+    *place.ok_or(MoveError::Unrecordable(at))? = starts.wanted.to_le_bytes();
+    Ok(found != starts.wanted)
+}
+
+/// What `sector` becomes when `from` becomes `to`.
+fn shifted(sector: u64, from: u64, to: u64) -> Option<u64> {
+    match to.checked_sub(from) {
+        Some(up) => sector.checked_add(up),
+        None => sector.checked_sub(from.checked_sub(to)?),
+    }
 }

@@ -7,6 +7,7 @@ use straddle_layout::layer::Facts;
 use straddle_layout::{Content, FsKind, Partition, Role};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
+use super::boot::Loaders;
 use crate::kinds;
 use crate::plan::{Entry, Format, Slot};
 
@@ -36,8 +37,33 @@ pub enum Reference {
     /// Windows finds its volumes on an MBR disk by the disk's identifier and the byte where they start: drive
     /// letters (`MountedDevices`) and the boot configuration (BCD) record it.
     WindowsVolume,
-    /// GRUB's core image is in this partition: the boot code in the MBR and in the image list its sectors.
+    /// The BIOS boot partition, whose boot code is not understood.
     BiosBoot,
+    /// GRUB's core image is in this partition, and all boot code that lists its sectors is understood.
+    Grub {
+        /// Whether the boot image is in the partition's first sector, and not in that of the disk.
+        in_partition: bool,
+        /// Where the core image is in the partition.
+        core: ByteOffset,
+        /// The first sector of the core image on the disk, of 512 bytes as all here.
+        recorded: u64,
+        /// What it is after the move.
+        correct: u64,
+        /// The first sector of each piece of the rest of the core image, before the move.
+        pieces: Vec<u64>,
+    },
+    /// GRUB's boot code lists sectors of this partition, and is of a version that is not understood, or lists
+    /// sectors elsewhere as well.
+    GrubElsewhere,
+    /// LILO lists the sectors of kernels, which may be in this partition.
+    Lilo,
+    /// SYSLINUX's boot sector adds the recorded start of its partition to what it lists.
+    Syslinux {
+        /// The recorded start, in sectors of 512 bytes.
+        recorded: u64,
+        /// What it has to be after the move; `None` if that does not fit.
+        correct: Option<u64>,
+    },
     /// Boot entries of the firmware record where this EFI system partition is, and its size.
     EfiBootEntries,
     /// Swap space: the kernel's command line may say `resume_offset`, or the device by its start.
@@ -48,13 +74,15 @@ pub enum Reference {
     Zones,
 }
 
-/// Returns what refers to the place of `partition`, which is to start at byte `start`.
+/// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot
+/// loaders are to be installed again.
 pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
     format: Format,
     start: ByteOffset,
     block: BlockSize,
+    loaders: Option<&Loaders>,
 ) -> Vec<Reference> {
     let mut found = Vec::new();
     let layer = partition.layer.as_ref();
@@ -71,9 +99,11 @@ pub(crate) fn references(
     if format == Format::Mbr && kind.is_some_and(FsKind::has_boot_sector) {
         found.push(Reference::WindowsVolume);
     }
-    if entry.kind == kinds::BIOS_BOOT {
+    let of_loaders = loaders.map(|loaders| loaders.references(partition, start)).unwrap_or_default();
+    if entry.kind == kinds::BIOS_BOOT && of_loaders.is_empty() {
         found.push(Reference::BiosBoot);
     }
+    found.extend(of_loaders);
     if entry.kind == kinds::ESP || (format == Format::Mbr && entry.kind == "ef") {
         found.push(Reference::EfiBootEntries);
     }

@@ -14,7 +14,7 @@ use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use super::{Journal, MoveError, Realign, RealignError, RealignFile, logical};
+use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
@@ -135,6 +135,7 @@ impl Story {
                 }
             }
         }
+        name_core(realign, disk, &enter, &mut places)?;
         let story = Self { realign: realign.clone(), places, records };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
@@ -303,6 +304,33 @@ fn records(realign: &Realign, disk: &dyn Medium, stack: &Stack) -> Result<Vec<Re
         laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes })
     };
     Ok(of(old, Table::Old).chain(of(new, Table::New)).collect())
+}
+
+/// Lets the new table come with GRUB's boot image that finds its core image in its new place. The image is
+/// in the disk's first sector, in which an MBR is, and which a new GPT may not change.
+fn name_core(
+    realign: &Realign,
+    disk: &dyn Medium,
+    enter: &[Step],
+    places: &mut Vec<Place>,
+) -> Result<(), MoveError> {
+    let named = realign.references.iter().find_map(|(_, reference)| match reference {
+        Reference::Grub { in_partition: false, recorded, correct, .. } => Some((*recorded, *correct)),
+        _ => None,
+    });
+    let Some((recorded, correct)) = named else { return Ok(()) };
+    if !places.iter().any(|place| place.at == 0) {
+        let old = bytes_of(disk, Span::first(ByteCount::new(boot::SECTOR)))?;
+        let marked = laid(&old, 0, enter);
+        places.push(Place { at: 0, new: old.clone(), old, marked, flush: false });
+    }
+    let first = places.iter_mut().find(|place| place.at == 0);
+    let field = first.and_then(|place| {
+        let field = place.new.get_mut(boot::KERNEL_SECTOR..)?.first_chunk_mut::<8>()?;
+        Some(field).filter(|field| u64::from_le_bytes(**field) == recorded)
+    });
+    *field.ok_or(MoveError::Changed(ByteOffset::ZERO))? = correct.to_le_bytes();
+    Ok(())
 }
 
 /// Returns `bytes`, which are at byte `at`, as they are after `steps`.

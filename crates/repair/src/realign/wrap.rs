@@ -217,7 +217,7 @@ fn references(whole: &Partition, plan: &Plan, used: ByteCount) -> Vec<(u32, Refe
         _ => false,
     };
     let boot = refer::boot_sector(whole, span.start(), None, used).filter(is_changed);
-    let mut found = refer::references(whole, entry, plan.table().format, span.start(), plan.block());
+    let mut found = refer::references(whole, entry, plan.table().format, span.start(), plan.block(), None);
     found.retain(|one| !matches!(one, Reference::BootSector { .. }));
     found.extend(boot);
     found.into_iter().map(|reference| (ONLY, reference)).collect()

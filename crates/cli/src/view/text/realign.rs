@@ -9,21 +9,28 @@ use super::plan::{pictures, table};
 use super::wrap;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
+/// What comes after the plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next<'a> {
+    /// It is not saved.
+    Save,
+    /// It is saved in this file.
+    Apply(&'a Path),
+    /// It is carried out when the machine starts.
+    AtBoot,
+}
+
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) name: &'a str,
     pub(crate) realign: &'a Realign,
     pub(crate) estimate: Option<&'a EstimateFile>,
+    pub(crate) next: Next<'a>,
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(
-    View { name, realign, estimate }: View<'_>,
-    saved: Option<&Path>,
-    width: usize,
-    styles: Styles,
-) -> String {
+pub(crate) fn plan(View { name, realign, estimate, next }: View<'_>, width: usize, styles: Styles) -> String {
     let plan = realign.plan();
     let size = plan.disk().size;
     let moved = realign.trips();
@@ -67,13 +74,14 @@ pub(crate) fn plan(
             " --journal JOURNAL"
         }
     };
-    let _ = match saved {
-        Some(path) => writeln!(
+    let _ = match next {
+        Next::AtBoot => Ok(()),
+        Next::Apply(path) => writeln!(
             text,
             "nothing is written yet: straddle apply {} --write {operand}{needs}",
             quote_path(path)
         ),
-        None => writeln!(
+        Next::Save => writeln!(
             text,
             "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}{needs}"
         ),
@@ -101,6 +109,24 @@ pub(super) fn words(reference: &Reference) -> String {
         }
         Reference::BiosBoot => {
             "it holds GRUB's core image, whose sectors the boot code lists: apply will refuse".to_owned()
+        }
+        Reference::Grub { recorded, correct, pieces, .. } => format!(
+            "GRUB's core image is in it, at sector {recorded} of the disk: the boot image and its list of {} will be changed to sector {correct}",
+            plural(pieces.len(), "piece")
+        ),
+        Reference::GrubElsewhere => {
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; install GRUB to the disk first \
+             (grub-install DISK)"
+                .to_owned()
+        }
+        Reference::Lilo => {
+            "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start".to_owned()
+        }
+        Reference::Syslinux { recorded, correct: Some(correct) } => format!(
+            "SYSLINUX's boot sector records its start, sector {recorded}: will be changed to {correct}"
+        ),
+        Reference::Syslinux { .. } => {
+            "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
         }
         Reference::EfiBootEntries => {
             "boot entries of the firmware record its start: renew them with efibootmgr if the firmware does not find it".to_owned()

@@ -1,0 +1,225 @@
+//! Boot code that lists sectors of the disk: GRUB, LILO and SYSLINUX.
+//!
+//! The law of this module: bytes are a boot loader's only if its fixed parts are there. Reading and
+//! calculating only; `recorded` and `story` write what changes.
+//!
+//! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count
+//! 512-byte sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first
+//! sector. Offsets are those of include/grub/i386/pc/boot.h, grub-core/boot/i386/pc/boot.S and diskboot.S;
+//! what is recorded is in `SETUP` of util/setup.c (GRUB 2.00 to 2.12). GRUB Legacy: stage1/stage1.h. LILO:
+//! first.S. SYSLINUX: diskstart.inc, which adds the hidden sectors to what it lists.
+
+use straddle_device::fields::{byte, has, le16, le32, le64};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::{Content, Partition, Stack};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::Reference;
+use crate::fingerprint::bytes_of;
+
+/// Boot loaders for BIOS count these sectors, whatever the disk's own are.
+pub(super) const SECTOR: u64 = 512;
+pub(super) const SECTOR_LEN: usize = 512;
+
+/// The first instruction, over the BIOS parameter block to `LOCAL(after_BPB)`.
+const JUMP: &[u8] = &[0xEB, 0x63, 0x90];
+/// `LOCAL(kernel_address)`, 16 bits, and `GRUB_BOOT_MACHINE_KERNEL_ADDR`.
+const KERNEL_ADDRESS: (usize, u16) = (0x5A, 0x8000);
+/// `GRUB_BOOT_MACHINE_KERNEL_SECTOR`, 64 bits.
+pub(super) const KERNEL_SECTOR: usize = 0x5C;
+/// `GRUB_BOOT_MACHINE_BOOT_DRIVE`, 8 bits: the value for the disk that was booted from.
+const BOOT_DRIVE: (usize, u8) = (0x64, 0xFF);
+const SIGNATURE: (usize, &[u8]) = (510, &[0x55, 0xAA]);
+/// The messages of boot.S, before the partition table.
+const BOOT_MESSAGES: &[u8] = b"GRUB \0Geom\0Hard Disk\0Read\0 Error";
+const BOOT_CODE: std::ops::Range<usize> = 0x65..0x1B8;
+
+/// The first instruction of diskboot.S, `pushw %dx`, and its messages.
+const CORE_START: &[u8] = &[0x52];
+const CORE_MESSAGES: &[u8] = b"loading\0.\0\r\n\0Geom\0Read\0 Error\0";
+/// `GRUB_BOOT_MACHINE_LIST_SIZE`: first sector, 64 bits; number of sectors and segment, 16 bits each.
+const ENTRY: usize = 12;
+/// The list grows downwards from the end of the sector.
+const FIRST_ENTRY: usize = SECTOR_LEN - ENTRY;
+const ENTRY_SECTORS: usize = 8;
+const ENTRY_SEGMENT: usize = 10;
+/// Where the second sector of the core image is loaded (`GRUB_BOOT_MACHINE_KERNEL_SEG` + 0x20), and how many
+/// segments a sector has.
+const FIRST_SEGMENT: u16 = 0x820;
+const SECTOR_SEGMENTS: u16 = 0x20;
+
+/// The jump over the parameter block of GRUB Legacy's stage 1, and the first sector of the next stage, 32 bits.
+const LEGACY: (&[u8], usize) = (&[0xEB, 0x48, 0x90], 0x44);
+/// The same of GRUB 1.9x, with 64 bits.
+const OLD: (&[u8], usize) = (&[0xEB, 0x4C, 0x90], 0x5C);
+const LILO: (usize, &[u8]) = (6, b"LILO");
+const SYSLINUX: (usize, [&[u8]; 2]) = (3, [b"EXTLINUX", b"SYSLINUX"]);
+/// BPB_HiddSec.
+const HIDDEN: usize = 28;
+
+/// The boot code of a disk and of its partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loaders {
+    grubs: Vec<Seen>,
+    has_lilo: bool,
+    /// The start of a partition, and the hidden sectors that SYSLINUX adds.
+    syslinux: Vec<(ByteOffset, u64)>,
+}
+
+/// A boot image of GRUB, and what its core image lists.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// Where the boot image is.
+    at: ByteOffset,
+    /// The first sector of the core image.
+    core: u64,
+    /// The first sectors and numbers of sectors of the rest; `None` if that is not understood.
+    pieces: Option<Vec<(u64, u16)>>,
+}
+
+impl Loaders {
+    /// Reads the boot code of the disk and of its partitions.
+    pub(super) fn read(medium: &dyn Medium, stack: &Stack) -> Result<Self, ReadError> {
+        let mut found = Self::default();
+        let starts = stack.partitions.iter().map(|partition| partition.span.start());
+        for at in [ByteOffset::ZERO].into_iter().chain(starts) {
+            let Some(boot) = sector(medium, at)? else { continue };
+            if !has(&boot, SIGNATURE.0, SIGNATURE.1) {
+                continue;
+            }
+            if is_boot_image(&boot) {
+                let core = le64(&boot, KERNEL_SECTOR);
+                let first = core.checked_mul(SECTOR).map(ByteOffset::new);
+                let first = first.map(|at| sector(medium, at)).transpose()?.flatten();
+                found.grubs.push(Seen { at, core, pieces: first.and_then(|first| pieces(&first)) });
+            } else if has(&boot, 0, LEGACY.0) {
+                let core = u64::from(le32(&boot, LEGACY.1));
+                found.grubs.push(Seen { at, core, pieces: None });
+            } else if has(&boot, 0, OLD.0) {
+                found.grubs.push(Seen { at, core: le64(&boot, OLD.1), pieces: None });
+            } else if has(&boot, LILO.0, LILO.1) {
+                found.has_lilo = true;
+            } else if SYSLINUX.1.iter().any(|name| has(&boot, SYSLINUX.0, name)) {
+                found.syslinux.push((at, u64::from(le32(&boot, HIDDEN))));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What of the boot code is wrong when `partition` starts at `to`.
+    pub(super) fn references(&self, partition: &Partition, to: ByteOffset) -> Vec<Reference> {
+        let from = partition.span;
+        let grubs = self.grubs.iter().filter(|grub| grub.is_in(from));
+        let mut found: Vec<Reference> =
+            grubs.map(|grub| grub.moved(from, to).unwrap_or(Reference::GrubElsewhere)).collect();
+        found.dedup();
+        let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
+        let kind = content.and_then(Content::file_system);
+        if self.has_lilo && kind.is_none_or(|kind| !kind.has_boot_sector()) {
+            found.push(Reference::Lilo);
+        }
+        // The hidden sectors of FAT and NTFS are a reference of their own.
+        let listed = self.syslinux.iter().find(|(at, _)| *at == from.start());
+        if let Some((_, recorded)) = listed
+            && *recorded != 0
+            && kind.is_none_or(|kind| !kind.has_boot_sector())
+        {
+            let start = to.get();
+            let correct = start.is_multiple_of(SECTOR).then_some(start / SECTOR);
+            let correct = correct.filter(|sectors| u32::try_from(*sectors).is_ok());
+            found.push(Reference::Syslinux { recorded: *recorded, correct });
+        }
+        found
+    }
+}
+
+impl Seen {
+    /// Whether any of the core image is in these bytes.
+    fn is_in(&self, span: Span) -> bool {
+        let pieces = self.pieces.iter().flatten().copied();
+        pieces.chain([(self.core, 1)]).any(|(at, count)| piece(at, count).is_none_or(|p| p.overlaps(span)))
+    }
+
+    /// Returns what changes when the partition `from` starts at `to`; `None` if other parts of the disk take
+    /// part in it, if the core image is not understood, or if the new sectors cannot be counted.
+    fn moved(&self, from: Span, to: ByteOffset) -> Option<Reference> {
+        let in_partition = self.at == from.start();
+        let pieces = self.pieces.as_ref()?;
+        let mut spans = pieces.iter().copied().chain([(self.core, 1)]).map(|(at, count)| piece(at, count));
+        let is_inside = spans.all(|span| span.is_some_and(|span| from.contains(span)));
+        if !is_inside || !(in_partition || self.at == ByteOffset::ZERO) {
+            return None;
+        }
+        let core = piece(self.core, 1)?.start().checked_since(from.start())?;
+        let moved = to.checked_add(core).filter(|at| at.get().is_multiple_of(SECTOR))?;
+        Some(Reference::Grub {
+            in_partition,
+            core: ByteOffset::new(core.get()),
+            recorded: self.core,
+            correct: moved.get() / SECTOR,
+            pieces: pieces.iter().map(|(at, _)| *at).collect(),
+        })
+    }
+}
+
+/// Whether the disk's boot code is GRUB's, which reads its core image and needs no active partition.
+///
+/// # Errors
+///
+/// If the disk cannot be read.
+pub fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
+    Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
+}
+
+/// Returns the sector at byte `at`; `None` if the disk ends before.
+fn sector(medium: &dyn Medium, at: ByteOffset) -> Result<Option<Vec<u8>>, ReadError> {
+    let span = Span::new(at, ByteCount::new(SECTOR));
+    let span = span.filter(|span| Span::first(medium.len()).contains(*span));
+    span.map(|span| bytes_of(medium, span)).transpose()
+}
+
+/// The bytes of a piece of the core image.
+fn piece(at: u64, sectors: u16) -> Option<Span> {
+    let start = ByteOffset::new(at.checked_mul(SECTOR)?);
+    Span::new(start, ByteCount::new(u64::from(sectors) * SECTOR))
+}
+
+/// Whether this is GRUB's boot image.
+pub(super) fn is_boot_image(sector: &[u8]) -> bool {
+    has(sector, 0, JUMP)
+        && le16(sector, KERNEL_ADDRESS.0) == KERNEL_ADDRESS.1
+        && byte(sector, BOOT_DRIVE.0) == BOOT_DRIVE.1
+        && has(sector, SIGNATURE.0, SIGNATURE.1)
+        && position(sector.get(BOOT_CODE).unwrap_or(&[]), BOOT_MESSAGES).is_some()
+}
+
+/// Where the list in the first sector of a core image has its entry of this number.
+pub(super) fn entry_at(index: usize) -> Option<usize> {
+    FIRST_ENTRY.checked_sub(index.checked_mul(ENTRY)?)
+}
+
+/// The list in the first sector of a core image: first sector and number of sectors of each piece. `None` if
+/// this is not such a sector, or if the pieces are not loaded one behind the other.
+pub(super) fn pieces(core: &[u8]) -> Option<Vec<(u64, u16)>> {
+    let messages = position(core, CORE_MESSAGES).filter(|_| has(core, 0, CORE_START))?;
+    let code_end = messages.checked_add(CORE_MESSAGES.len())?;
+    let mut found = Vec::new();
+    let mut segment = FIRST_SEGMENT;
+    while let Some(at) = entry_at(found.len()).filter(|at| *at >= code_end) {
+        let entry = core.get(at..)?;
+        let sectors = le16(entry, ENTRY_SECTORS);
+        if sectors == 0 {
+            return Some(found).filter(|found| !found.is_empty());
+        }
+        if le16(entry, ENTRY_SEGMENT) != segment {
+            return None;
+        }
+        found.push((le64(entry, 0), sectors));
+        segment = segment.checked_add(sectors.checked_mul(SECTOR_SEGMENTS)?)?;
+    }
+    None
+}
+
+fn position(bytes: &[u8], text: &[u8]) -> Option<usize> {
+    bytes.windows(text.len()).position(|window| window == text)
+}
