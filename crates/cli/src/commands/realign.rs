@@ -24,6 +24,7 @@ use crate::input;
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Bar;
+use crate::view::json::realign::RealignReport;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
@@ -43,15 +44,15 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
     let realign = realign::make(&situation, &wanted(arguments, block)?).with_context(|| name.clone())?;
-    let json = realign.to_json()? + "\n";
     if let Some(path) = &arguments.save {
-        save(path, &json, &arguments.target)?;
+        save(path, &(realign.to_json()? + "\n"), &arguments.target)?;
+    }
+    if arguments.json {
+        output::print_json(&RealignReport::of(&name, &realign))?;
+        return Ok(Exit::Success);
     }
     let mut out = output::stdout();
-    let text = match arguments.json {
-        true => json,
-        false => text::realign::plan(&name, &realign, arguments.save.as_deref(), output::width(), styles),
-    };
+    let text = text::realign::plan(&name, &realign, arguments.save.as_deref(), output::width(), styles);
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)

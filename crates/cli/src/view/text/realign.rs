@@ -70,7 +70,7 @@ pub(crate) fn plan(
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-fn words(reference: &Reference) -> String {
+pub(crate) fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
             "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",
