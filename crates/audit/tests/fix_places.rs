@@ -58,6 +58,7 @@ fn findings_on(
         stack: &stack,
         container: None,
         disagreements: &[],
+        moves: &straddle_audit::Moves::default(),
         page: None,
     })
 }

@@ -1,12 +1,12 @@
 //! A target with everything found on it.
 
-use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Kind, Place, Recognised, Reported};
+use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Kind, Moves, Place, Recognised, Reported};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 
 use crate::gone::{gone, gone_soon};
-use crate::{ExamineError, Examiner, connected, in_use, member, read, recognised, sectors};
+use crate::{ExamineError, Examiner, connected, in_use, member, moves, read, recognised, sectors};
 
 /// A target with everything found on it.
 pub struct Examined {
@@ -117,7 +117,7 @@ pub(crate) fn examine(
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
     target.remarks.extend(remarks);
 
-    let mut findings = audit(&name, &target, &stack, &disagreements, options);
+    let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     let mut ready = None;
     if let Some(container) = &target.container
@@ -138,7 +138,10 @@ pub(crate) fn examine(
         && matches!(recognised, Recognised::Nothing(_))
     {
         // Whatever a command writes for the one that is left over would overwrite the other.
-        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
+        for finding in &mut findings {
+            finding.instead = None;
+            finding.fixes_mut().for_each(Fix::without_commands);
+        }
     }
     let hidden = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
@@ -163,16 +166,18 @@ pub(crate) fn examine(
 
 /// Returns every finding, with where it is reported.
 fn audit(
+    examiner: &Examiner,
     name: &str,
     target: &Target,
     stack: &Stack,
     disagreements: &[Disagreement],
-    options: &crate::Options,
 ) -> Vec<Finding> {
+    let options = examiner.options();
     let file = target.through.as_ref().map_or(name, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
-    let mut findings = straddle_audit::run(&Context {
+    let nothing = Moves::default();
+    let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
         target: if in_container { connected::NODE } else { &node },
@@ -185,8 +190,11 @@ fn audit(
         stack,
         container: target.container.as_ref(),
         disagreements,
+        moves: &nothing,
         page: options.page,
-    });
+    };
+    let moves = moves::of(examiner, target, stack, &context);
+    let mut findings = straddle_audit::run(&Context { moves: &moves, ..context });
     let (only, ignore) = (options.only.clone(), options.ignore.clone());
     straddle_audit::ask(&mut findings, &Asked { only, ignore, partition: target.partition });
     findings

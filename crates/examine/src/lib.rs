@@ -30,6 +30,7 @@ mod gone;
 mod in_use;
 mod member;
 mod merge;
+mod moves;
 mod read;
 mod recognised;
 mod sectors;
@@ -43,6 +44,7 @@ use straddle_device::{OpenError, ReadError, Target};
 use straddle_units::ByteCount;
 
 pub use examined::{Cost, Examined, Price};
+pub use moves::unfinished;
 pub use recognised::is_root;
 pub use sectors::{read_converted, read_table};
 

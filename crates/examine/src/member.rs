@@ -104,6 +104,8 @@ pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) 
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
-    let fixes = findings.iter_mut().filter_map(|f| f.fix.as_mut());
-    fixes.filter(|fix| fix.writes_table()).for_each(Fix::without_commands);
+    for finding in findings {
+        finding.instead.take_if(|fix| fix.writes_table());
+        finding.fix.iter_mut().filter(|fix| fix.writes_table()).for_each(Fix::without_commands);
+    }
 }

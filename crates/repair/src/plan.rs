@@ -58,7 +58,7 @@ use crate::request::Request;
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
-pub(crate) use moved::{Base, Shifted, former, is_marker};
+pub(crate) use moved::{Base, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
@@ -273,9 +273,8 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
 /// Names what a change to the disk's table would destroy besides, and refuses that without a wipe. Also
 /// refuses to change a table that may not be the disk's own.
 fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
-    if situation.stack.partitions.iter().any(moved::is_marker) {
-        let why = "its partitions are being moved: complete that with 'straddle resume' first".to_owned();
-        return Err(PlanError::Unchangeable(why));
+    if straddle_layout::marker(situation.medium, situation.stack)?.is_some() {
+        return Err(PlanError::Unfinished);
     }
     let fresh = request.table.is_some();
     let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;

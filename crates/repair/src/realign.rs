@@ -32,6 +32,7 @@ mod refer;
 mod room;
 mod settle;
 mod story;
+mod survey;
 mod validate;
 
 #[cfg(test)]
@@ -53,6 +54,7 @@ use order::Trip;
 pub use refer::Reference;
 pub use room::Journal;
 use settle::{Ground, Item};
+pub use survey::{planned, unfinished};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;

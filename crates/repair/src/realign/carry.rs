@@ -17,7 +17,7 @@
 //! }
 //! ```
 
-use straddle_layout::{Stack, read_all};
+use straddle_layout::read_all;
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
@@ -28,7 +28,7 @@ use super::recorded::{Which, record};
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, is_marker};
+use crate::plan::Change;
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -116,7 +116,7 @@ impl Realign {
 }
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
-fn obstacle(reference: &Reference) -> Option<&'static str> {
+pub(super) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(
             "it holds a hibernated system, which would write to the old places: start and shut it down first",
@@ -127,11 +127,6 @@ fn obstacle(reference: &Reference) -> Option<&'static str> {
         Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
         _ => None,
     }
-}
-
-/// Returns the marker's place in a table that was read.
-fn marker_of(stack: &Stack) -> Option<Span> {
-    stack.partitions.iter().find(|partition| is_marker(partition)).map(|partition| partition.span)
 }
 
 impl<'a> Run<'a> {
@@ -149,7 +144,8 @@ impl<'a> Run<'a> {
             }
             None => {
                 let stack = straddle_layout::read_stack(disk, disk.identity().sector, None)?;
-                (JournalPlace::Inside, marker_of(&stack).ok_or(MoveError::Nothing)?)
+                let marker = straddle_layout::marker(disk, &stack)?.ok_or(MoveError::Nothing)?;
+                (JournalPlace::Inside, marker.span)
             }
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
