@@ -36,7 +36,7 @@ pub enum PlanError {
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
     /// Its partitions are being moved.
-    #[error("this table cannot be changed: {UNFINISHED}")]
+    #[error("{UNFINISHED}")]
     Unfinished,
     /// The table cannot be expressed in sectors of the other size.
     #[error("the table cannot be converted: {0}")]

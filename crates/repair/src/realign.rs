@@ -377,7 +377,7 @@ fn references(base: &Base<'_>, plan: &Plan) -> Vec<(u32, Reference)> {
     for entry in plan.table().partitions.iter().filter(|e| matches!(e.change, Change::Moved { .. })) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
-        let of_it = refer::references(partition, entry, format, span.start());
+        let of_it = refer::references(partition, entry, format, span);
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
     }
     found

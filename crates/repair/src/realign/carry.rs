@@ -100,7 +100,7 @@ impl Realign {
             if refer::used(partition, block) > span.len() {
                 return Err(MoveError::Grown(number));
             }
-            let found = refer::references(partition, entry, format, span.start());
+            let found = refer::references(partition, entry, format, span);
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(MoveError::Grown(number));

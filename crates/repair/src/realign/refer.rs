@@ -5,13 +5,16 @@
 
 use straddle_layout::layer::Facts;
 use straddle_layout::{Content, FsKind, Partition};
-use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::kinds;
 use crate::plan::{Entry, Format};
 
 /// blkid's TYPE of swap space that holds the image of a hibernated system.
 const HIBERNATED: &str = "swsuspend";
+
+/// The sectors of exFAT's boot region, with that of its checksum.
+const EXFAT_REGION: u64 = 12;
 
 /// Something that refers to the old place of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +51,14 @@ pub enum Reference {
     Zones,
 }
 
-/// Returns what refers to the place of `partition`, which is to start at byte `start`.
-pub(super) fn references(
-    partition: &Partition,
-    entry: &Entry,
-    format: Format,
-    start: ByteOffset,
-) -> Vec<Reference> {
+/// The bytes of a boot sector or, for exFAT, of the boot region that its checksum covers.
+pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
+    let sectors = if kind == FsKind::Exfat { EXFAT_REGION } else { 1 };
+    sector.get().checked_mul(sectors).map(ByteCount::new)
+}
+
+/// Returns what refers to the place of `partition`, which is to be at `to`.
+pub(super) fn references(partition: &Partition, entry: &Entry, format: Format, to: Span) -> Vec<Reference> {
     let mut found = Vec::new();
     let layer = partition.layer.as_ref();
     let content = layer.map(|layer| layer.kind).or(partition.content);
@@ -62,11 +66,17 @@ pub(super) fn references(
     if let Some((kind, Facts::FileSystem(fs))) = kind.zip(layer.map(|layer| &layer.facts))
         && let Some((recorded, sector)) = fs.hidden_sectors.filter(|sectors| *sectors != 0).zip(fs.sector)
     {
-        let start = ByteCount::new(start.get());
+        let start = ByteCount::new(to.start().get());
         let correct = start.is_multiple_of(sector).then(|| start.get().checked_div(sector.get())).flatten();
         let fits = |sectors: &u64| kind == FsKind::Exfat || u32::try_from(*sectors).is_ok();
         let correct = correct.filter(fits);
-        let copies = fs.boot_copies.clone();
+        // A copy in a tail that is given up does not move, and its new place is another partition's.
+        let moves = |copy: &&ByteOffset| {
+            copy_len(kind, sector)
+                .and_then(|len| Span::new(**copy, len))
+                .is_some_and(|copy| Span::first(to.len()).contains(copy))
+        };
+        let copies = fs.boot_copies.iter().filter(moves).copied().collect();
         found.push(Reference::BootSector { kind, recorded, correct, sector, copies });
     }
     if format == Format::Mbr && entry.bootable {
