@@ -38,6 +38,10 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack, context: &Contex
     if !is_disk || target.container.is_some() || target.through.is_some() || target.zoned.is_some() {
         return None;
     }
+    // A damaged table is mended first.
+    if !stack.problems.is_empty() {
+        return None;
+    }
     let numbers = straddle_audit::to_move(context);
     if numbers.is_empty() || stack.partitions.len() > MOST {
         return None;
