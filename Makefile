@@ -12,7 +12,8 @@ setup:
 build: setup
 	$(CARGO) build --release
 
-# Two sample images, one laid out wrong and one right, this machine's own disks, and ext4 on a modelled one, right and wrong.
+# Two sample images, one laid out wrong and one right, this machine's own disks, ext4 on a modelled one, right and wrong,
+# and an XP-era disk that is realigned.
 demo: build
 	@scripts/demo
 
@@ -122,7 +123,7 @@ install: build
 
 # What is generated from the code and kept in the repository.
 docs: build
-	for command in check plan explain explain-rmw efficiency bench probe drive drive-fit lab reproduce serve sim; do \
+	for command in check plan realign explain explain-rmw efficiency bench probe drive drive-fit lab reproduce serve sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
 	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null

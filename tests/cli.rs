@@ -282,7 +282,8 @@ fn text_is_as_wide_as_the_terminal() {
         assert!(text.lines().count() > 8 || arguments.contains("gz"), "{text}");
         // Commands are not wrapped, because they are meant to be pasted.
         let is_command = |line: &&str| {
-            line.starts_with("    ") && ["sgdisk", "sfdisk", "parted"].iter().any(|tool| line.contains(tool))
+            line.starts_with("    ")
+                && ["sgdisk", "sfdisk", "parted", "straddle "].iter().any(|tool| line.contains(tool))
         };
         for line in text.lines().filter(|line| !is_command(line)) {
             assert!(line.trim_end().chars().count() <= columns, "{arguments} at {columns}: {line}");

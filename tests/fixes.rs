@@ -59,11 +59,12 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
 /// Every block of commands in a report, without duplicates.
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
-    for finding in list(report, "findings") {
-        let Some(fix) = finding.get("fix") else { continue };
+    let both = |finding: &'_ Value| ["fix", "instead"].map(|name| finding.get(name).cloned());
+    let listed = list(report, "findings").iter();
+    for (finding, fix) in listed.flat_map(|f| both(f).into_iter().flatten().map(move |fix| (f, fix))) {
         let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
-        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(fix, "risk") };
+        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(&fix, "risk") };
         if !lines.is_empty() && !fixes.iter().any(|known| known.line == fix.line) {
             fixes.push(fix);
         }

@@ -5,6 +5,8 @@
 //! it preserves the number, the type, the boot flag and a GPT's name, and loses the UUID, as the fix's
 //! caution says. tests/pasted.rs tests what happens to file systems.
 
+#[path = "fixes_run/realigned.rs"]
+mod realigned;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -342,10 +344,22 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
     list(report, "findings").iter().filter(is_grave).collect()
 }
 
-/// The fixes of a report, by partition.
+/// The fixes of a report by other programs, by partition.
 fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
-    let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("fix").is_some());
-    list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["fix"]))).collect()
+    let mut fixes = BTreeMap::new();
+    for finding in list(report, "findings") {
+        let (Some(number), Some(fix)) = (finding["partition"].as_u64(), finding.get("fix")) else { continue };
+        let fix = finding.get("instead").unwrap_or(fix);
+        if !is_realigned(fix) {
+            fixes.entry(number).or_insert(fix);
+        }
+    }
+    fixes
+}
+
+/// Whether this fix is a plan of `straddle realign`.
+fn is_realigned(fix: &Value) -> bool {
+    fix["commands"][0]["line"].as_str().is_some_and(|line| line.starts_with("straddle realign"))
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn audit(
         container,
         page,
         disagreements: &[],
+        moves: &straddle_audit::Moves::default(),
     };
     let mut findings = straddle_audit::run(&context);
     let judgement = Judgement::of(stack, &findings, Recognised::Known);

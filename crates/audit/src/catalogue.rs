@@ -109,6 +109,7 @@ rules! {
         S044 TOO_MANY,
         S045 MBR_REACH,
         S046 PAST_2_32,
+        S047 UNFINISHED_MOVE,
     }
     layers {
         S050 MD_DATA_STRADDLES,

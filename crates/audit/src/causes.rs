@@ -83,7 +83,7 @@ pub(crate) fn settle(findings: &mut [Finding]) {
     for finding in findings.iter_mut() {
         finding.follows.retain(|cause| reported.contains(cause));
         if !finding.follows.is_empty() {
-            finding.fix = None;
+            finding.unfixed();
         }
     }
     wait_for_the_conversion(findings);
@@ -142,7 +142,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
         };
         for finding in seen[upper].findings.marked().iter_mut().filter(follows) {
             finding.follows.clone_from(&causes);
-            finding.fix = None;
+            finding.unfixed();
         }
     }
 }

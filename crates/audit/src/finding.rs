@@ -82,7 +82,8 @@ impl Fix {
     /// Whether one of its commands belongs to a tool that writes partition tables.
     pub fn writes_table(&self) -> bool {
         let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
-        self.commands.iter().any(|command| command.line.split_whitespace().any(is_tool))
+        let writes = |line: &str| line.starts_with("straddle apply ") || line.split_whitespace().any(is_tool);
+        self.commands.iter().any(|command| writes(&command.line))
     }
 
     /// Removes the commands and keeps the summary, for a target whose name contains characters that a
@@ -153,6 +154,8 @@ pub struct Finding {
     pub message: String,
     /// Its fix, if there is one.
     pub fix: Option<Fix>,
+    /// Another fix, with other programs; it has commands. Never both.
+    pub instead: Option<Fix>,
     /// The findings from which it merely follows: the fix is given there, and not here.
     pub follows: Vec<Cause>,
     /// Where it is reported.
@@ -173,6 +176,7 @@ impl Finding {
             miss: None,
             message,
             fix: None,
+            instead: None,
             follows: Vec::new(),
             reported: Reported::Here,
             also: Vec::new(),
@@ -217,6 +221,16 @@ impl Finding {
             text.push_str(&format!("; the same shows on {}", targets.join(", ")));
         }
         text
+    }
+
+    /// Its fixes: the one, and the other.
+    pub fn fixes_mut(&mut self) -> impl Iterator<Item = &mut Fix> {
+        self.fix.iter_mut().chain(&mut self.instead)
+    }
+
+    /// Removes its fixes.
+    pub(crate) fn unfixed(&mut self) {
+        (self.fix, self.instead) = (None, None);
     }
 
     /// This finding with `fix` as its fix.

@@ -23,10 +23,13 @@ impl Findings {
         &mut self.0
     }
 
-    /// Removes the commands of the fixes that `would_harm`, and keeps their summaries.
+    /// Removes the commands of the fixes that `would_harm`, and keeps their summaries. Another fix that would
+    /// is removed as a whole.
     pub fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
-        let fixes = self.0.iter_mut().filter_map(|finding| finding.fix.as_mut());
-        fixes.filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
+        for finding in &mut self.0 {
+            finding.instead.take_if(|fix| would_harm(fix));
+            finding.fix.iter_mut().filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
+        }
     }
 }
 

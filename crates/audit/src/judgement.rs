@@ -27,6 +27,8 @@ pub enum Verdict {
     Misaligned,
     /// Its boot sector records another position than its entry.
     BootSector,
+    /// Its disk has an unfinished move: nothing is known of its alignment.
+    Unfinished,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
     /// Its contents cannot be read.
@@ -166,6 +168,9 @@ fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition>
             Subject::Disk => {}
         }
     }
+    // Nor is one of a disk that is neither in its old layout nor in a new one.
+    let is_unfinished = |(_, finding): &Listed<'_>| finding.rule.code == Code::UNFINISHED_MOVE;
+    hopeless = findings.iter().enumerate().find(is_unfinished).or(hopeless);
     let judged = |partition: &Partition| {
         let own = found.get(&partition.number).map_or(&[][..], Vec::as_slice);
         (partition.number, of_partition(partition, own, hopeless))
@@ -176,7 +181,10 @@ fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition>
 fn of_partition(partition: &Partition, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
     // Among equally severe findings, one about alignment is preferred, then the first.
-    let weight = |(_, f): &Listed<'_>| (f.severity, f.rule.kind == Kind::Alignment);
+    let weight = |(_, f): &Listed<'_>| {
+        let is_unfinished = f.rule.code == Code::UNFINISHED_MOVE;
+        (is_unfinished, f.severity, f.rule.kind == Kind::Alignment)
+    };
     let decisive = placed.chain(hopeless).first_max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
     OfPartition {
@@ -192,6 +200,9 @@ fn verdict(partition: &Partition, decisive: Option<&Finding>) -> Verdict {
         return Verdict::Container;
     }
     let Some(finding) = decisive else { return Verdict::Aligned };
+    if finding.rule.code == Code::UNFINISHED_MOVE {
+        return Verdict::Unfinished;
+    }
     match (finding.rule.kind, finding.severity) {
         (_, Severity::Advice) => Verdict::AlignedWithAdvice,
         (Kind::Alignment, Severity::Warning) => Verdict::Off,

@@ -9,7 +9,7 @@
 //! - what a rule is and what it finds: catalogue, names, way, finding, findings
 //! - the boundaries of a device: optimum, boundaries
 //! - what stands on it, and what that needs: shell, makeup, weigh, hidden
-//! - fixes: reformat, rebuild, fix
+//! - fixes: reformat, rebuild, moves, fix
 //! - the rules: filesystems, layers, placement, table, container, device, live
 //! - what the findings come to: causes, repeated, member, judgement
 //! - arithmetic and pictures for `explain`: efficiency, picture, rmw
@@ -86,6 +86,7 @@ mod layers;
 mod live;
 mod makeup;
 mod member;
+mod moves;
 mod names;
 mod optimum;
 mod picture;
@@ -118,9 +119,11 @@ pub use findings::Findings;
 pub use fix::shrinking;
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
+pub use moves::{Journal as MoveJournal, Moves, Planned, Stage, Unfinished};
 pub use names::{called, level_name};
 pub use optimum::bogus_io_opt;
 pub use picture::picture;
+pub use placement::to_move;
 pub use repeated::merge_targets;
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 pub use way::{Step, StepKind};
@@ -150,6 +153,8 @@ pub struct Context<'a> {
     pub container: Option<&'a Container>,
     /// Where the running kernel and the disk disagree.
     pub disagreements: &'a [Disagreement],
+    /// What is known about moves of its partitions.
+    pub moves: &'a Moves,
     /// The page size of a database that is to be stored on it.
     pub page: Option<ByteCount>,
 }
@@ -187,23 +192,30 @@ pub fn run(context: &Context<'_>) -> Findings {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
     table::check(context, &mut findings);
+    moves::check(context, &mut findings);
     container::check(context, &mut findings);
     placement::check_whole_disk(context, &mut findings);
-    for partition in &context.stack.partitions {
+    // The marker of an unfinished move is where its journal has room.
+    let judged = |partition: &&straddle_layout::Partition| !straddle_layout::is_marker(partition);
+    for partition in context.stack.partitions.iter().filter(judged) {
         placement::check(context, partition, &mut findings);
         hidden::check(context, partition, &mut findings);
     }
     if context.target.contains(straddle_device::shown::is_hidden) {
-        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
+        findings.iter_mut().flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
     layers::check(context, &mut findings);
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso {
         // A tool that changes such an image's table changes the file system that contains it.
-        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
+        findings.iter_mut().flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
     table::mend_first(context, &mut findings);
+    // The other fix is worth nothing without its commands.
+    for finding in &mut findings {
+        finding.instead.take_if(|fix| fix.commands.is_empty());
+    }
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     causes::suspect(context, &mut findings);
     Findings::complete(findings)

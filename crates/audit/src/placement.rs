@@ -10,7 +10,7 @@ use crate::finding::{Finding, Fix, Miss};
 use crate::fix;
 use crate::layers::{split, split_fix};
 use crate::makeup::{self, Above};
-use crate::{Context, Severity, weigh};
+use crate::{Context, Severity, moves, weigh};
 
 /// The physical sector of nearly every disk since 2010, whatever it reports.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
@@ -35,18 +35,49 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_dos_start(context, partition, &mut found);
     weigh::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
+    let mut instead = None;
     let fix = match stays {
         // A new start would misalign data that is now aligned.
         true => Some(Fix::advice(
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
-        false if found.iter().any(|f| curable(&f)) => fix::relocate(context, partition),
+        false if found.iter().any(|f| curable(&f)) => {
+            let moved = moved(context, partition, &mut found);
+            let other = fix::relocate(context, partition);
+            instead = other.clone().filter(|fix| moved.is_some() && !fix.commands.is_empty());
+            moved.or(other)
+        }
         false => None,
     };
     if let Some(fix) = fix {
-        found.iter_mut().filter(|f| curable(&&**f)).for_each(|f| f.fix = Some(fix.clone()));
+        for finding in found.iter_mut().filter(|f| curable(&&**f)) {
+            (finding.fix, finding.instead) = (Some(fix.clone()), instead.clone());
+        }
     }
     findings.append(&mut found);
+}
+
+/// The fix that moves a partition with its data. A move keeps the partition's length.
+fn moved(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) -> Option<Fix> {
+    let fix = moves::fix(context, partition.number)?;
+    for finding in
+        found.iter_mut().filter(|f| f.rule.code == Code::END_STRADDLES && f.severity > Severity::Advice)
+    {
+        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves along"));
+    }
+    Some(fix)
+}
+
+/// The partitions whose starts are misaligned, and not made up for by a layer on them.
+pub fn to_move(context: &Context<'_>) -> Vec<u32> {
+    let has_to = |partition: &&Partition| {
+        let mut found = Vec::new();
+        let stays = check_start(context, partition, &mut found);
+        weigh::placement(context, partition, &mut found);
+        !stays && found.iter().any(|f| f.severity > Severity::Advice && f.fix.is_none())
+    };
+    let placed = |p: &&Partition| p.role != Role::Extended && !straddle_layout::is_marker(p);
+    context.stack.partitions.iter().filter(placed).filter(has_to).map(|p| p.number).collect()
 }
 
 /// Checks a file system on the whole disk: it starts at byte 0, which is misaligned on a drive with shifted

@@ -122,7 +122,7 @@ fn is_read_alike(context: &Context<'_>) -> bool {
 /// Removes the commands that change a table, if their tools read it differently or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let is_alike = is_read_alike(context);
-    for fix in findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
+    for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
         if context.stack.has_long_entries {
             // Commands of other tools remain; sgdisk does not read long entries.
             fix.commands.retain(|command| command.tool != "sgdisk");

@@ -73,7 +73,7 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
 fn lower(finding: &mut Finding, why: &str) {
     finding.severity = Severity::Advice;
     finding.message += &format!("; it costs nothing here: {why}");
-    finding.fix = None;
+    finding.unfixed();
 }
 
 /// Why the position of this partition does not matter, if it does not.

@@ -53,6 +53,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         stack: &stack,
         container: None,
         disagreements: &[],
+        moves: &straddle_audit::Moves::default(),
         page: None,
     })
 }

@@ -163,6 +163,7 @@ fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> F
         stack: &stack,
         container: None,
         disagreements: &[],
+        moves: &straddle_audit::Moves::default(),
         page: None,
     })
 }
@@ -284,6 +285,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             stack: &stack,
             container: None,
             disagreements: &[],
+            moves: &straddle_audit::Moves::default(),
             page: None,
         });
         let placed: Vec<_> = codes(&findings).into_iter().filter(|code| *code != "S023").collect();

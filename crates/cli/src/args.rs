@@ -120,6 +120,8 @@ pub(crate) enum SchemaOf {
     Check,
     /// `plan --json`.
     Plan,
+    /// `realign --json`.
+    Realign,
     /// `explain --json`.
     Explain,
     /// `explain rmw --json`.

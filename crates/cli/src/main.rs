@@ -17,6 +17,7 @@ mod output;
 mod overlay;
 mod progress;
 mod target;
+mod unfinished;
 mod view;
 
 use std::process::ExitCode;

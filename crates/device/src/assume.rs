@@ -179,6 +179,32 @@ impl Assume {
         self.logical
     }
 
+    /// Whether these are the sectors of a 512e drive, and nothing else, or nothing at all.
+    pub fn is_512e(&self) -> bool {
+        let mut usual = Self::default();
+        let is_set = usual.set_format(BlockSize::B512, 4096).is_ok();
+        *self == Self::default() || (is_set && *self == usual)
+    }
+
+    /// The declaration in the words that it is parsed from; `None` if it was measured.
+    pub fn words(&self) -> Option<String> {
+        let figures = [
+            ("logical", self.logical.map(BlockSize::bytes)),
+            ("physical", self.physical),
+            ("offset", self.offset),
+            ("io-min", self.io_min),
+            ("io-opt", self.io_opt),
+            ("iu", self.indirection_unit),
+            ("stripe", self.stripe),
+            ("chunk", self.chunk),
+            ("erase", self.erase_block),
+            ("atomic", self.atomic),
+            ("atomic-boundary", self.atomic_boundary),
+        ];
+        let set = figures.iter().filter_map(|(key, size)| Some(format!("{key}={}", (*size)?.get())));
+        (!self.measured).then(|| set.collect::<Vec<_>>().join(","))
+    }
+
     /// Marks the declaration as measured by a probe.
     #[must_use]
     pub const fn measured(mut self) -> Self {

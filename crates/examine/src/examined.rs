@@ -1,13 +1,15 @@
 //! A target with everything found on it.
 
-use straddle_audit::{Asked, Context, Finding, Findings, Judgement, Kind, Place, Recognised, Reported};
+use straddle_audit::{
+    Asked, Context, Finding, Findings, Judgement, Kind, Moves, Place, Recognised, Reported,
+};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::ByteOffset;
 
 use crate::gone::{gone, gone_soon};
-use crate::{ExamineError, Examiner, connected, in_use, member, read, recognised, sectors};
+use crate::{ExamineError, Examiner, connected, in_use, member, moves, read, recognised, sectors};
 
 /// A target with everything found on it.
 #[non_exhaustive]
@@ -119,7 +121,7 @@ pub(crate) fn examine(
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
     target.remarks.extend(remarks);
 
-    let mut findings = audit(&name, &target, &stack, &disagreements, options);
+    let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     let mut ready = None;
     let file = target.through.as_ref().map_or_else(|| name.clone(), |through| through.unpacked.clone());
@@ -167,16 +169,18 @@ pub(crate) fn examine(
 
 /// Returns every finding, with where it is reported.
 fn audit(
+    examiner: &Examiner,
     name: &str,
     target: &Target,
     stack: &Stack,
     disagreements: &[Disagreement],
-    options: &crate::Options,
 ) -> Findings {
+    let options = examiner.options();
     let file = target.through.as_ref().map_or(name, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
-    let mut findings = straddle_audit::run(&Context {
+    let nothing = Moves::default();
+    let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
         target: if in_container { connected::NODE } else { &node },
@@ -189,8 +193,11 @@ fn audit(
         stack,
         container: target.container.as_ref(),
         disagreements,
+        moves: &nothing,
         page: options.page,
-    });
+    };
+    let moves = moves::of(examiner, target, stack, &context);
+    let mut findings = straddle_audit::run(&Context { moves: &moves, ..context });
     let (only, ignore) = (options.only.clone(), options.ignore.clone());
     straddle_audit::ask(&mut findings, &Asked { only, ignore, partition: target.partition });
     findings

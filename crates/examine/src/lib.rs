@@ -31,6 +31,7 @@ mod in_use;
 mod member;
 mod merge;
 mod modelled;
+mod moves;
 mod read;
 mod recognised;
 mod sectors;
@@ -45,6 +46,7 @@ use straddle_units::ByteCount;
 
 pub use examined::{Cost, Examined, Price};
 pub use modelled::{assume_drive, blank_drive};
+pub use moves::unfinished;
 pub use recognised::is_root;
 pub use sectors::{read_converted, read_table};
 

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub mod format;
 pub(crate) mod gpt;
 pub(crate) mod kernel;
+pub(crate) mod marker;
 pub(crate) mod mbr;
 pub(crate) mod member;
 pub(crate) mod read;

@@ -101,6 +101,12 @@ pub enum OpenError {
         /// The format.
         what: String,
     },
+    /// Its partitions are being moved.
+    #[error("{path}: an unfinished move of its partitions: complete it with 'straddle resume' first", path = path.display())]
+    Unfinished {
+        /// The target.
+        path: PathBuf,
+    },
     /// The file has no bytes.
     #[error("{path}: empty", path = path.display())]
     Empty {
@@ -190,6 +196,9 @@ impl Opened {
             && let Some(what) = Format::not_raw(path).map_err(unusable)?
         {
             return Err(OpenError::NotRaw { path: path.to_owned(), what });
+        }
+        if access != Access::Read && straddle_examine::unfinished(path).is_some() {
+            return Err(OpenError::Unfinished { path: path.to_owned() });
         }
         // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
         let mut flags = OFlags::NONBLOCK;

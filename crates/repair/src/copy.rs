@@ -14,14 +14,14 @@ mod run;
 
 use straddle_device::Medium;
 use straddle_layout::types::guid_text;
-use straddle_layout::{Role, Stack, TableKind, beside, is_blank};
+use straddle_layout::{Role, Stack, TableKind, beside, is_blank, is_marker};
 use straddle_relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Format, Plan, Situation, is_marker};
+use crate::plan::{Format, Plan, Situation};
 use crate::realign::{Reference, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;

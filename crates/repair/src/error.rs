@@ -5,6 +5,9 @@ use straddle_units::ByteCount;
 
 use crate::plan::Format;
 
+/// What is said of a disk with an unfinished move.
+pub(crate) const UNFINISHED: &str = "its partitions are being moved: complete that with 'straddle resume' first, or go back with 'straddle resume --rollback'";
+
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,6 +35,9 @@ pub enum PlanError {
     /// The present table cannot be changed.
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
+    /// Its partitions are being moved.
+    #[error("{UNFINISHED}")]
+    Unfinished,
     /// The table cannot be expressed in sectors of the other size.
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),

@@ -33,6 +33,7 @@ impl PlanError {
             | Self::TwoSteps(_)
             | Self::InTheWay(_)
             | Self::Unchangeable(_)
+            | Self::Unfinished
             | Self::CannotConvert(_)
             | Self::MovesData(_)
             | Self::Overlap { .. } => ErrorKind::Refused,

@@ -60,7 +60,7 @@ pub(crate) use around::{Around, ONLY, first_start};
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
-pub(crate) use moved::{Base, MARKER_TYPE, Records, Shifted, former, is_marker};
+pub(crate) use moved::{Base, Records, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
@@ -280,7 +280,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
 /// Names what a change to the disk's table would destroy besides, and refuses that without a wipe. Also
 /// refuses to change a table that may not be the disk's own.
 fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
-    if situation.stack.partitions.iter().any(moved::is_marker) {
+    if straddle_layout::marker(situation.medium, situation.stack)?.is_some() {
         if crate::copy::is_unfinished(situation.medium)? {
             let is_replaced = request.table.is_some() && request.wipe;
             let why = "a copy to it is not finished: complete that with 'straddle apply', or make a new table with --wipe";
@@ -290,8 +290,7 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
                 Err(PlanError::Unchangeable(why.to_owned()))
             };
         }
-        let why = "its partitions are being moved: complete that with 'straddle resume' first".to_owned();
-        return Err(PlanError::Unchangeable(why));
+        return Err(PlanError::Unfinished);
     }
     let fresh = request.table.is_some();
     let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;

@@ -36,6 +36,7 @@ mod room;
 mod settle;
 mod shrink;
 mod story;
+mod survey;
 mod validate;
 mod wrap;
 
@@ -67,6 +68,7 @@ pub use refer::Reference;
 pub use room::Journal;
 use settle::{Ground, Item, Passing};
 pub(crate) use story::wrapped::marker_sector;
+pub use survey::{planned, unfinished};
 pub(crate) use wrap::wrapped_partition;
 pub use wrap::{Wrap, wrap};
 

@@ -113,6 +113,7 @@ fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, Str
         stack: &stack,
         container: None,
         disagreements: &[],
+        moves: &straddle_audit::Moves::default(),
         page: None,
     };
     let found = straddle_audit::run(&context);

@@ -204,3 +204,18 @@ pub(super) const PAST_2_32: Definition = Definition {
     fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };
+
+pub(super) const UNFINISHED_MOVE: Definition = Definition {
+    code: Code::S047,
+    severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
+    title: "unfinished move of partitions",
+    what: "straddle has begun to move partitions of this disk to other starts (straddle realign, straddle apply), and was interrupted. \
+           The table has a marker in place of the partitions that move.",
+    why: "Part of the data is in the new places and part in the old ones, until the journal says that all of it is in one. \
+          A table that lists either would let other programs write to data that are still needed.",
+    cost: "The partitions cannot be used until the move is finished. Nothing is lost: the journal has what is needed for either way.",
+    fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to bring back the old layout. Change nothing else on the disk before.",
+    sources: &["docs/realign.md"],
+};

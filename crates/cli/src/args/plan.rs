@@ -314,7 +314,7 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print the plan as JSON, as it is saved.
+    /// Print JSON (see `straddle schema realign`).
     #[arg(long)]
     pub(crate) json: bool,
 

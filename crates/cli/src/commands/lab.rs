@@ -16,6 +16,7 @@ use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::output;
 use crate::target::Drive;
+use crate::unfinished;
 use crate::view::json::lab::LabReport;
 use crate::view::text;
 
@@ -28,6 +29,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return clean();
     }
     let job = job(arguments)?;
+    arguments.store.iter().for_each(|path| unfinished::note(path));
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     // With --json, the command's output is part of the document instead.

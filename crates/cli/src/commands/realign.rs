@@ -29,6 +29,7 @@ use crate::input;
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Bar;
+use crate::view::json::realign::RealignReport;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
@@ -64,26 +65,22 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
             .with_context(|| name.clone())?,
     };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
-    let json = realign.to_json_with(estimate.clone())? + "\n";
     if let Some(path) = &arguments.save {
-        save(path, &json, &[&arguments.target])?;
+        save(path, &(realign.to_json_with(estimate.clone())? + "\n"), &[&arguments.target])?;
     }
-    let mut out = output::stdout();
-    let text = match arguments.json {
-        true => json,
-        false => {
-            let next = match (&arguments.save, arguments.at_boot) {
-                (_, Some(_)) => text::realign::Next::AtBoot,
-                (Some(path), None) => text::realign::Next::Apply(path),
-                (None, None) => text::realign::Next::Save,
-            };
-            let view =
-                text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref(), next };
-            text::realign::plan(view, output::width(), styles)
-        }
-    };
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    if arguments.json {
+        output::print_json(&RealignReport::of(&name, &realign, estimate.as_ref()))?;
+    } else {
+        let next = match (&arguments.save, arguments.at_boot) {
+            (_, Some(_)) => text::realign::Next::AtBoot,
+            (Some(path), None) => text::realign::Next::Apply(path),
+            (None, None) => text::realign::Next::Save,
+        };
+        let view = text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref(), next };
+        let mut out = output::stdout();
+        out.write_all(text::realign::plan(view, output::width(), styles).as_bytes())?;
+        out.flush()?;
+    }
     if arguments.at_boot.is_some() {
         return at_boot::prepare(&arguments.target, &realign, medium);
     }

@@ -10,12 +10,14 @@ use straddle_serve::{Ending, Options, Pace, Server, ServerError, Snapshot};
 use crate::args::ServeArguments;
 use crate::exit::Exit;
 use crate::output::{self, printable};
+use crate::unfinished;
 use crate::view::json::serve::{Serve, ServeReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let drive = arguments.target.modelled("serve")?;
     let profile = &drive.profile;
+    arguments.store.iter().for_each(|path| unfinished::note(path));
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity)?,
         None => Store::memory(profile.claims.capacity)?,

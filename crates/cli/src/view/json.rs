@@ -18,6 +18,7 @@ pub(crate) mod lab;
 mod layers;
 pub(crate) mod plan;
 pub(crate) mod probe;
+pub(crate) mod realign;
 pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod serve;

@@ -112,6 +112,14 @@ pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     })
 }
 
+/// Returns the position of the backup's header and its partitions, if both copies are good.
+pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffset, Vec<Partition>)> {
+    let primary = GptCopy::read(reader, block, PRIMARY_LBA).ok()?;
+    let copy = GptCopy::read(reader, block, primary.header.alternate).ok()?;
+    let table = Table { block, copy, problems: Vec::new() };
+    Some((table.at(), table.partitions().0))
+}
+
 /// The distance in bytes from the end of block `last` to the end of the medium. Of two tables in different
 /// block sizes, the stale one places the end of the disk elsewhere.
 fn distance_to_end(reader: &Reader<'_>, block: BlockSize, last: Lba) -> u128 {

@@ -12,7 +12,7 @@ use straddle_units::Lba;
 use super::backup::Unstored;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::{Step, encode};
-use crate::error::PlanError;
+use crate::error::{PlanError, UNFINISHED};
 use crate::fingerprint::Fingerprint;
 use crate::foresee;
 use crate::lost::Lost;
@@ -56,12 +56,21 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
     check_identity(disk, plan)?;
     let (block, planned) = (plan.block(), plan.disk());
     let stack = plan.read_present(disk)?;
+    refuse_unfinished(disk, &stack)?;
     let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
     if found == *planned {
         return Ok(stack);
     }
     let why = "the table on it is not the one that the plan was made for: plan again";
     Err(ApplyError::OtherDisk(why.to_owned()))
+}
+
+/// Refuses a disk with an unfinished move.
+pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
+    match straddle_layout::marker(disk, stack)? {
+        Some(_) => Err(ApplyError::OtherDisk(UNFINISHED.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.

@@ -7,6 +7,7 @@ use straddle_device::Medium;
 use straddle_units::ByteOffset;
 
 use super::backup::{Backup, BackupFile, UNIT, WATCHED, Watched, sum_without};
+use super::prepared::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::Step;
 use crate::target::Target;
@@ -28,6 +29,8 @@ impl Backup {
         target: &'a mut Target<'_>,
         later: LaterWrites,
     ) -> Result<BackedUp<'a>, ApplyError> {
+        let stack = straddle_layout::read_stack(target, target.identity().sector, None)?;
+        refuse_unfinished(target, &stack)?;
         let steps = self.0.undoing(target, target.identity().serial.as_deref())?;
         if later == LaterWrites::Refuse {
             self.0.check_unwritten(target)?;

@@ -19,7 +19,7 @@ use crate::apply::{ApplyError, check_kernel, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
-use crate::plan::{MARKER_TYPE, WIPED};
+use crate::plan::WIPED;
 use crate::realign::{MoveError, Reference, Watch, Which, marker_sector, obstacle, record};
 use crate::target::{Disk, Target};
 
@@ -60,7 +60,7 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
     }
     medium.read_at(ByteOffset::ZERO, &mut sector)?;
     let says = sector[TEXT.0..].starts_with(TEXT.1);
-    Ok(says && sector[mbr::ENTRIES_AT + 4] == MARKER_TYPE)
+    Ok(says && sector[mbr::ENTRIES_AT + 4] == straddle_layout::MARKER_TYPE)
 }
 
 impl Copy {

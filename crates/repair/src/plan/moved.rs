@@ -3,8 +3,7 @@
 //! The law of this module: a partition that moves keeps its number, type, identity, name and attributes; one
 //! that does not move keeps every bit. Where partitions go is decided elsewhere ([`crate::realign`]).
 
-use straddle_layout::types::{guid_text, mbr_text};
-use straddle_layout::{Partition, PartitionType, TableKind};
+use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::spared::Spared;
@@ -192,22 +191,6 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
 /// The former bytes of a partition; `None` if they cannot be counted.
 pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<Span> {
     Span::of_blocks(start, sectors, block)
-}
-
-/// The type of the entry that marks a disk whose partitions are being moved (GPT).
-const MARKER_GUID: &str = "B7A1C0DE-57AD-4D1E-9F3B-5E11A51DED01";
-/// The same in an MBR: 7F is for local and experimental use, and no system gives it a meaning.
-const MARKER_MBR: &str = "7f";
-/// The same as a number.
-pub(crate) const MARKER_TYPE: u8 = 0x7F;
-
-/// Whether this entry marks a disk whose partitions are being moved.
-pub(crate) fn is_marker(partition: &Partition) -> bool {
-    match partition.kind {
-        PartitionType::Guid(guid) => guid_text(guid) == MARKER_GUID,
-        PartitionType::Mbr(id) => mbr_text(id) == MARKER_MBR,
-        PartitionType::Unknown => false,
-    }
 }
 
 impl Plan {

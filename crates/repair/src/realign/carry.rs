@@ -17,7 +17,7 @@
 //! }
 //! ```
 
-use straddle_layout::{Stack, read_all};
+use straddle_layout::read_all;
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
@@ -30,7 +30,7 @@ use super::story::wrapped::HEAD;
 use super::story::{Story, Table};
 use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, Entry, is_marker};
+use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -163,11 +163,6 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     }
 }
 
-/// Returns the marker's place in a table that was read.
-fn marker_of(stack: &Stack) -> Option<Span> {
-    stack.partitions.iter().find(|partition| is_marker(partition)).map(|partition| partition.span)
-}
-
 impl<'a> Run<'a> {
     /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
     ///
@@ -183,7 +178,8 @@ impl<'a> Run<'a> {
             }
             None => {
                 let stack = straddle_layout::read_stack(disk, disk.identity().sector, None)?;
-                (JournalPlace::Inside, marker_of(&stack).ok_or(MoveError::Nothing)?)
+                let marker = straddle_layout::marker(disk, &stack)?.ok_or(MoveError::Nothing)?;
+                (JournalPlace::Inside, marker.span)
             }
         };
         let is_inside = matches!(journal, JournalPlace::Inside);

@@ -12,6 +12,7 @@ use straddle_device::fields::le64;
 use straddle_layout::FsKind;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::refer::copy_len;
 use super::{MoveError, Reference, boot};
 use crate::fingerprint::bytes_of;
 use crate::target::Disk;
@@ -54,6 +55,11 @@ pub(crate) fn record(
     for copy in [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()) {
         let start = place.start().checked_add(ByteCount::new(copy.get()));
         let start = start.ok_or(MoveError::Unrecordable(place.start()))?;
+        // Nothing outside the partition is written.
+        let bytes = copy_len(*kind, *sector).and_then(|len| Span::new(start, len));
+        if !bytes.is_some_and(|bytes| place.contains(bytes)) {
+            return Err(MoveError::Unrecordable(start));
+        }
         let starts = Starts { wanted, known: [*recorded, correct] };
         if *kind == FsKind::Exfat {
             exfat(disk, start, *sector, starts)?;

@@ -14,6 +14,9 @@ use crate::plan::{Entry, Format, Slot};
 /// blkid's TYPE of swap space that holds the image of a hibernated system.
 const HIBERNATED: &str = "swsuspend";
 
+/// The sectors of exFAT's boot region, with that of its checksum.
+const EXFAT_REGION: u64 = 12;
+
 /// Something that refers to the old place of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,6 +75,12 @@ pub enum Reference {
     Hibernation,
     /// F2FS places its zones on boundaries of the disk, as they were when it was made.
     Zones,
+}
+
+/// The bytes of a boot sector or, for exFAT, of the boot region that its checksum covers.
+pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
+    let sectors = if kind == FsKind::Exfat { EXFAT_REGION } else { 1 };
+    sector.get().checked_mul(sectors).map(ByteCount::new)
 }
 
 /// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot
@@ -153,7 +162,8 @@ pub(crate) fn boot_sector(
     let correct = start.is_multiple_of(sector).then(|| start.get().checked_div(sector.get())).flatten();
     let fits = |sectors: &u64| kind == FsKind::Exfat || u32::try_from(*sectors).is_ok();
     let correct = correct.filter(fits);
-    let ends = |at: &ByteOffset| at.checked_add(sector).is_some_and(|end| end.get() <= keeps.get());
+    let len = copy_len(kind, sector)?;
+    let ends = |at: &ByteOffset| at.checked_add(len).is_some_and(|end| end.get() <= keeps.get());
     let copies = fs.boot_copies.iter().copied().filter(ends).collect();
     Some(Reference::BootSector { kind, recorded, correct, sector, copies })
 }

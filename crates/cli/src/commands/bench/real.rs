@@ -25,8 +25,8 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
-use crate::target;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
+use crate::{target, unfinished};
 
 /// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
@@ -54,6 +54,7 @@ pub(super) fn run(
     bar.tell("preparing");
     let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
     let mut prepared = Prepared::open(&intent, &stop).map_err(unprepared)?;
+    unfinished::note(path);
     let order = order(arguments, prepared.regions());
     let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };

@@ -36,6 +36,9 @@ pub(in crate::view) struct FindingReport {
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::view) fix: Option<FixReport>,
+    /// Another fix, with other programs; absent if there is none. Only one of the two is to be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instead: Option<FixReport>,
     /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from
     /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,6 +134,7 @@ pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         message: finding.sentence(),
         cost: cost.map(cost_report),
         fix: finding.fix.as_ref().map(fix_report),
+        instead: finding.instead.as_ref().map(fix_report),
         follows: finding.follows.iter().map(cause_report).collect(),
     }
 }

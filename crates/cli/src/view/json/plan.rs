@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_repair::peers::Peer;
-use straddle_repair::{Change, Considered, Entry, Format, Lost, Slot, type_name};
+use straddle_repair::{Change, Considered, Entry, Format, Lost, Plan, Slot, type_name};
 use straddle_units::BlockSize;
 
 use crate::commands::plan::Planned;
@@ -70,7 +70,7 @@ struct LostReport {
 /// A partition table.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Table")]
-struct TableReport {
+pub(super) struct TableReport {
     /// "gpt" or "mbr".
     format: &'static str,
     /// The identifier of the disk: a GUID (GPT), or a number in hexadecimal (MBR).
@@ -88,7 +88,7 @@ struct TableReport {
 /// A partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Partition")]
-struct EntryReport {
+pub(super) struct EntryReport {
     /// The partition number.
     number: u32,
     /// The first sector.
@@ -115,7 +115,7 @@ struct EntryReport {
     name: String,
     /// Whether the active flag is set (MBR).
     bootable: bool,
-    /// "kept", "new" or "grown".
+    /// "kept", "new", "grown" or "moved".
     change: &'static str,
     /// Why it starts where it does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -128,7 +128,7 @@ struct EntryReport {
 /// Where another tool would let a partition start.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Peer")]
-struct PeerReport {
+pub(super) struct PeerReport {
     /// The name of the tool.
     tool: String,
     /// The version whose rule this is.
@@ -145,7 +145,7 @@ struct PeerReport {
 /// A boundary that was considered.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Boundary")]
-struct BoundaryReport {
+pub(super) struct BoundaryReport {
     /// The name of the boundary.
     name: String,
     /// The size in bytes.
@@ -159,14 +159,11 @@ struct BoundaryReport {
 
 impl PlanReport {
     pub(crate) fn of(planned: &Planned) -> Self {
-        let (plan, sector) = (&planned.plan, planned.plan.block().get());
-        let format = plan.table().format;
+        let plan = &planned.plan;
         let peers_of = |number: u32| {
             let found = planned.peers.iter().find(|(of, _)| *of == number);
             found.map(|(_, peers)| peers.iter().map(peer).collect()).unwrap_or_default()
         };
-        let after =
-            plan.table().partitions.iter().map(|e| entry(e, sector, format, peers_of(e.number))).collect();
         Self {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
@@ -174,26 +171,43 @@ impl PlanReport {
             size_bytes: plan.disk().size.get(),
             fresh: plan.is_fresh(),
             converted_from_sector_bytes: plan.converts().map(BlockSize::get),
-            table: TableReport {
-                format: match format {
-                    Format::Gpt => "gpt",
-                    Format::Mbr => "mbr",
-                },
-                id: plan.table().id.clone(),
-                sector_bytes: sector,
-                first_usable_lba: plan.table().first_usable.get(),
-                last_usable_lba: plan.table().last_usable.get(),
-                partitions: after,
-            },
-            before: plan.before().iter().map(|e| entry(e, sector, format, Vec::new())).collect(),
+            table: table(plan, peers_of),
+            before: before(plan),
             grain_bytes: plan.grain().size().get(),
             phase_bytes: plan.grain().phase().get(),
-            boundaries: plan.considered().iter().map(boundary).collect(),
+            boundaries: boundaries(plan),
             lost: plan.lost().iter().map(lost).collect(),
             notes: plan.notes().to_vec(),
             seed: plan.seed().to_owned(),
         }
     }
+}
+
+/// Returns the planned table; `peers_of` has where other tools would put a partition.
+pub(super) fn table(plan: &Plan, peers_of: impl Fn(u32) -> Vec<PeerReport>) -> TableReport {
+    let (table, sector) = (plan.table(), plan.block().get());
+    let entry = |e: &Entry| entry(e, sector, table.format, peers_of(e.number));
+    TableReport {
+        format: match table.format {
+            Format::Gpt => "gpt",
+            Format::Mbr => "mbr",
+        },
+        id: table.id.clone(),
+        sector_bytes: sector,
+        first_usable_lba: table.first_usable.get(),
+        last_usable_lba: table.last_usable.get(),
+        partitions: table.partitions.iter().map(entry).collect(),
+    }
+}
+
+/// Returns the present partitions.
+pub(super) fn before(plan: &Plan) -> Vec<EntryReport> {
+    let (sector, format) = (plan.block().get(), plan.table().format);
+    plan.before().iter().map(|e| entry(e, sector, format, Vec::new())).collect()
+}
+
+pub(super) fn boundaries(plan: &Plan) -> Vec<BoundaryReport> {
+    plan.considered().iter().map(boundary).collect()
 }
 
 fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> EntryReport {

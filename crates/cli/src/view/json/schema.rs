@@ -11,6 +11,7 @@ use super::fit::FitReport;
 use super::lab::LabReport;
 use super::plan::PlanReport;
 use super::probe::ProbeReport;
+use super::realign::RealignReport;
 use super::reproduce::ReproduceReport;
 use super::serve::ServeReport;
 use super::sim::SimReport;
@@ -26,6 +27,9 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
     let (mut schema, name, version) = match command {
         SchemaOf::Check => (generator.into_root_schema_for::<Report>(), "check", super::check::SCHEMA),
         SchemaOf::Plan => (generator.into_root_schema_for::<PlanReport>(), "plan", super::plan::SCHEMA),
+        SchemaOf::Realign => {
+            (generator.into_root_schema_for::<RealignReport>(), "realign", super::realign::SCHEMA)
+        }
         SchemaOf::Bench => (generator.into_root_schema_for::<BenchReport>(), "bench", super::bench::SCHEMA),
         SchemaOf::Drive => (generator.into_root_schema_for::<DrivesReport>(), "drive", super::drive::SCHEMA),
         SchemaOf::DriveFit => {

@@ -85,6 +85,8 @@ enum VerdictReport {
     Misaligned,
     /// Its boot sector records another start than its entry.
     BootSector,
+    /// Its disk has an unfinished move of partitions.
+    UnfinishedMove,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
     /// Its contents cannot be read.
@@ -140,6 +142,7 @@ fn verdict_report(verdict: Verdict) -> VerdictReport {
         Verdict::Off => VerdictReport::Off,
         Verdict::Misaligned => VerdictReport::Misaligned,
         Verdict::BootSector => VerdictReport::BootSector,
+        Verdict::Unfinished => VerdictReport::UnfinishedMove,
         Verdict::Damaged => VerdictReport::Damaged,
         Verdict::Unreadable => VerdictReport::Unreadable,
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use straddle_audit::{Finding, Reported};
+use straddle_audit::{Code, Finding, Reported};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::SectorFormat;
 use straddle_examine::{Cost, Examined};
@@ -77,7 +77,14 @@ pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
         table_line(audited),
         status_line(audited, styles)
     );
-    text + &tree::draw(audited, styles)
+    text += &tree::draw(audited, styles);
+    // What is drawn is neither the old layout nor the new one.
+    let unfinished: Vec<(&Finding, Option<&Cost>)> =
+        audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047).collect();
+    for at in 0..unfinished.len() {
+        text += &finding_text(audited, &unfinished, at, styles);
+    }
+    text
 }
 
 fn heading(audited: &Examined, styles: Styles) -> String {

@@ -70,7 +70,12 @@ pub(super) fn finding_text(
     let shares = |other: &&Finding| other.fix == finding.fix;
     if let Some(fix) = finding.fix.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
         let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
-        text += &fix_text(fix, &sharing(finding, &others), styles);
+        text += &fix_text("fix", fix, &sharing(finding, &others), styles);
+    }
+    if let Some(instead) =
+        finding.instead.as_ref().filter(|_| !before.iter().any(|(other, _)| other.instead == finding.instead))
+    {
+        text += &fix_text("or", instead, "", styles);
     }
     text
 }
@@ -140,10 +145,10 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     })
 }
 
-/// Returns a fix. `sharing`, what else it is for, follows the summary.
-fn fix_text(fix: &Fix, sharing: &str, styles: Styles) -> String {
+/// Returns a fix after `word`. `sharing`, what else it is for, follows the summary.
+fn fix_text(word: &str, fix: &Fix, sharing: &str, styles: Styles) -> String {
     let mut text =
-        format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&fix.summary)), width(), "  "));
+        format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), width(), "  "));
     // Pasted text is often not read to its end, so the warning precedes the commands.
     let warning = fix.risk.warning().filter(|_| !fix.commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();

@@ -21,7 +21,9 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
             {
                 styles.warning
             }
-            Verdict::Misaligned | Verdict::Damaged | Verdict::Unreadable => styles.error,
+            Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
+                styles.error
+            }
             Verdict::Off | Verdict::BootSector => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
             Verdict::Container => styles.faint,
@@ -102,6 +104,7 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
     };
     let code = finding.rule.code;
     match (verdict, finding.miss.as_ref()) {
+        (Verdict::Unfinished, _) => format!("{} ({code})", finding.rule.title),
         (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
         (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
             let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };

@@ -90,7 +90,7 @@ pub(crate) fn plan(View { name, realign, estimate, next }: View<'_>, width: usiz
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-pub(super) fn words(reference: &Reference) -> String {
+pub(crate) fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
             "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",

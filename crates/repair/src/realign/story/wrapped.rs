@@ -11,7 +11,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 use super::{Place, Story, marker_in};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
-use crate::plan::{Format, MARKER_TYPE, WIPED, former};
+use crate::plan::{Format, WIPED, former};
 use crate::realign::{Journal, MoveError, Realign, RealignError};
 
 /// The length of the start of the disk that moves with the table, not with the data.
@@ -103,7 +103,7 @@ pub(crate) fn marker_sector(
     let mut sector = [0; mbr::SECTOR_BYTES];
     sector[mbr::DISK_ID_AT..mbr::DISK_ID_AT + 4].copy_from_slice(&id);
     let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
-    entry[..8].copy_from_slice(&[0, 0xFE, 0xFF, 0xFF, MARKER_TYPE, 0xFE, 0xFF, 0xFF]);
+    entry[..8].copy_from_slice(&[0, 0xFE, 0xFF, 0xFF, straddle_layout::MARKER_TYPE, 0xFE, 0xFF, 0xFF]);
     entry[8..12].copy_from_slice(&start.to_le_bytes());
     entry[12..].copy_from_slice(&sectors.to_le_bytes());
     sector[mbr::SIGNATURE_AT..].copy_from_slice(mbr::SIGNATURE);

@@ -1,0 +1,194 @@
+//! What moving partitions comes to on a disk: a move that is not finished, or one that `straddle realign` can
+//! plan.
+//!
+//! The law of this module: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
+
+use straddle_layout::{Marker, PartitionType};
+use straddle_units::{ByteCount, Lba};
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::finding::{Command, Finding, Fix, Risk};
+use crate::shell::operand;
+
+/// What is known about moves on a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// The move that has begun.
+    pub unfinished: Option<Unfinished>,
+    /// The move that `straddle realign` plans.
+    pub planned: Option<Planned>,
+}
+
+/// A move that has begun and is not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The entry that marks the disk.
+    pub marker: Marker,
+    /// What its journal says.
+    pub journal: Journal,
+}
+
+/// The journal of a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// In the space that the marker covers.
+    Inside(Stage),
+    /// Not there: in a file.
+    Elsewhere,
+    /// There, and it cannot be used.
+    Unusable(String),
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// No data have moved.
+    NotBegun,
+    /// Some data have moved.
+    Moving {
+        /// The bytes that have.
+        done: ByteCount,
+        /// The bytes that will.
+        total: ByteCount,
+    },
+    /// All data have moved; the new table is not complete.
+    Moved,
+    /// It is being rolled back.
+    RollingBack,
+    /// All data are back; the old table is not complete.
+    Back,
+}
+
+/// A move that `straddle realign` plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The partitions that move, and where to.
+    pub places: Vec<(u32, Lba)>,
+    /// The options that the plan needs, each after a space.
+    pub options: String,
+    /// The size of the journal, if it has to be in a file.
+    pub journal: Option<ByteCount>,
+    /// Whether the disk is in use.
+    pub in_use: bool,
+}
+
+/// The most partitions whose new places a fix names.
+const NAMED: usize = 4;
+
+/// The fix that moves partition `number`, if it is one that moves.
+pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
+    let planned = context.moves.planned.as_ref()?;
+    planned.places.iter().find(|(moved, _)| *moved == number)?;
+    let target = operand(context.target);
+    let Planned { places, options, journal, in_use } = planned;
+    let to: Vec<String> =
+        places.iter().map(|(number, to)| format!("partition {number} to LBA {to}")).collect();
+    let what = match to.as_slice() {
+        [one] => format!("move {one}, with its data"),
+        [first @ .., last] if to.len() <= NAMED => {
+            format!("move {} and {last}, with their data", first.join(", "))
+        }
+        _ => format!("move {} partitions to aligned starts, with their data", to.len()),
+    };
+    let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
+    if let Some(size) = journal {
+        caution += &format!(
+            "; the disk has no room for the journal of {} bytes: put move.journal on another disk, which keeps it",
+            size.get()
+        );
+    }
+    if *in_use {
+        caution += "; the disk is in use: unmount it, or start another system, before the second command";
+    }
+    let file = if journal.is_some() { " --journal move.journal" } else { "" };
+    let command = |line: String| Command { tool: "straddle", line };
+    Some(Fix {
+        summary: what,
+        commands: vec![
+            command(format!("straddle realign {target}{options} --save move.json")),
+            command(format!("straddle apply move.json --write {target}{file}")),
+        ],
+        risk: Risk::Backup,
+        caution: Some(caution),
+    })
+}
+
+/// Adds the finding of an unfinished move.
+pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
+    let start = marker.span.start();
+    let is_mbr = context.stack.partitions.iter().any(|partition| {
+        partition.number == marker.number && matches!(partition.kind, PartitionType::Mbr(_))
+    });
+    let kind = if is_mbr {
+        straddle_layout::MARKER_MBR.to_uppercase()
+    } else {
+        straddle_layout::MARKER_GUID.to_owned()
+    };
+    let said = match journal {
+        Journal::Inside(stage) => format!("its journal begins at byte {start}: {}", stage.sentence()),
+        Journal::Elsewhere => {
+            format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
+        }
+        Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
+    };
+    let copies = marker.only_in.map_or_else(String::new, |at| {
+        format!("; only the copy of the GPT at byte {at} has it, for that copy was not written completely")
+    });
+    let message = format!(
+        "entry {} of the table, of the type {kind}, marks an unfinished move of partitions: the table lists neither their old places \
+         nor their new ones; {said}{copies}",
+        marker.number
+    );
+    let fix = fix_of(context, journal);
+    findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(start), message).fixed_by(fix));
+}
+
+impl Stage {
+    fn sentence(self) -> String {
+        match self {
+            Self::NotBegun => "no data have moved yet".to_owned(),
+            Self::Moving { done, total } => {
+                format!("{} of {} bytes have moved", done.get(), total.get())
+            }
+            Self::Moved => "all data have moved, and the new table is not written".to_owned(),
+            Self::RollingBack => "it is being rolled back".to_owned(),
+            Self::Back => "all data are back, and the old table is not written".to_owned(),
+        }
+    }
+
+    /// Whether there is a choice between the way forward and the way back.
+    const fn can_go_on(self) -> bool {
+        matches!(self, Self::NotBegun | Self::Moving { .. } | Self::Moved)
+    }
+}
+
+fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
+    let resume = format!("straddle resume {}", operand(context.target));
+    let command = |line: String| vec![Command { tool: "straddle", line }];
+    let (summary, commands) = match journal {
+        Journal::Inside(stage) if stage.can_go_on() => (
+            format!("go on with the move, or bring back the old layout: {resume} --rollback"),
+            command(resume),
+        ),
+        Journal::Inside(_) => (
+            "complete the rollback, which cannot be turned round".to_owned(),
+            command(format!("{resume} --rollback")),
+        ),
+        Journal::Elsewhere => (
+            format!(
+                "go on with the file of the journal: {resume} --journal FILE; or bring back the old layout: {resume} --journal FILE --rollback; if no move was \
+                 begun, the entry is another program's: give it another type"
+            ),
+            Vec::new(),
+        ),
+        Journal::Unusable(_) => (
+            format!(
+                "write nothing to this disk, and copy it as it is; {resume} says the same until the journal can be read"
+            ),
+            Vec::new(),
+        ),
+    };
+    Fix { summary, commands, risk: Risk::Safe, caution: None }
+}

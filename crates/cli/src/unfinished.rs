@@ -1,0 +1,16 @@
+//! A note on an unfinished move, for commands that pass a disk on to others.
+
+use std::path::Path;
+
+use crate::output::{self, printable, quote_path};
+
+/// Says on stderr that the partitions of the disk at `path` are being moved, if they are.
+pub(crate) fn note(path: &Path) {
+    if straddle_examine::unfinished(path).is_some() {
+        let name = printable(&path.display().to_string());
+        output::complain(&format!(
+            "{name}: an unfinished move of its partitions: straddle resume {} goes on, and with --rollback goes back",
+            quote_path(path)
+        ));
+    }
+}

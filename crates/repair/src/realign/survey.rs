@@ -1,0 +1,110 @@
+//! What an audit says about moves: one that is not finished, and the one that can be planned.
+//!
+//! The law of this module: it reads, and changes nothing.
+
+use std::io;
+
+use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::Stack;
+use straddle_relocate::{Disks, RelocateError, State, inspect};
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::carry::obstacle;
+use super::{Journal, Realign, RealignError, Wanted, make};
+use crate::plan::{Change, Situation};
+
+/// Finds the unfinished move of a disk by the marker in its table, and reads how far it is.
+///
+/// # Errors
+///
+/// If the table cannot be read. A journal that cannot be read is [`MoveJournal::Unusable`].
+pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinished>, ReadError> {
+    let Some(marker) = straddle_layout::marker(medium, stack)? else { return Ok(None) };
+    let journal = match inspect(Disks::one(&mut Reading(medium)), marker.span) {
+        Ok(None) => MoveJournal::Elsewhere,
+        Ok(Some((job, state))) => {
+            let total = job.moves().iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
+            MoveJournal::Inside(match state {
+                State::NotBegun => Stage::NotBegun,
+                State::Moving { done } => Stage::Moving { done, total: ByteCount::new(total) },
+                State::Moved => Stage::Moved,
+                State::RollingBack => Stage::RollingBack,
+                State::Back => Stage::Back,
+            })
+        }
+        Err(error) => MoveJournal::Unusable(described(&error)),
+    };
+    Ok(Some(Unfinished { marker, journal }))
+}
+
+/// The error with its causes, in one sentence.
+fn described(error: &RelocateError) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if
+/// there is no plan. `options` are those that the command needs for the same topology.
+pub fn planned(situation: &Situation<'_>, numbers: &[u32], options: &str, in_use: bool) -> Option<Planned> {
+    let only = |realign: &Realign| moved(realign).all(|(number, _)| numbers.contains(&number));
+    let every = make(situation, &Wanted::default());
+    let (realign, named) = match every {
+        Ok(realign) if only(&realign) => (realign, Vec::new()),
+        Ok(_) => (named(situation, numbers)?, numbers.to_vec()),
+        Err(RealignError::Logical(_)) => {
+            let is_logical = |number: &&u32| {
+                let found = situation.stack.partitions.iter().find(|p| p.number == **number);
+                found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
+            };
+            let primary: Vec<u32> = numbers.iter().filter(|number| !is_logical(number)).copied().collect();
+            (named(situation, &primary)?, primary)
+        }
+        Err(_) => return None,
+    };
+    if realign.references().iter().any(|(_, reference)| obstacle(reference).is_some()) {
+        return None;
+    }
+    let named: String = named.iter().map(|number| format!(" --partition {number}")).collect();
+    let places = moved(&realign).collect();
+    let journal = match realign.journal() {
+        Journal::Inside(_) => None,
+        Journal::Elsewhere { needed } => Some(needed),
+    };
+    Some(Planned { places, options: format!("{options}{named}"), journal, in_use })
+}
+
+fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {
+    let wanted = Wanted { partitions: numbers.to_vec(), ..Wanted::default() };
+    make(situation, &wanted).ok().filter(|_| !numbers.is_empty())
+}
+
+/// The partitions that move, with their new starts.
+fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> {
+    let moves = |entry: &&crate::plan::Entry| matches!(entry.change, Change::Moved { .. });
+    realign.plan().table().partitions.iter().filter(moves).map(|entry| (entry.number, entry.start))
+}
+
+/// A medium, as a journal is read from it.
+struct Reading<'m>(&'m dyn Medium);
+
+impl straddle_relocate::Disk for Reading<'_> {
+    fn size(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, bytes).map_err(|error| match error {
+            ReadError::Io { source, .. } => source,
+            error => io::Error::other(error),
+        })
+    }
+
+    fn write(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}

@@ -1,0 +1,72 @@
+//! Runs every printed `straddle realign`, with the `straddle apply` behind it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::tools::{self, Dir, at_once, bytes, disk_codes, list, number, pasted, present, word};
+use crate::{CASES, Case, IMAGE, Numbers, grave, is_realigned, spans};
+
+/// Runs the printed `straddle realign` of an image on a copy: afterwards nothing has to move, and each
+/// partition has its bytes. Returns the number of partitions that were moved.
+fn realigned(case: &Case, dir: &Dir) -> usize {
+    let report = case.check(dir.path());
+    let findings = list(&report, "findings").iter();
+    let (moved, fixes): (BTreeSet<u64>, BTreeSet<String>) = findings
+        .filter(|finding| is_realigned(&finding["fix"]))
+        .map(|finding| {
+            let lines = list(&finding["fix"], "commands").iter().map(|command| word(command, "line"));
+            (number(finding, "partition"), lines.collect::<Vec<_>>().join("\n"))
+        })
+        .unzip();
+    let Some(lines) = fixes.first() else { return 0 };
+    assert_eq!(fixes.len(), 1, "one plan for all: {fixes:?}");
+    let copy = Dir::new("realigned");
+    fs::copy(dir.join(case.name), copy.join(case.name)).expect("the image can be copied");
+    tools::shell(&pasted(&format!("set -e\n{lines}")), copy.path());
+    let after = case.check(copy.path());
+    let what = format!("{}: {}\n{lines}\n{after:#}", case.name, case.script);
+    for number in &moved {
+        let left = grave(&after, *number);
+        assert!(left.iter().all(|finding| finding["code"] == "S002"), "{what}");
+    }
+    assert!(!fixes.iter().any(|fix| after.to_string().contains(fix)), "{what}");
+    assert_eq!(disk_codes(&report), disk_codes(&after), "{what}");
+    let is = spans(&after);
+    for (number, (from, len)) in spans(&report) {
+        let (to, same) = is[&number];
+        let (old, new) = (dir.join(case.name), copy.join(case.name));
+        assert!(len == same && bytes(&old, from, len) == bytes(&new, to, len), "partition {number}: {what}");
+    }
+    moved.len()
+}
+
+#[test]
+fn every_printed_realignment_keeps_all_data() {
+    if !present(&["sfdisk", "fdisk", "sgdisk"]) {
+        return;
+    }
+    let moved = AtomicU32::new(0);
+    let count = |n: usize| moved.fetch_add(u32::try_from(n).expect("few"), Ordering::Relaxed);
+    at_once(CASES, |case| {
+        let dir = Dir::new("realign");
+        case.build(&dir);
+        count(realigned(case, &dir));
+    });
+    let known = moved.load(Ordering::Relaxed);
+    let mut numbers = Numbers(2026);
+    let cases: Vec<Case> = (0..16).map(|_| numbers.case()).collect();
+    at_once(cases, |case| {
+        let dir = Dir::new("realign");
+        let scratch = dir.image("scratch.img", IMAGE);
+        let sfdisk = &mut Command::new("sfdisk");
+        if tools::output(sfdisk.arg("--no-tell-kernel").arg(&scratch), case.script).status.success() {
+            case.build(&dir);
+            count(realigned(&case, &dir));
+        }
+    });
+    let moved = moved.into_inner();
+    println!("{known} partitions of the known tables moved, and {} of random ones", moved - known);
+    assert!(known >= 10 && moved >= known + 5, "{known} {moved}");
+}

@@ -1,0 +1,228 @@
+//! Disks with an unfinished move: every command says so, and none but `resume` writes to one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "unfinished/cuts.rs"]
+mod cuts;
+mod tools;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::Value;
+use straddle_repair::Target;
+use straddle_repair::realign::{JournalFileHandle, JournalPlace, Outcome, Realign};
+use tools::{Dir, flat, list, number, straddle_in, transcript, word, write_table};
+
+const NAME: &str = "disk.img";
+/// An MBR disk as Windows XP left it, and a GPT one.
+const TABLES: [&str; 2] = [
+    "label: dos\nstart=63, size=8000, type=7, bootable\nstart=8063, size=8001, type=83\n",
+    "label: gpt\nfirst-lba: 34\nstart=34, size=8000\nstart=8034, size=8001\n",
+];
+
+const LEN: u64 = 48 << 20;
+
+/// A disk, the plan to realign it in `move.json`, another plan in `other.json`, and a backup of a table that
+/// was written before, in `earlier.json.undo`.
+fn planned(table: &str, len: u64) -> Dir {
+    let dir = Dir::new("unfinished");
+    let image = dir.image(NAME, len);
+    write_table(&image, 512, table);
+    let sectors = u32::try_from(len / 3 / 512).unwrap();
+    let content: Vec<u8> =
+        (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    tools::shell(
+        &format!("dd if=content of={NAME} bs=512 seek=63 conv=notrunc status=none"),
+        dir_with(&dir, "content", &content),
+    );
+    for words in [
+        &["plan", NAME, "--add", "1MiB", "--save", "earlier.json"][..],
+        &["apply", "earlier.json", "--write", NAME],
+        &["undo", "earlier.json.undo", "--write", NAME],
+        &["apply", "earlier.json", "--write", NAME, "--backup", "earlier.undo"],
+        &["plan", NAME, "--add", "1MiB", "--save", "other.json"],
+        &["realign", NAME, "--save", "move.json"],
+    ] {
+        let output = straddle_in(&dir, words);
+        assert!(output.status.success(), "{words:?}: {}", transcript(&output));
+    }
+    dir
+}
+
+fn dir_with<'d>(dir: &'d Dir, name: &str, bytes: &[u8]) -> &'d Path {
+    fs::write(dir.join(name), bytes).unwrap();
+    dir.path()
+}
+
+/// Begins the move of `move.json`, and stops at the first safe point.
+fn begin(dir: &Dir, journal: Option<&str>) {
+    let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+    let mut target = Target::open(&dir.join(NAME), None).unwrap();
+    let place = match journal {
+        Some(name) => JournalPlace::File(JournalFileHandle::create(&dir.join(name), &realign).unwrap()),
+        None => JournalPlace::Inside,
+    };
+    let run = realign.begin(&mut target, place, [7; 16]).unwrap();
+    assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+}
+
+fn check(dir: &Dir) -> Value {
+    let output = straddle_in(dir, &["check", "--json", NAME]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    tools::valid(&report, "check");
+    report["targets"][0].clone()
+}
+
+/// The findings of this rule.
+fn of_rule<'v>(report: &'v Value, code: &str) -> Vec<&'v Value> {
+    list(report, "findings").iter().filter(|finding| finding["code"] == code).collect()
+}
+
+/// What each command answers: its words, its exit status, and whether it reaches the disk only by what it
+/// passes on. All say `resume`.
+const COMMANDS: [(&[&str], i32); 18] = [
+    (&["check", NAME], 1),
+    (&["map", NAME], 1),
+    (&["plan", NAME, "--add", "1MiB"], 4),
+    (&["plan", NAME, "--repair"], 4),
+    (&["plan", NAME, "--table", "gpt", "--part", "rest", "--wipe"], 4),
+    (&["realign", NAME], 4),
+    (&["realign", NAME, "--partition", "2", "--json"], 4),
+    (&["apply", "move.json", "--write", NAME], 4),
+    (&["apply", "other.json", "--write", NAME], 4),
+    (&["apply", "other.json", "--write", NAME, "--dry-run"], 4),
+    (&["undo", "earlier.undo", "--write", NAME], 4),
+    (&["undo", "earlier.undo", "--write", NAME, "--force"], 4),
+    (&["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"], 4),
+    (&["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1", "--used"], 4),
+    (&["bench", "random-read", NAME, "--io", "buffered", "--runtime", "1"], 0),
+    (&["probe", NAME, "--used"], 4),
+    // Neither is started here: the store is too small for the drive, and the kernel is missing.
+    (&["serve", "drive:wd10ears", "--nbd", "unix:/nonexistent/socket", "--store", NAME], 4),
+    (&["lab", "--drive", "wd10ears", "--store", NAME, "--", "true"], 3),
+];
+
+#[test]
+fn every_command_says_so_and_none_writes() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for table in TABLES {
+        let dir = planned(table, LEN);
+        begin(&dir, None);
+        let before = fs::read(dir.join(NAME)).unwrap();
+        for (words, status) in COMMANDS {
+            fs::write(dir.join(NAME), &before).unwrap();
+            let output = tools::command()
+                .args(words)
+                .current_dir(&dir)
+                .env("LINUX_UML", "/nonexistent/linux")
+                .env("PATH", "/nonexistent")
+                .output()
+                .unwrap();
+            let text = flat(&transcript(&output));
+            assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
+            assert!(text.contains("straddle resume"), "{words:?}: {text}");
+            assert!(!text.contains(" aligned"), "{words:?}: {text}");
+            assert!(fs::read(dir.join(NAME)).unwrap() == before, "{words:?} has written");
+        }
+    }
+}
+
+#[test]
+fn check_says_how_far_it_is_and_how_to_go_on() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for table in TABLES {
+        let dir = planned(table, LEN);
+        let clean = check(&dir);
+        assert!(of_rule(&clean, "S047").is_empty(), "{clean}");
+        begin(&dir, None);
+        let report = check(&dir);
+        let finding = of_rule(&report, "S047")[0].clone();
+        let realign: Value = serde_json::from_slice(&fs::read(dir.join("move.json")).unwrap()).unwrap();
+        let journal = &realign["journal"]["inside"]["start"];
+        assert_eq!(&finding["offset_bytes"], journal, "{finding}");
+        let total: u64 = list(&realign, "moves").iter().map(|one| one[1].as_u64().unwrap()).sum();
+        assert!(word(&finding, "message").contains(&format!(" of {total} bytes have moved")), "{finding}");
+        assert_eq!(finding["severity"], "error");
+        for partition in list(&report, "partitions") {
+            assert_eq!(partition["verdict"], "unfinished_move", "{partition}");
+        }
+        let line = word(&finding["fix"]["commands"][0], "line");
+        assert_eq!(line, format!("straddle resume {NAME}"));
+        assert!(word(&finding["fix"], "summary").contains("--rollback"), "{finding}");
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        let output = straddle_in(&dir, &words);
+        assert!(output.status.success(), "{}", transcript(&output));
+        let report = check(&dir);
+        assert!(of_rule(&report, "S047").is_empty() && of_rule(&report, "S001").is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn a_journal_elsewhere_or_damaged_is_said() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, Some("journal"));
+    let report = check(&dir);
+    let finding = of_rule(&report, "S047")[0].clone();
+    assert!(word(&finding["fix"], "summary").contains("--journal FILE"), "{finding}");
+    assert!(list(&finding["fix"], "commands").is_empty(), "{finding}");
+    let output = straddle_in(&dir, &["resume", NAME, "--journal", "journal"]);
+    assert!(output.status.success(), "{}", transcript(&output));
+
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, None);
+    let marker = list(&check(&dir), "partitions").iter().find(|p| p["type"] == "7f").unwrap().clone();
+    let (start, len) = (number(&marker, "start_bytes"), number(&marker, "size_bytes"));
+    let mut bytes = fs::read(dir.join(NAME)).unwrap();
+    for at in [start, start + len - 4096] {
+        let at = usize::try_from(at).unwrap();
+        bytes[at + 24] ^= 1;
+    }
+    fs::write(dir.join(NAME), &bytes).unwrap();
+    let report = check(&dir);
+    let finding = of_rule(&report, "S047")[0].clone();
+    assert!(word(&finding, "message").contains("cannot be used"), "{finding}");
+    assert!(list(&finding["fix"], "commands").is_empty(), "{finding}");
+    let output = straddle_in(&dir, &["resume", NAME]);
+    assert!(
+        !output.status.success() && fs::read(dir.join(NAME)).unwrap() == bytes,
+        "{}",
+        transcript(&output)
+    );
+}
+
+#[test]
+fn a_plan_as_json_matches_its_schema() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for (table, mib, place) in
+        [(TABLES[0], 48, "unallocated"), (TABLES[1], 48, "unallocated"), (TABLES[0], 9, "file")]
+    {
+        let dir = Dir::new("schema");
+        let image = dir.image(NAME, mib << 20);
+        write_table(&image, 512, table);
+        let report = tools::json_in(&dir, &["realign", NAME, "--json", "--save", "move.json"]);
+        tools::valid(&report, "realign");
+        let saved: Value = serde_json::from_slice(&fs::read(dir.join("move.json")).unwrap()).unwrap();
+        assert_eq!(report["journal"]["place"], place, "{report:#}");
+        assert_eq!(number(&report, "window_bytes"), number(&saved, "window"));
+        for (one, file) in list(&report, "moves").iter().zip(list(&saved, "moves")) {
+            assert_eq!(
+                [&one["from_bytes"], &one["size_bytes"], &one["to_bytes"]],
+                [&file[0], &file[1], &file[2]]
+            );
+        }
+        let starts: Vec<u64> =
+            list(&report["table"], "partitions").iter().map(|part| number(part, "start_bytes")).collect();
+        assert!(starts.iter().all(|start| start.is_multiple_of(4096)), "{report:#}");
+    }
+}
