@@ -24,6 +24,7 @@ mod around;
 mod carry;
 mod error;
 mod file;
+mod guard;
 mod media;
 mod move_error;
 mod order;

@@ -19,7 +19,7 @@
 
 use straddle_layout::{Stack, read_all};
 use straddle_relocate::{
-    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open, search,
 };
 use straddle_units::{ByteOffset, Span};
 
@@ -134,6 +134,23 @@ fn marker_of(stack: &Stack) -> Option<Span> {
     stack.partitions.iter().find(|partition| is_marker(partition)).map(|partition| partition.span)
 }
 
+/// Returns the journal's place: the marker's. If no partition can be read, a power cut may have torn the
+/// table, and the disk is searched.
+fn journal_of(disk: &mut dyn Disk) -> Result<Span, MoveError> {
+    let read = straddle_layout::read_stack(disk, disk.identity().sector, None);
+    if let Ok(stack) = &read
+        && !stack.partitions.is_empty()
+    {
+        return marker_of(stack).ok_or(MoveError::Nothing);
+    }
+    let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
+    match (found, read) {
+        (Some(place), _) => Ok(place),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(_)) => Err(MoveError::Nothing),
+    }
+}
+
 impl<'a> Run<'a> {
     /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
     ///
@@ -147,10 +164,7 @@ impl<'a> Run<'a> {
                 let place = Span::first(file.size);
                 (JournalPlace::File(file), place)
             }
-            None => {
-                let stack = straddle_layout::read_stack(disk, disk.identity().sector, None)?;
-                (JournalPlace::Inside, marker_of(&stack).ok_or(MoveError::Nothing)?)
-            }
+            None => (JournalPlace::Inside, journal_of(disk)?),
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
         let mut journal = journal;
@@ -203,7 +217,9 @@ impl<'a> Run<'a> {
     /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         let mut bad = Vec::new();
-        match self.state()? {
+        let state = self.state()?;
+        self.story.mend(self.disk)?;
+        match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
                 self.enter(Table::Marked, &[Table::New])?;
@@ -215,6 +231,7 @@ impl<'a> Run<'a> {
             State::Moved => {}
         }
         if self.story.table(self.disk)? != Some(Table::New) {
+            self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::New)?;
         }
         self.story.write(self.disk, Table::New)?;
@@ -232,11 +249,13 @@ impl<'a> Run<'a> {
     pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         let mut bad = Vec::new();
         let state = self.state()?;
+        self.story.mend(self.disk)?;
         if state == State::Moved {
             if self.story.table(self.disk)? == Some(Table::New) {
                 return Err(MoveError::Complete);
             }
             self.story.write(self.disk, Table::Marked)?;
+            self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::Old)?;
         }
         if state != State::Back {

@@ -10,6 +10,7 @@ use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::guard::Guard;
 use super::{Journal, MoveError, Realign, RealignError, RealignFile};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
@@ -37,6 +38,10 @@ struct PlaceFile {
 struct StoryFile {
     realign: RealignFile,
     table: Vec<PlaceFile>,
+    #[serde(default)]
+    guards: Vec<Guard>,
+    #[serde(default)]
+    boot_guards: Vec<Guard>,
 }
 
 /// The three tables of a disk.
@@ -61,6 +66,10 @@ struct Place {
 }
 
 impl Place {
+    fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.at), ByteCount::new(self.old.len() as u64))
+    }
+
     fn of(&self, table: Table) -> &[u8] {
         match table {
             Table::Old => &self.old,
@@ -75,6 +84,9 @@ impl Place {
 pub(super) struct Story {
     pub(super) realign: Realign,
     places: Vec<Place>,
+    /// The physical sectors of the table, and those of boot sectors in their new places.
+    guards: Vec<Guard>,
+    boot_guards: Vec<Guard>,
 }
 
 impl Story {
@@ -98,7 +110,10 @@ impl Story {
                 }
             }
         }
-        let story = Self { realign: realign.clone(), places };
+        let spans = places.iter().filter_map(Place::span);
+        let guards = Guard::of_table(disk, realign.blocks, spans);
+        let boot_guards = Guard::of_boot_sectors(disk, realign);
+        let story = Self { realign: realign.clone(), places, guards, boot_guards };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -123,17 +138,19 @@ impl Story {
             flush: place.flush,
         };
         let table = self.places.iter().map(place).collect();
-        let file = StoryFile { realign: RealignFile::from(&self.realign), table };
+        let (guards, boot_guards) = (self.guards.clone(), self.boot_guards.clone());
+        let file = StoryFile { realign: RealignFile::from(&self.realign), table, guards, boot_guards };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
     pub(super) fn from_payload(payload: &[u8]) -> Result<Self, MoveError> {
         let invalid = |why: String| MoveError::from(RealignError::Invalid(why));
-        let file: StoryFile = serde_json::from_slice(payload).map_err(|error| invalid(error.to_string()))?;
-        let realign = Realign::try_from(file.realign)?;
+        let mut file: StoryFile =
+            serde_json::from_slice(payload).map_err(|error| invalid(error.to_string()))?;
+        let realign = Realign::try_from(file.realign.clone())?;
         let size = realign.plan.disk().size;
         let mut places = Vec::new();
-        for PlaceFile { at, old, marked, new, flush } in file.table {
+        for PlaceFile { at, old, marked, new, flush } in std::mem::take(&mut file.table) {
             let bytes =
                 |text: &str| decode(text).ok_or_else(|| invalid("a table is not hexadecimal".to_owned()));
             let (old, marked, new) = (bytes(&old)?, bytes(&marked)?, bytes(&new)?);
@@ -145,7 +162,31 @@ impl Story {
             }
             places.push(Place { at, old, marked, new, flush });
         }
-        Ok(Self { realign, places })
+        let StoryFile { guards, boot_guards, .. } = file;
+        if !guards.iter().chain(&boot_guards).all(|guard| guard.fits(size)) {
+            return Err(invalid("a physical sector is not on the disk".to_owned()));
+        }
+        Ok(Self { realign, places, guards, boot_guards })
+    }
+
+    /// Restores the physical sectors of the table that a power cut has torn, durably. They have the marker
+    /// then.
+    pub(super) fn mend(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        let state = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
+        let states: Vec<_> = [Table::Marked, Table::Old, Table::New].map(state).into();
+        for guard in &self.guards {
+            guard.mend(disk, &states)?;
+        }
+        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+    }
+
+    /// Restores the physical sectors of boot sectors that a power cut has torn, durably. All data are in their
+    /// new places.
+    pub(super) fn mend_boot_sectors(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        for guard in &self.boot_guards {
+            guard.mend(disk, &[Vec::new()])?;
+        }
+        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that
