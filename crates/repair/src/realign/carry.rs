@@ -216,20 +216,19 @@ impl<'a> Run<'a> {
     ///
     /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
-        let mut bad = Vec::new();
         let state = self.state()?;
         self.story.mend(self.disk)?;
-        match state {
+        let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
                 self.enter(Table::Marked, &[Table::New])?;
                 match self.resume(watch)? {
-                    Some(list) => bad = list,
+                    Some(list) => list,
                     None => return Ok(Outcome::Paused),
                 }
             }
-            State::Moved => {}
-        }
+            State::Moved => self.resume(watch)?.unwrap_or_default(),
+        };
         if self.story.table(self.disk)? != Some(Table::New) {
             self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::New)?;
@@ -247,7 +246,6 @@ impl<'a> Run<'a> {
     ///
     /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
     pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
-        let mut bad = Vec::new();
         let state = self.state()?;
         self.story.mend(self.disk)?;
         if state == State::Moved {
@@ -258,28 +256,23 @@ impl<'a> Run<'a> {
             self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::Old)?;
         }
-        if state != State::Back {
-            let (verify, skips_bad) = (self.verify, self.skips_bad);
-            let ended = self.with_disks(|disks, place| {
-                let Some(found) = open(disks, place)? else { return Ok(None) };
-                let ended = match found {
-                    Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                    Recovered::Unfinished(held) => held.rollback(verify, watch)?,
-                    Recovered::Moved(held) => held.rollback(verify, watch)?,
-                    Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                    Recovered::Turned(held) => held.rollback(verify, watch)?,
-                    Recovered::Back(back) => Ended::Complete(back),
-                };
-                Ok(match ended {
-                    Ended::Complete(back) => Some(back.bad().to_vec()),
-                    Ended::Paused => None,
-                })
-            })?;
-            match ended {
-                Some(list) => bad = list,
-                None => return Ok(Outcome::Paused),
-            }
-        }
+        let (verify, skips_bad) = (self.verify, self.skips_bad);
+        let ended = self.with_disks(|disks, place| {
+            let Some(found) = open(disks, place)? else { return Ok(None) };
+            let ended = match found {
+                Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                Recovered::Unfinished(held) => held.rollback(verify, watch)?,
+                Recovered::Moved(held) => held.rollback(verify, watch)?,
+                Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                Recovered::Turned(held) => held.rollback(verify, watch)?,
+                Recovered::Back(back) => Ended::Complete(back),
+            };
+            Ok(match ended {
+                Ended::Complete(back) => Some(back.bad().to_vec()),
+                Ended::Paused => None,
+            })
+        })?;
+        let Some(bad) = ended else { return Ok(Outcome::Paused) };
         self.story.write(self.disk, Table::Old)?;
         self.end()?;
         tell_kernel(self.disk, None)?;
