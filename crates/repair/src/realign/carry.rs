@@ -349,11 +349,21 @@ impl<'a> Run<'a> {
             found => found?,
         };
         match found.map(|(_, state)| state) {
-            None | Some(State::Moving { .. } | State::RollingBack) => Ok(()),
+            None | Some(State::Moving { .. }) => Ok(()),
             Some(State::Moved | State::Back) => self.end(),
-            Some(State::NotBegun) => self.with_disks(|disks, place| {
-                let Some(Recovered::Unfinished(held)) = open(disks, place)? else { return Ok(()) };
-                match held.rollback(Verify::Read, &mut |_: Progress| std::ops::ControlFlow::Continue(()))? {
+            Some(State::NotBegun | State::RollingBack) => self.with_disks(|disks, place| {
+                let watch = &mut |_: Progress| std::ops::ControlFlow::Continue(());
+                let ended = match open(disks, place)? {
+                    Some(Recovered::Unfinished(held)) => held.rollback(Verify::Read, watch)?,
+                    Some(Recovered::Turned(mut held)) => {
+                        if held.has_moved()? {
+                            return Ok(());
+                        }
+                        held.rollback(Verify::Read, watch)?
+                    }
+                    _ => return Ok(()),
+                };
+                match ended {
                     Ended::Complete(back) => back.erase(),
                     Ended::Paused => Ok(()),
                 }
