@@ -310,7 +310,7 @@ impl Shape {
 }
 
 fn try_shape(shape: &Shape) {
-    try_on::<Drive>(shape, "any subset", 60);
+    try_on::<Drive>(shape, "any subset", 30);
 }
 
 fn try_on<D: Powered>(shape: &Shape, drive: &str, usual: u64) {
