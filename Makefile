@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves cuts restores plans fuzz sanitize deny install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves kills cuts restores plans fuzz sanitize deny install docs
 
 all: build
 
@@ -81,6 +81,12 @@ planted: setup
 # 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes most of an hour, or more.
 moves: setup
 	$(CARGO) test -p straddle-relocate --lib -- --ignored --nocapture
+
+# The program killed 500 times while it moves partitions, 100 power cuts under it in the lab, 10,000 moves with I/O errors. Takes an hour.
+kills: setup
+	KILLS=500 LAB_CUTS=100 $(CARGO) test -p straddle --test realign -- --nocapture
+	FAULTS=10000 $(CARGO) test -p straddle-repair --test faults -- --nocapture
+	MOVES=1000 TEARS=20 $(CARGO) test -p straddle-repair --test carry -- --nocapture
 
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup

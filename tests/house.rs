@@ -311,6 +311,44 @@ fn impure_code_is_found() {
     }
 }
 
+/// What is wrong with a page that names tests as `path.rs::function` in the last column of its tables.
+fn unshown(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for row in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| hazard |")) {
+        let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        let tests: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() {
+            wrong.push(format!("no test: {row}"));
+        }
+        for test in tests {
+            let is_there = test.split_once("::").is_some_and(|(path, name)| {
+                read(path).is_some_and(|source| source.contains(&format!("#[test]\nfn {name}(")))
+            });
+            if !is_there {
+                wrong.push(format!("no such test: {test}"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn what_safety_names_is_tested() {
+    let page = fs::read_to_string(root().join("docs/SAFETY.md")).unwrap();
+    assert!(page.matches("::").count() > 30, "tests are named as `path.rs::function`");
+    let wrong = unshown(&page, |path| fs::read_to_string(root().join(path)).ok());
+    assert!(wrong.is_empty(), "docs/SAFETY.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_test_that_is_gone_is_noticed() {
+    let read = |path: &str| (path == "tests/a.rs").then(|| "#[test]\nfn one() {}\nfn two() {}".to_owned());
+    let rows = |cell: &str| unshown(&format!("| hazard | x |\n|---|---|\n| b | {cell} |\n"), read).len();
+    assert_eq!(rows("`tests/a.rs::one`"), 0);
+    let all = ["`tests/a.rs::two`", "`tests/a.rs::on`", "`tests/b.rs::one`", "text", "`one`"];
+    assert_eq!(all.map(rows), [1; 5]);
+}
+
 #[test]
 fn functions_are_measured_wherever_they_stand() {
     let source = "trait T {\n    fn none(&self) -> fn(u8);\n    fn some(&self) {\n        // }\n\n    }\n}\n\

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "realign/contents.rs"]
+mod contents;
+#[path = "realign/cuts.rs"]
+mod cuts;
 mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tools::skip::{PATH, present};
 
@@ -95,6 +99,58 @@ fn a_disk_from_sector_63_is_realigned() {
     assert!(status == 3 && text.contains("no unfinished move"), "{text}");
 }
 
+/// Runs the program, which is killed after this time.
+fn kill(folder: &Path, words: &[&str], after: Duration) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
+        .args(words)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(after);
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+/// How long move.json takes here, so that kills hit it. The disk is as before then.
+fn duration(folder: &Path) -> Duration {
+    let begun = Instant::now();
+    let (status, text) = straddle(folder, &["apply", "move.json", "--write", "disk.img"]);
+    let taken = begun.elapsed();
+    assert_eq!(status, 0, "{text}");
+    shell(folder, "cp --sparse=always before.img disk.img");
+    taken
+}
+
+/// Parts of a whole, spread over it.
+fn part(of: Duration, number: u64) -> Duration {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    of.mul_f64((f64::from(u32::try_from(number).unwrap()) * GOLDEN).fract())
+}
+
+/// Carries out move.json, killed on the way this often, and completes it. Returns how many of the kills have
+/// left an unfinished move.
+fn killed_on_the_way(folder: &Path, kills: u64) -> u64 {
+    let slice = duration(folder).mul_f64(2.0) / u32::try_from(kills).unwrap();
+    let mut unfinished = 0;
+    kill(folder, &["apply", "move.json", "--write", "disk.img"], part(slice, 1));
+    for number in 2..=kills {
+        let (status, _) = straddle(folder, &["plan", "disk.img", "--add", "1MiB"]);
+        unfinished += u64::from(status == 4);
+        kill(folder, &["resume", "disk.img"], part(slice, number));
+    }
+    let (status, text) = straddle(folder, &["resume", "disk.img"]);
+    if status == 3 && text.contains("no unfinished move") {
+        // The first kill was too early, or the last too late.
+        let (status, text) = straddle(folder, &["apply", "move.json", "--write", "disk.img"]);
+        assert!(status == 0 || status == 4, "{text}");
+    } else {
+        assert_eq!(status, 0, "{text}");
+    }
+    unfinished
+}
+
 /// Kills at random moments, as often as `KILLS` says, then either direction.
 #[test]
 fn a_killed_move_goes_on_or_back() {
@@ -103,20 +159,12 @@ fn a_killed_move_goes_on_or_back() {
     }
     let (_dir, folder) = prepared();
     let rounds: u64 = std::env::var("KILLS").map_or(6, |n| n.parse().unwrap());
-    let mut unfinished = 0;
+    let (mut unfinished, mut early) = (0, 0);
+    let whole = duration(&folder);
     for round in 0..rounds {
         fs::copy(folder.join("before.img"), folder.join("disk.img")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
-            .args(["apply", "move.json", "--write", "disk.img"])
-            .current_dir(&folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
         // Where the kill falls is left to chance; every outcome is judged.
-        std::thread::sleep(Duration::from_millis(5 + round * 37 % 400));
-        let _ = child.kill();
-        child.wait().unwrap();
+        kill(&folder, &["apply", "move.json", "--write", "disk.img"], part(whole, round));
         let goes_back = round % 2 == 1;
         let words: &[&str] =
             if goes_back { &["resume", "disk.img", "--rollback"] } else { &["resume", "disk.img"] };
@@ -125,6 +173,8 @@ fn a_killed_move_goes_on_or_back() {
         if text.contains("no unfinished move") {
             // It had not begun, or was complete.
             assert_eq!(status, 3, "{text}");
+            let (now, was) = (folder.join("disk.img"), folder.join("before.img"));
+            early += u64::from(fs::read(now).unwrap()[..512] == fs::read(was).unwrap()[..512]);
         } else {
             assert_eq!(status, 0, "round {round}: {text}");
             assert_eq!(plan, 4, "{refusal}");
@@ -138,7 +188,7 @@ fn a_killed_move_goes_on_or_back() {
         }
         shell(&folder, JUDGE);
     }
-    println!("{rounds} kills, {unfinished} in the middle");
+    println!("{rounds} kills, {unfinished} in the middle, {early} before anything was written to the table");
 }
 
 /// A disk without room for a journal needs a file for it; other journals are refused.

@@ -457,6 +457,11 @@ struct Title {
     hash: Hash,
 }
 
+/// Whether a sector begins as a title does.
+pub(crate) fn is_title(sector: &[u8]) -> bool {
+    sector.starts_with(MAGIC)
+}
+
 /// What records call a journal by.
 fn name(title: &[u8]) -> [u8; 16] {
     hash(title)
@@ -480,7 +485,7 @@ impl Title {
     ) -> Result<Option<Result<Self, u32>>, RelocateError> {
         let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
         disks.read(device, at, &mut sector)?;
-        if !sector.starts_with(MAGIC) {
+        if !is_title(&sector) {
             return Ok(None);
         }
         let mut reader = record::Reader(&sector[16..TITLE]);

@@ -148,6 +148,7 @@ mod flight;
 mod job;
 mod journal;
 mod recovery;
+mod search;
 mod sequence;
 mod shape;
 mod traffic;
@@ -164,4 +165,5 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,
 };
+pub use search::search;
 pub use traffic::{Traffic, WindowTraffic};

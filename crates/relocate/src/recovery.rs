@@ -240,6 +240,16 @@ impl<'a> Moved<'a> {
 }
 
 impl<'a> Turned<'a> {
+    /// Whether any data may have been written before the rollback began.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn has_moved(&mut self) -> Result<bool, RelocateError> {
+        let Held { disks, journal, .. } = &mut self.0;
+        Ok(!journal.records(disks, Direction::Forward)?.is_empty())
+    }
+
     /// Moves back what is left.
     ///
     /// # Errors

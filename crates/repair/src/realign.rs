@@ -25,6 +25,7 @@ mod boot;
 mod carry;
 mod error;
 mod file;
+mod guard;
 mod inner;
 mod logical;
 mod media;

@@ -1,31 +1,99 @@
 //! Power cuts while partitions move: after any of them, and after others during the recovery, every
 //! partition has its bytes, and the table is the old one, the new one, or has the marker.
 //!
-//! The drive has a volatile write cache. Of the 512-byte units written since the last flush, any subset may be
-//! on the medium. `MOVES=n` sets the number of cuts for each shape.
+//! There are two judges. The drive of this file has a volatile write cache: of the 512-byte units written since
+//! the last flush, any subset may be on the medium. The modelled drives lose power as their model says
+//! (`carry/modelled.rs`). `MOVES=n` sets the number of cuts for each shape and drive.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "carry/modelled.rs"]
+mod modelled;
+#[path = "carry/torn.rs"]
+mod torn;
 
 use std::ops::ControlFlow;
 
 use common::logical::mbr;
 use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::Medium;
+use straddle_layout::read_all;
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
-use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Situation, Size, Slot};
-use straddle_units::{BlockSize, ByteCount, ErrorKind, Span};
+use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
+use straddle_units::{BlockSize, ByteOffset, ErrorKind, Span};
+
+/// A drive whose power can be cut.
+trait Powered: Simulated {
+    /// Powers on a drive with these contents; it loses power after about so many writes and flushes.
+    fn on(contents: Memory, left: u64, seed: u64) -> Self;
+
+    /// How many writes and flushes it has taken.
+    fn taken(&self) -> u64;
+
+    /// What is read from it now.
+    fn seen(&self) -> Memory;
+
+    /// Cuts the power, if it is not off yet. Returns what is on the medium then.
+    fn cut(self, random: &mut Random) -> Memory;
+}
+
+impl Powered for Drive {
+    fn on(contents: Memory, left: u64, _seed: u64) -> Self {
+        Self::new(contents, left)
+    }
+
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn seen(&self) -> Memory {
+        self.seen.clone()
+    }
+
+    fn cut(self, random: &mut Random) -> Memory {
+        self.cut(random)
+    }
+}
 
 /// A disk with misaligned partitions of random bytes, and the plan to align them.
 struct Shape {
+    name: String,
+    assume: String,
+    wanted: Wanted,
     before: Memory,
+    /// After a run without a cut.
+    after: Memory,
     realign: Realign,
     old: Reading,
 }
 
 impl Shape {
+    /// Partitions of (start, sectors), to be aligned on the nearest boundaries.
     fn new(format: Format, sectors: u64, parts: &[(u64, u64)]) -> Self {
+        Self::wanted("512e", format, sectors, parts, &Wanted::default())
+    }
+
+    /// The same, moved to the starts in `to`.
+    fn to(format: Format, sectors: u64, parts: &[(u64, u64)], to: &[u64]) -> Self {
+        let starts = (1..).zip(to).map(|(number, start)| (number, ByteOffset::new(start * 512)));
+        let wanted = Wanted { starts: starts.collect(), ..Wanted::default() };
+        Self::wanted("512e", format, sectors, parts, &wanted)
+    }
+
+    fn wanted(assume: &str, format: Format, sectors: u64, parts: &[(u64, u64)], wanted: &Wanted) -> Self {
+        Self::with(|_| {}, assume, format, sectors, parts, wanted)
+    }
+
+    /// The same, with `contents` over the random bytes.
+    fn with(
+        contents: impl FnOnce(&mut Memory),
+        assume: &str,
+        format: Format,
+        sectors: u64,
+        parts: &[(u64, u64)],
+        wanted: &Wanted,
+    ) -> Self {
         let mut request = Request::new(Seed(1));
         (request.table, request.allow_misaligned) = (Some(format), true);
         for (start, sectors) in parts {
@@ -33,8 +101,9 @@ impl Shape {
             request.parts.push(Part { start: Some(Place::Sector(*start)), ..part });
         }
         let mut before = Memory::new(sectors * 512);
-        plan_and_write(&mut before, "512e", &request).unwrap();
-        Self::of(before, parts)
+        plan_and_write(&mut before, assume, &request).unwrap();
+        let name = format!("{assume} {format}");
+        Self::of(before, parts, contents, (&name, assume), wanted)
     }
 
     /// A disk with primary partitions, and logical ones of (record, start, sectors) in a container.
@@ -46,22 +115,48 @@ impl Shape {
     ) -> Self {
         let before = mbr(sectors, primary, extended, logical);
         let parts = logical.iter().map(|(_, start, sectors)| (*start, *sectors));
-        Self::of(before, &primary.iter().copied().chain(parts).collect::<Vec<_>>())
+        let parts: Vec<_> = primary.iter().copied().chain(parts).collect();
+        Self::of(before, &parts, |_| {}, ("512e mbr, logical", "512e"), &Wanted::default())
     }
 
-    /// Puts random bytes into the partitions.
-    fn of(mut before: Memory, parts: &[(u64, u64)]) -> Self {
-        let mut random = Random::new(before.len().get());
+    /// Puts random bytes into the partitions, and `contents` over them.
+    fn of(
+        mut before: Memory,
+        parts: &[(u64, u64)],
+        contents: impl FnOnce(&mut Memory),
+        (name, assume): (&str, &str),
+        wanted: &Wanted,
+    ) -> Self {
+        let mut random = Random::new(before.len().get() / 512);
         for (start, sectors) in parts {
             let bytes: Vec<u8> = (0..sectors * 64).flat_map(|_| random.next().to_le_bytes()).collect();
             before.put(start * 512, &bytes);
         }
-        let stack = stack_of(&before, BlockSize::B512);
-        let topology = topology("512e");
-        let situation = Situation { medium: &before, topology: &topology, stack: &stack, serial: None };
-        let realign = make(&situation, &Wanted::default()).unwrap();
+        contents(&mut before);
+        let realign = Self::plan(&before, assume, wanted);
+        let mut after = Drive::new(before.clone(), u64::MAX);
+        let done = Self::carry_out(&realign, &mut after);
+        assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
         let old = Reading::of(&before, BlockSize::B512);
-        Self { before, realign, old }
+        let sector = |byte: u64| byte / 512;
+        let moves = realign.moves().iter();
+        let moves: Vec<_> = moves
+            .map(|one| [one.from.start().get(), one.from.len().get(), one.to.get()].map(sector))
+            .collect();
+        let (name, wanted) = (format!("{name} {moves:?}"), wanted.clone());
+        let shape = Self { name, assume: assume.to_owned(), wanted, before, after: after.seen, realign, old };
+        for (was, is) in shape.places() {
+            let (was, is) = (Self::bytes(&shape.before, was), Self::bytes(&shape.after, is));
+            let changed = was.iter().zip(&is).filter(|(one, other)| one != other).count();
+            // The recorded start, in a boot sector and its copy.
+            assert!(changed <= 8, "{changed} bytes differ after the move");
+        }
+        shape
+    }
+
+    fn plan(medium: &Memory, assume: &str, wanted: &Wanted) -> Realign {
+        let (stack, topology) = (read_all(medium, Some(BlockSize::B512), None).unwrap(), topology(assume));
+        make(&Situation { medium, topology: &topology, stack: &stack, serial: None }, wanted).unwrap()
     }
 
     fn bytes(medium: &Memory, span: Span) -> Vec<u8> {
@@ -95,7 +190,8 @@ impl Shape {
             };
             let is_same = number(&found, place) == number(&self.old, was) && number(&found, place).is_some();
             assert!(is_same, "{what}: {was:?} is not at {place:?}: {:?}", found.partitions);
-            let same = Self::bytes(medium, place) == Self::bytes(&self.before, was);
+            let expected = if is_new { &self.after } else { &self.before };
+            let same = Self::bytes(medium, place) == Self::bytes(expected, place);
             assert!(same, "{what}: the contents of {was:?} are lost (new table: {is_new})");
         }
         is_new
@@ -111,28 +207,32 @@ impl Shape {
         }
     }
 
-    fn begin_and_finish(&self, drive: &mut Drive) -> Result<Outcome, MoveError> {
+    fn begin_and_finish(&self, drive: &mut dyn Simulated) -> Result<Outcome, MoveError> {
+        Self::carry_out(&self.realign, drive)
+    }
+
+    fn carry_out(realign: &Realign, drive: &mut dyn Simulated) -> Result<Outcome, MoveError> {
         let mut disk = target(drive);
-        let run = self.realign.begin(&mut disk, JournalPlace::Inside, [9; 16])?;
+        let run = realign.begin(&mut disk, JournalPlace::Inside, [9; 16])?;
         run.finish(&mut |_| ControlFlow::Continue(()))
     }
 
     /// Cuts the power after so many writes and flushes, then resumes or rolls back, with more cuts on the
     /// way. Returns whether the layout is the new one.
-    fn survive(&self, cut: u64, random: &mut Random) -> bool {
-        let mut drive = Drive::new(self.before.clone(), cut);
+    fn survive<D: Powered>(&self, cut: u64, random: &mut Random) -> bool {
+        let mut drive = D::on(self.before.clone(), cut, random.next());
         let what = format!("cut after {cut}");
         let _ = self.begin_and_finish(&mut drive);
         let mut medium = drive.cut(random);
         let mut goes_back = random.chance(50);
         for round in 0..4 {
             let limit = if round < 2 { random.below(cut.max(8)) } else { u64::MAX };
-            let mut drive = Drive::new(medium, limit);
+            let mut drive = D::on(medium, limit, random.next());
             let mut disk = target(&mut drive);
             match Run::find(&mut disk, None) {
                 Err(MoveError::Nothing) => {
                     drop(disk);
-                    return self.settled(drive.seen, &what);
+                    return self.settled(drive.seen(), &what);
                 }
                 Err(error) => panic!("{what}, round {round}: {error}"),
                 Ok(run) => {
@@ -161,8 +261,9 @@ impl Shape {
     fn settled(&self, medium: Memory, what: &str) -> bool {
         let is_new = self.is_new(&medium, what);
         if !is_new && stack_of(&medium, BlockSize::B512).problems.is_empty() {
+            let again = Self::plan(&medium, &self.assume, &self.wanted);
             let mut drive = Drive::new(medium, u64::MAX);
-            let done = self.begin_and_finish(&mut drive);
+            let done = Self::carry_out(&again, &mut drive);
             assert!(matches!(done, Ok(Outcome::Complete(_))), "{what}, again: {done:?}");
             assert!(self.is_new(&drive.seen, what), "{what}, again");
         }
@@ -170,47 +271,85 @@ impl Shape {
     }
 
     /// The number of writes and flushes of a whole run.
-    fn operations(&self) -> u64 {
-        let mut drive = Drive::new(self.before.clone(), u64::MAX);
+    fn operations<D: Powered>(&self) -> u64 {
+        let mut drive = D::on(self.before.clone(), u64::MAX, 0);
         let done = self.begin_and_finish(&mut drive);
         assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
-        assert!(self.is_new(&drive.seen, "without a cut"));
-        u64::MAX - drive.left
+        assert!(self.is_new(&drive.seen(), "without a cut"));
+        drive.taken()
     }
 }
 
-fn try_shape(format: Format, sectors: u64, parts: &[(u64, u64)]) {
-    cut(&Shape::new(format, sectors, parts), &format!("{format} {parts:?}"));
+fn try_shape(shape: &Shape) {
+    try_on::<Drive>(shape, "any subset", 30);
 }
 
-fn cut(shape: &Shape, name: &str) {
-    let operations = shape.operations();
+fn try_on<D: Powered>(shape: &Shape, drive: &str, usual: u64) {
+    let operations = shape.operations::<D>();
     let mut random = Random::new(operations);
-    let count = seeds("MOVES", 60);
+    let count = seeds("MOVES", usual);
     let mut new = 0;
     for round in 0..count {
         // Every place in turn, if there are enough rounds.
         let cut = if count > operations { round % operations } else { random.below(operations + 1) };
-        new += u64::from(shape.survive(cut, &mut random));
+        new += u64::from(shape.survive::<D>(cut, &mut random));
     }
-    println!("{name}: {operations} writes and flushes, {count} cuts, {new} ended new");
+    println!("{}, {drive}: {operations} writes and flushes, {count} cuts, {new} ended new", shape.name);
     assert!(new > 0 && new < count, "both ways were tried");
 }
 
 #[test]
 fn a_shift_by_one_sector_survives_power_cuts() {
-    // To sector 64: the next partition is aligned, and leaves room for no more.
-    try_shape(Format::Mbr, 16_000, &[(63, 3_001), (3_064, 2_000)]);
+    try_shape(&Shape::to(Format::Mbr, 16_000, &[(63, 3_001)], &[64]));
+}
+
+#[test]
+fn a_shift_past_a_neighbour_survives_power_cuts() {
+    try_shape(&Shape::new(Format::Mbr, 16_000, &[(63, 3_001), (3_064, 2_000)]));
 }
 
 #[test]
 fn two_partitions_without_a_gap_survive_power_cuts() {
-    try_shape(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
+    try_shape(&Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]));
 }
 
 #[test]
 fn partitions_of_a_gpt_survive_power_cuts() {
-    try_shape(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 3_001)]);
+    try_shape(&Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 3_001)]));
+}
+
+#[test]
+fn three_partitions_in_a_chain_survive_power_cuts() {
+    try_shape(&Shape::new(Format::Gpt, 16_000, &[(34, 2_000), (2_034, 2_000), (4_034, 2_001)]));
+}
+
+#[test]
+fn a_shift_down_by_one_sector_survives_power_cuts() {
+    try_shape(&Shape::to(Format::Mbr, 16_000, &[(2_065, 3_001)], &[2_064]));
+}
+
+#[test]
+fn a_shift_by_seven_sectors_survives_power_cuts() {
+    try_shape(&Shape::to(Format::Mbr, 16_000, &[(2_057, 3_001)], &[2_064]));
+}
+
+#[test]
+fn a_shift_by_one_mebibyte_survives_power_cuts() {
+    try_shape(&Shape::to(Format::Mbr, 16_000, &[(2_056, 3_001)], &[4_104]));
+}
+
+#[test]
+fn a_shift_to_the_very_end_survives_power_cuts() {
+    let shape = Shape::to(Format::Mbr, 16_000, &[(63, 3_000)], &[13_000]);
+    assert_eq!(shape.places()[0].1.end().get(), 16_000 * 512);
+    try_shape(&shape);
+}
+
+#[test]
+fn two_partitions_that_swap_their_places_survive_power_cuts() {
+    let shape = Shape::to(Format::Mbr, 20_000, &[(63, 3_000), (3_063, 3_000)], &[3_072, 64]);
+    assert_eq!(shape.realign.moves().len(), 3, "one of them makes a detour");
+    try_shape(&shape);
 }
 
 /// From sector 63 of a track, without a gap: the records are in the last sectors of others' physical sectors.
@@ -224,7 +363,7 @@ fn logical_partitions_survive_power_cuts() {
     );
     let numbers: Vec<u32> = shape.old.partitions.iter().map(|(number, ..)| *number).collect();
     assert_eq!(numbers, [1, 2, 5, 6]);
-    cut(&shape, "two logical partitions behind a primary one");
+    try_shape(&shape);
 }
 
 /// Only the records tell the old table from the new one: the MBR stays as it is.
@@ -234,7 +373,7 @@ fn logical_partitions_in_a_container_that_stays_survive_power_cuts() {
         Shape::with_logical(20_000, &[], (2_047, 17_953), &[(2_047, 2_049, 3_001), (5_050, 5_051, 2_000)]);
     let plan = shape.realign.plan();
     assert_eq!(plan.before()[0].start, plan.table().partitions[0].start);
-    cut(&shape, "two logical partitions in a container that stays");
+    try_shape(&shape);
 }
 
 /// A move that was stopped goes on, or back; what is complete does not go back.

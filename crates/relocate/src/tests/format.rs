@@ -9,6 +9,7 @@ use super::shapes::{World, sectors, shapes, span};
 use crate::engine::Verify;
 use crate::fault::{Fault, plant};
 use crate::recovery::{Ended, State, begin, inspect, open};
+use crate::search::search;
 use crate::{Disk, Disks, Job, Move, Parts, RelocateError};
 
 /// A disk in memory that may refuse writes.
@@ -276,6 +277,21 @@ fn a_place_that_does_not_do_is_refused() {
     let world = World::new(&shapes()[0]);
     let machine = world.boot(&world.original);
     assert!(world.with(&machine, |disks, _| inspect(disks, span(0, 1 << 30))).unwrap().is_none());
+}
+
+#[test]
+fn a_journal_is_found_without_its_place() {
+    for shape in shapes() {
+        let world = World::new(&shape);
+        let machine = world.boot(&world.original);
+        let found = || world.with(&machine, |disks, _| search(disks));
+        assert_eq!(found(), None, "{shape:?}");
+        let place = world.with(&machine, |disks, place| {
+            begin(disks, place, world.job.clone()).unwrap();
+            place
+        });
+        assert_eq!(found(), Some(place), "{shape:?}");
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@
 
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open, search,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -163,6 +163,26 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     }
 }
 
+/// Returns the journal's place: the marker's. If no partition can be read, a power cut may have torn the
+/// table, and the disk is searched.
+fn journal_of(disk: &mut dyn Disk) -> Result<Span, MoveError> {
+    let read = straddle_layout::read_stack(disk, disk.identity().sector, None);
+    if let Ok(stack) = &read {
+        if let Some(marker) = straddle_layout::marker(disk, stack)? {
+            return Ok(marker.span);
+        }
+        if !stack.partitions.is_empty() {
+            return Err(MoveError::Nothing);
+        }
+    }
+    let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
+    match (found, read) {
+        (Some(place), _) => Ok(place),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(_)) => Err(MoveError::Nothing),
+    }
+}
+
 impl<'a> Run<'a> {
     /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
     ///
@@ -176,11 +196,7 @@ impl<'a> Run<'a> {
                 let place = Span::first(file.size);
                 (JournalPlace::File(file), place)
             }
-            None => {
-                let stack = straddle_layout::read_stack(disk, disk.identity().sector, None)?;
-                let marker = straddle_layout::marker(disk, &stack)?.ok_or(MoveError::Nothing)?;
-                (JournalPlace::Inside, marker.span)
-            }
+            None => (JournalPlace::Inside, journal_of(disk)?),
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
         let mut journal = journal;
@@ -244,20 +260,22 @@ impl<'a> Run<'a> {
     ///
     /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
-        let mut bad = Vec::new();
-        match self.state()? {
+        let state = self.state()?;
+        self.story.mend(self.disk)?;
+        let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
                 self.enter(Table::Marked, &[Table::New])?;
                 match self.resume(watch)? {
-                    Some(list) => bad = list,
+                    Some(list) => list,
                     None => return Ok(Outcome::Paused),
                 }
             }
-            State::Moved => {}
-        }
+            State::Moved => self.resume(watch)?.unwrap_or_default(),
+        };
         if self.story.table(self.disk)? != Some(Table::New) {
             self.place_head()?;
+            self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::New)?;
         }
         self.story.write(self.disk, Table::New)?;
@@ -273,38 +291,34 @@ impl<'a> Run<'a> {
     ///
     /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
     pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
-        let mut bad = Vec::new();
         let state = self.state()?;
+        self.story.mend(self.disk)?;
         if state == State::Moved {
             if self.story.table(self.disk)? == Some(Table::New) {
                 return Err(MoveError::Complete);
             }
             self.story.write(self.disk, Table::Marked)?;
             self.place_head()?;
+            self.story.mend_boot_sectors(self.disk)?;
             self.record(Which::Old)?;
         }
-        if state != State::Back {
-            let (verify, skips_bad) = (self.verify, self.skips_bad);
-            let ended = self.with_disks(|disks, place| {
-                let Some(found) = open(disks, place)? else { return Ok(None) };
-                let ended = match found {
-                    Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                    Recovered::Unfinished(held) => held.rollback(verify, watch)?,
-                    Recovered::Moved(held) => held.rollback(verify, watch)?,
-                    Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                    Recovered::Turned(held) => held.rollback(verify, watch)?,
-                    Recovered::Back(back) => Ended::Complete(back),
-                };
-                Ok(match ended {
-                    Ended::Complete(back) => Some(back.bad().to_vec()),
-                    Ended::Paused => None,
-                })
-            })?;
-            match ended {
-                Some(list) => bad = list,
-                None => return Ok(Outcome::Paused),
-            }
-        }
+        let (verify, skips_bad) = (self.verify, self.skips_bad);
+        let ended = self.with_disks(|disks, place| {
+            let Some(found) = open(disks, place)? else { return Ok(None) };
+            let ended = match found {
+                Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                Recovered::Unfinished(held) => held.rollback(verify, watch)?,
+                Recovered::Moved(held) => held.rollback(verify, watch)?,
+                Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
+                Recovered::Turned(held) => held.rollback(verify, watch)?,
+                Recovered::Back(back) => Ended::Complete(back),
+            };
+            Ok(match ended {
+                Ended::Complete(back) => Some(back.bad().to_vec()),
+                Ended::Paused => None,
+            })
+        })?;
+        let Some(bad) = ended else { return Ok(Outcome::Paused) };
         self.story.write(self.disk, Table::Old)?;
         self.end()?;
         tell_kernel(self.disk, None)?;
@@ -393,11 +407,21 @@ impl<'a> Run<'a> {
             found => found?,
         };
         match found.map(|(_, state)| state) {
-            None | Some(State::Moving { .. } | State::RollingBack) => Ok(()),
+            None | Some(State::Moving { .. }) => Ok(()),
             Some(State::Moved | State::Back) => self.end(),
-            Some(State::NotBegun) => self.with_disks(|disks, place| {
-                let Some(Recovered::Unfinished(held)) = open(disks, place)? else { return Ok(()) };
-                match held.rollback(Verify::Read, &mut |_: Progress| std::ops::ControlFlow::Continue(()))? {
+            Some(State::NotBegun | State::RollingBack) => self.with_disks(|disks, place| {
+                let watch = &mut |_: Progress| std::ops::ControlFlow::Continue(());
+                let ended = match open(disks, place)? {
+                    Some(Recovered::Unfinished(held)) => held.rollback(Verify::Read, watch)?,
+                    Some(Recovered::Turned(mut held)) => {
+                        if held.has_moved()? {
+                            return Ok(());
+                        }
+                        held.rollback(Verify::Read, watch)?
+                    }
+                    _ => return Ok(()),
+                };
+                match ended {
                     Ended::Complete(back) => back.erase(),
                     Ended::Paused => Ok(()),
                 }

@@ -70,6 +70,29 @@ pub(crate) fn record(
     Ok(())
 }
 
+/// Returns the spans that [`record`] may write for a partition that starts at `start`, and those of their bytes
+/// that change.
+pub(super) fn recorded(reference: &Reference, start: ByteOffset) -> (Vec<Span>, Vec<Span>) {
+    let Reference::BootSector { kind, sector, copies, .. } = reference else { return Default::default() };
+    let (mut written, mut fields) = (Vec::new(), Vec::new());
+    for copy in [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()) {
+        let part = |skipped: u64, len: u64| {
+            let at = start.checked_add(ByteCount::new(copy.get().checked_add(skipped)?))?;
+            Span::new(at, ByteCount::new(len))
+        };
+        let (sector, summed) = (sector.get(), EXFAT_SUMMED as u64);
+        if *kind == FsKind::Exfat {
+            written.extend(part(0, sector.saturating_mul(summed + 1)));
+            fields.extend(part(OFFSET as u64, 8));
+            fields.extend(part(sector.saturating_mul(summed), sector));
+        } else {
+            written.extend(part(0, sector));
+            fields.extend(part(HIDDEN as u64, 4));
+        }
+    }
+    (written, fields)
+}
+
 #[derive(Clone, Copy)]
 struct Starts {
     wanted: u64,

@@ -3,20 +3,26 @@
 //! The law of this module: a journal on the disk itself is where neither the old table nor the new one has a
 //! partition, and where no move goes to.
 
+use straddle_layout::FsKind;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len};
 use straddle_units::{BlockSize, ByteCount, KIB, MIB, Span};
 
-use super::{Realign, RealignError, RealignFile};
-use crate::plan::{Format, Slot, span_of};
+use super::{Realign, RealignError, RealignFile, Reference};
+use crate::plan::{Entry, Format, Slot, span_of};
 
 /// The largest window: a longer one is hardly faster.
 pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
-/// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal: two copies of a
-/// GPT of 128 entries, or the sectors of an MBR.
-const TABLES: (usize, usize) = (320 << 10, 64 << 10);
+/// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
+/// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
+const TABLES: (usize, usize) = (320 << 10, 16 << 10);
+const LEAST: usize = 64 << 10;
+/// A physical sector of 4096 bytes.
+const GUARD: usize = 8400;
+/// The old and the new extended boot record of a logical partition.
+const RECORDS: usize = 2 * (GUARD + (4 << 10));
 
 /// How many bytes the start of a disk takes besides, if a partition is put round its contents.
 const WRAPPED: usize = 440 << 10;
@@ -39,14 +45,18 @@ impl Realign {
         let json = serde_json::to_vec(&RealignFile::from(&*self));
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
         let is_gpt = self.plan.table().format == Format::Gpt;
-        let mut tables = if is_gpt { TABLES.0 } else { TABLES.1 };
+        let is_logical = |entry: &&Entry| !is_gpt && entry.number > 4;
+        let logical = self.plan.table().partitions.iter().filter(is_logical).count();
+        let mut tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
         if self.is_wrap() {
             tables = tables.saturating_add(WRAPPED);
         }
         // Two records of each logical partition, old and new.
         let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
-        let payload = vec![0; json.len().saturating_add(tables).saturating_add(records).min(LARGEST_PAYLOAD)];
+        let guards: usize = self.references.iter().map(|(_, reference)| guards(reference)).sum();
+        let tables = (tables + guards * GUARD).max(LEAST).saturating_add(records);
+        let payload = vec![0; json.len().saturating_add(tables).min(LARGEST_PAYLOAD)];
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let mut largest = None;
@@ -87,6 +97,15 @@ impl Realign {
         let taken = listed.chain(self.moves.iter().filter_map(|one| one.destination()));
         let taken = taken.chain(self.plan.record_sectors());
         self.plan.movable_space().gaps(taken)
+    }
+}
+
+/// How many physical sectors the boot sectors of a partition are in.
+fn guards(reference: &Reference) -> usize {
+    match reference {
+        Reference::BootSector { kind: FsKind::Exfat, copies, .. } => 2 + 2 * copies.len(),
+        Reference::BootSector { copies, .. } => 1 + copies.len(),
+        _ => 0,
     }
 }
 

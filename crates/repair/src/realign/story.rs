@@ -14,6 +14,7 @@ use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
+use super::guard::Guard;
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
 use crate::fingerprint::bytes_of;
@@ -44,6 +45,10 @@ struct StoryFile {
     table: Vec<PlaceFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<RecordFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guards: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    boot_guards: Vec<Guard>,
 }
 
 /// An extended boot record.
@@ -78,6 +83,10 @@ struct Place {
 }
 
 impl Place {
+    fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.at), ByteCount::new(self.old.len() as u64))
+    }
+
     fn of(&self, table: Table) -> &[u8] {
         match table {
             Table::Old => &self.old,
@@ -101,6 +110,9 @@ pub(super) struct Story {
     pub(super) realign: Realign,
     places: Vec<Place>,
     records: Vec<Record>,
+    /// The physical sectors of the table, and those of boot sectors in their new places.
+    guards: Vec<Guard>,
+    boot_guards: Vec<Guard>,
 }
 
 impl Story {
@@ -136,7 +148,9 @@ impl Story {
             }
         }
         name_core(realign, disk, &enter, &mut places)?;
-        let story = Self { realign: realign.clone(), places, records };
+        let guards = Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span));
+        let boot_guards = Guard::of_boot_sectors(disk, realign);
+        let story = Self { realign: realign.clone(), places, records, guards, boot_guards };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -167,17 +181,20 @@ impl Story {
             bytes: hex(&record.bytes),
         };
         let records = self.records.iter().map(record).collect();
-        let file = StoryFile { realign: RealignFile::from(&self.realign), table, records };
+        let (guards, boot_guards) = (self.guards.clone(), self.boot_guards.clone());
+        let realign = RealignFile::from(&self.realign);
+        let file = StoryFile { realign, table, records, guards, boot_guards };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
     pub(super) fn from_payload(payload: &[u8]) -> Result<Self, MoveError> {
         let invalid = |why: String| MoveError::from(RealignError::Invalid(why));
-        let file: StoryFile = serde_json::from_slice(payload).map_err(|error| invalid(error.to_string()))?;
-        let realign = Realign::try_from(file.realign)?;
+        let mut file: StoryFile =
+            serde_json::from_slice(payload).map_err(|error| invalid(error.to_string()))?;
+        let realign = Realign::try_from(file.realign.clone())?;
         let size = realign.plan.disk().size;
         let mut places = Vec::new();
-        for PlaceFile { at, old, marked, new, flush } in file.table {
+        for PlaceFile { at, old, marked, new, flush } in std::mem::take(&mut file.table) {
             let bytes =
                 |text: &str| decode(text).ok_or_else(|| invalid("a table is not hexadecimal".to_owned()));
             let (old, marked, new) = (bytes(&old)?, bytes(&marked)?, bytes(&new)?);
@@ -199,7 +216,31 @@ impl Story {
             }
             records.push(Record { at, of: if new { Table::New } else { Table::Old }, bytes });
         }
-        Ok(Self { realign, places, records })
+        let (guards, boot_guards) = (file.guards, file.boot_guards);
+        if !guards.iter().chain(&boot_guards).all(|guard| guard.fits(size)) {
+            return Err(invalid("a physical sector is not on the disk".to_owned()));
+        }
+        Ok(Self { realign, places, records, guards, boot_guards })
+    }
+
+    /// Restores the physical sectors of the table that a power cut has torn, durably. They have the marker
+    /// then.
+    pub(super) fn mend(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        let state = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
+        let states: Vec<_> = [Table::Marked, Table::Old, Table::New].map(state).into();
+        for guard in &self.guards {
+            guard.mend(disk, &states)?;
+        }
+        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+    }
+
+    /// Restores the physical sectors of boot sectors that a power cut has torn, durably. All data are in their
+    /// new places.
+    pub(super) fn mend_boot_sectors(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        for guard in &self.boot_guards {
+            guard.mend(disk, &[Vec::new()])?;
+        }
+        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that

@@ -117,15 +117,17 @@ pub(crate) struct Cut {
     pub(crate) seen: Memory,
     pending: Vec<(u64, Vec<u8>)>,
     pub(crate) left: u64,
+    pub(crate) taken: u64,
 }
 
 impl Cut {
     pub(crate) fn new(durable: Memory, left: u64) -> Self {
-        Self { seen: durable.clone(), durable, pending: Vec::new(), left }
+        Self { seen: durable.clone(), durable, pending: Vec::new(), left, taken: 0 }
     }
 
     fn count(&mut self) -> io::Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the power is cut"))?;
+        self.taken += 1;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
+use super::super::guard::Guard;
 use super::{Place, Story, marker_in};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
@@ -57,7 +58,11 @@ impl Story {
                 flush: true,
             });
         }
-        Ok(Self { realign: realign.clone(), places, records: Vec::new() })
+        // Sector 0 decides; a power cut may tear what is beside it in its physical sector.
+        let first = Span::first(ByteCount::new(mbr::SECTOR_BYTES as u64));
+        let guards = Guard::of_table(disk, realign.blocks, std::iter::once(first));
+        let (records, boot_guards) = (Vec::new(), Vec::new());
+        Ok(Self { realign: realign.clone(), places, records, guards, boot_guards })
     }
 
     /// The first bytes of the file system, as they were.

@@ -1,0 +1,163 @@
+//! Physical sectors that are written in part, and what is restored if a power cut tears one.
+//!
+//! A drive that emulates sectors of 512 bytes writes a physical sector of 4096 bytes for one of them. If the
+//! power fails meanwhile, all eight may be lost: the table, a boot sector, and what is beside them.
+//!
+//! The law of this module: a physical sector is restored only if nothing in it is what it may be. What another
+//! program has changed is never overwritten: it changes a part.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use straddle_device::Medium;
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use super::recorded::recorded;
+use super::{MoveError, Realign};
+use crate::fingerprint::bytes_of;
+use crate::foresee::lay_over;
+use crate::plan::{Change, former};
+use crate::target::Disk;
+
+/// What is compared as a whole.
+const UNIT: usize = 512;
+/// Larger physical sectors are not guarded: the journal would have to hold too much of them.
+const LARGEST: ByteCount = ByteCount::new(4096);
+
+/// A physical sector, as it is before a part of it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Guard {
+    at: u64,
+    #[serde(with = "hexadecimal")]
+    was: Vec<u8>,
+    /// Bytes of it that may be anything: from, and to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    free: Vec<(usize, usize)>,
+}
+
+mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use straddle_device::hex::{decode, encode};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        encode(bytes).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        decode(&text).ok_or_else(|| D::Error::custom("a physical sector is not hexadecimal"))
+    }
+}
+
+impl Guard {
+    /// Guards the physical sectors of `spans`, as they are now. What cannot be read now is not guarded.
+    pub(super) fn of_table(
+        disk: &dyn Medium,
+        blocks: Boundary,
+        spans: impl Iterator<Item = Span>,
+    ) -> Vec<Self> {
+        let blocks: BTreeMap<u64, Span> = spans.flat_map(|span| around(disk, blocks, span)).collect();
+        let guard = |(at, block)| Some(Self { at, was: bytes_of(disk, block).ok()?, free: Vec::new() });
+        blocks.into_iter().filter_map(guard).collect()
+    }
+
+    /// Guards the boot sectors of the partitions that move, in their new places. The data are in the old ones.
+    pub(super) fn of_boot_sectors(disk: &dyn Medium, realign: &Realign) -> Vec<Self> {
+        let (plan, mut guards) = (&realign.plan, Vec::new());
+        for (number, reference) in &realign.references {
+            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
+            let Some((entry, new)) = entry.and_then(|entry| Some((entry, plan.span(entry)?))) else {
+                continue;
+            };
+            let Change::Moved { from, sectors } = entry.change else { continue };
+            let Some(old) = former(from, sectors, plan.block()) else { continue };
+            let (written, fields) = recorded(reference, new.start());
+            let blocks: BTreeMap<u64, Span> =
+                written.into_iter().flat_map(|span| around(disk, realign.blocks, span)).collect();
+            guards
+                .extend(blocks.into_values().filter_map(|block| Self::moved(disk, block, old, new, &fields)));
+        }
+        guards
+    }
+
+    /// Guards a physical sector at the new place of a partition. Around the partition it may hold anything.
+    fn moved(disk: &dyn Medium, block: Span, old: Span, new: Span, fields: &[Span]) -> Option<Self> {
+        let mut was = bytes_of(disk, block).ok()?;
+        let inside = common(block, new)?;
+        let skipped = inside.start().checked_since(new.start())?;
+        let source = Span::new(old.start().checked_add(skipped)?, inside.len())?;
+        let at = block.start().get();
+        lay_over(&mut was, at, &bytes_of(disk, source).ok()?, inside.start().get());
+        let within = |place: ByteOffset| usize::try_from(place.get().saturating_sub(at)).ok();
+        let mut free = vec![(0, within(inside.start())?), (within(inside.end())?, was.len())];
+        for field in fields.iter().filter_map(|field| common(*field, block)) {
+            free.push((within(field.start())?, within(field.end())?));
+        }
+        free.retain(|(from, to)| from < to);
+        Some(Self { at, was, free })
+    }
+
+    /// Whether this fits a disk of so many bytes.
+    pub(super) fn fits(&self, size: ByteCount) -> bool {
+        let span = Span::new(ByteOffset::new(self.at), ByteCount::new(self.was.len() as u64));
+        span.is_some_and(|span| Span::first(size).contains(span))
+    }
+
+    /// Its bytes with these over them.
+    fn with(&self, changes: &[(u64, &[u8])]) -> Vec<u8> {
+        let mut bytes = self.was.clone();
+        for (at, change) in changes {
+            lay_over(&mut bytes, self.at, change, *at);
+        }
+        bytes
+    }
+
+    /// Restores the physical sector if it is torn: if it cannot be read, or none of its sectors is what it is
+    /// with one of `states` over it. It then has the first of them.
+    pub(super) fn mend(&self, disk: &mut dyn Disk, states: &[Vec<(u64, &[u8])>]) -> Result<(), MoveError> {
+        let at = ByteOffset::new(self.at);
+        let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();
+        let mut found = vec![0; self.was.len()];
+        let is_torn = disk.read_at(at, &mut found).is_err() || !self.is_possible(&found, &states);
+        if let Some(bytes) = states.first().filter(|_| is_torn) {
+            disk.write_at(at, bytes).map_err(|source| MoveError::Write { at, source })?;
+        }
+        Ok(())
+    }
+
+    fn is_possible(&self, found: &[u8], states: &[Vec<u8>]) -> bool {
+        let is_free = |byte: &usize| self.free.iter().any(|(from, to)| (from..to).contains(&byte));
+        let sectors = (0..found.len()).step_by(UNIT);
+        let mut kept = sectors
+            .map(|from| (from..found.len().min(from + UNIT)).filter(|byte| !is_free(byte)).collect())
+            .filter(|kept: &Vec<usize>| !kept.is_empty())
+            .peekable();
+        // Of a sector alone, the drive reports that it is torn.
+        if found.len() <= UNIT || kept.peek().is_none() {
+            return true;
+        }
+        let is =
+            |state: &Vec<u8>, kept: &[usize]| kept.iter().all(|byte| state.get(*byte) == found.get(*byte));
+        kept.any(|kept| states.iter().any(|state| is(state, &kept)))
+    }
+}
+
+/// The physical sectors that `span` has a part of, by their first byte.
+fn around(disk: &dyn Medium, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
+    let all = Span::first(disk.len());
+    let mut found = Vec::new();
+    let mut next = blocks.floor(span.start());
+    while let Some(start) = next.filter(|start| *start < span.end() && blocks.size() <= LARGEST) {
+        let block = Span::new(start, blocks.size()).filter(|block| all.contains(*block));
+        found.extend(block.map(|block| (start.get(), block)));
+        next = start.checked_add(blocks.size());
+    }
+    found
+}
+
+/// The bytes that two spans have in common.
+fn common(one: Span, other: Span) -> Option<Span> {
+    let start = one.start().max(other.start());
+    Span::new(start, one.end().min(other.end()).checked_since(start)?).filter(|span| !span.is_empty())
+}

@@ -1,0 +1,136 @@
+//! A physical sector of every write, torn: all eight of its sectors are garbage, those of others too. `TEARS=n`
+//! tears each write so often.
+
+use std::io;
+
+use straddle_device::{Medium, ReadError};
+use straddle_repair::realign::{Reference, Wanted};
+use straddle_repair::{Format, Simulated};
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::common::{Memory, Random, seeds};
+use super::{Powered, Shape};
+
+const PHYSICAL: u64 = 4096;
+
+/// A drive without a cache. The write that its power fails in has its first sectors on the medium, one physical
+/// sector torn, and nothing behind it.
+struct Torn {
+    medium: Memory,
+    left: u64,
+    taken: u64,
+    random: Random,
+}
+
+impl Medium for Torn {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.medium.read_at(at, buf)
+    }
+}
+
+impl Simulated for Torn {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.taken += 1;
+        let off = || io::Error::other("the power is off");
+        if self.left == 0 {
+            return Err(off());
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            self.medium.put(at.get(), bytes);
+            return Ok(());
+        }
+        let end = at.get() + bytes.len() as u64;
+        let (first, last) = (at.get() / PHYSICAL, end.div_ceil(PHYSICAL));
+        // The first and the last one more often than one between.
+        let block = [first, last - 1, first + self.random.below(last - first)]
+            [usize::try_from(self.random.below(3)).unwrap()];
+        let start = (block * PHYSICAL).max(at.get());
+        self.medium.put(at.get(), &bytes[..usize::try_from(start - at.get()).unwrap()]);
+        let torn: Vec<u8> = (0..PHYSICAL / 8).flat_map(|_| self.random.next().to_le_bytes()).collect();
+        let len = usize::try_from((self.medium.len - block * PHYSICAL).min(PHYSICAL)).unwrap();
+        self.medium.put(block * PHYSICAL, &torn[..len]);
+        Err(off())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Powered for Torn {
+    fn on(contents: Memory, left: u64, seed: u64) -> Self {
+        Self { medium: contents, left: left.saturating_add(1), taken: 0, random: Random::new(seed) }
+    }
+
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn seen(&self) -> Memory {
+        self.medium.clone()
+    }
+
+    fn cut(self, _: &mut Random) -> Memory {
+        self.medium
+    }
+}
+
+/// The boot sector of an NTFS of so many sectors.
+fn boot_sector(start: u64, sectors: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, b"\xeb\x52\x90NTFS    \x00\x02\x08");
+    put(21, &[0xf8]);
+    put(28, &u32::try_from(start).unwrap().to_le_bytes());
+    put(40, &(sectors - 1).to_le_bytes());
+    put(48, &4_u64.to_le_bytes());
+    put(56, &8_u64.to_le_bytes());
+    put(64, &[0xf6, 0, 0, 0, 1]);
+    put(510, &[0x55, 0xaa]);
+    bytes
+}
+
+/// Partitions of random bytes with boot sectors, and their copies at the end.
+fn shape(format: Format, sectors: u64, parts: &[(u64, u64)]) -> Shape {
+    let contents = |disk: &mut Memory| {
+        for (start, sectors) in parts {
+            let boot = boot_sector(*start, *sectors);
+            disk.put(start * 512, &boot);
+            disk.put((start + sectors - 1) * 512, &boot);
+            // The records of the master file table and of the volume, in cluster 4.
+            let mut record = vec![0; 512];
+            record[..4].copy_from_slice(b"FILE");
+            [32, 38].iter().for_each(|sector| disk.put((start + sector) * 512, &record));
+        }
+    };
+    let shape = Shape::with(contents, "512e", format, sectors, parts, &Wanted::default());
+    let is_boot = |(_, what): &(u32, Reference)| matches!(what, Reference::BootSector { .. });
+    assert_eq!(shape.realign.references().iter().filter(|of| is_boot(of)).count(), parts.len());
+    shape
+}
+
+fn tear_each(shape: &Shape) {
+    let (operations, times) = (shape.operations::<Torn>(), seeds("TEARS", 1));
+    let mut random = Random::new(operations);
+    let mut new = 0;
+    for cut in 0..operations * times {
+        new += u64::from(shape.survive::<Torn>(cut / times, &mut random));
+    }
+    println!("{}: {operations} writes, each torn {times} times, {new} ended new", shape.name);
+    assert!(new > 0 && new < operations * times);
+}
+
+#[test]
+fn an_mbr_and_boot_sectors_survive_torn_physical_sectors() {
+    tear_each(&shape(Format::Mbr, 16_000, &[(63, 1_501), (1_564, 1_000)]));
+}
+
+#[test]
+fn a_gpt_and_boot_sectors_survive_torn_physical_sectors() {
+    tear_each(&shape(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]));
+}
