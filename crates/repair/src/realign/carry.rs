@@ -21,7 +21,7 @@ use straddle_layout::{Stack, read_all};
 use straddle_relocate::{
     Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
-use straddle_units::{ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
@@ -138,6 +138,12 @@ fn marker_of(stack: &Stack) -> Option<Span> {
     stack.partitions.iter().find(|partition| is_marker(partition)).map(|partition| partition.span)
 }
 
+/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
+fn in_large_sectors(place: Span) -> Option<Span> {
+    let start = ByteCount::new(place.start().get()).checked_mul(8)?;
+    Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
+}
+
 impl<'a> Run<'a> {
     /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
     ///
@@ -161,7 +167,15 @@ impl<'a> Run<'a> {
         if is_inside && crate::copy::is_unfinished(disk)? {
             return Err(MoveError::Copy);
         }
-        let found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        let mut place = place;
+        let mut found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        if found.is_none() && is_inside && disk.identity().sector.is_none() {
+            // An MBR does not say in which sectors it counts, and an image has none of its own.
+            place = in_large_sectors(place)
+                .filter(|place| Span::first(disk.len()).contains(*place))
+                .unwrap_or(place);
+            found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        }
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
         let story = Story::from_payload(job.payload())?;
         let serial = &story.realign.plan.disk().serial;
