@@ -169,7 +169,7 @@ fn what_must_not_be_written_is_refused() {
 /// A loop device over the source is the source.
 #[test]
 fn a_loop_device_over_the_source_is_refused() {
-    if !present(&["losetup", "sfdisk"]) {
+    if !present(&["losetup", "flock", "sfdisk"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -178,8 +178,7 @@ fn a_loop_device_over_the_source_is_refused() {
         folder,
         "truncate -s 20M disk.img; printf 'label: dos\nstart=63\n' | sfdisk -q --no-tell-kernel disk.img",
     );
-    let made =
-        Command::new("losetup").args(["--find", "--show", "disk.img"]).current_dir(folder).output().unwrap();
+    let made = tools::losetup_find(&folder.join("disk.img")).env("PATH", PATH).output().unwrap();
     if !made.status.success() {
         tools::skip::skipped("no loop device can be set up");
         return;
