@@ -332,7 +332,15 @@ impl<'a> Run<'a> {
         let to = self.story.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
         let at = to.ok_or(MoveError::Nothing)?;
         let head = self.story.head();
-        self.disk.write_at(at, &head).map_err(|source| MoveError::Write { at, source })
+        let failed = |source| MoveError::Write { at, source };
+        self.disk.write_at(at, &head).map_err(failed)?;
+        self.disk.flush().map_err(failed)?;
+        let mut found = vec![0; head.len()];
+        if let Some((file, span)) = self.disk.file().zip(Span::new(at, HEAD)) {
+            straddle_relocate::FileAccess::new(file).drop_cache(span);
+        }
+        self.disk.read_at(at, &mut found)?;
+        if found == head { Ok(()) } else { Err(MoveError::Unwritten) }
     }
 
     /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.
