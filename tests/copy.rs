@@ -166,6 +166,32 @@ fn what_must_not_be_written_is_refused() {
     shell(folder, "cmp xp.img before.img");
 }
 
+/// A loop device over the source is the source.
+#[test]
+fn a_loop_device_over_the_source_is_refused() {
+    if !present(&["losetup", "flock", "sfdisk"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    shell(
+        folder,
+        "truncate -s 20M disk.img; printf 'label: dos\nstart=63\n' | sfdisk -q --no-tell-kernel disk.img",
+    );
+    let made = tools::losetup_find(&folder.join("disk.img")).env("PATH", PATH).output().unwrap();
+    if !made.status.success() {
+        tools::skip::skipped("no loop device can be set up");
+        return;
+    }
+    let device = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let onto = straddle(folder, &["realign", "disk.img", "--to", &device]);
+    let from = straddle(folder, &["realign", &device, "--to", "disk.img"]);
+    shell(folder, &format!("losetup --detach {device}"));
+    for (status, text) in [onto, from] {
+        assert!(status == 4 && text.contains("which is copied"), "{text}");
+    }
+}
+
 /// Kills at random moments, as often as `KILLS` says, then makes the copy again.
 #[test]
 fn a_killed_copy_is_made_again() {

@@ -190,6 +190,41 @@ fn a_killed_wrap_goes_on_or_back() {
     assert!(unfinished > 0, "none was killed in the middle");
 }
 
+/// An image of a disk with 4096-byte sectors, whose marker counts in these.
+#[test]
+fn a_killed_wrap_on_large_sectors_goes_on() {
+    if !is_ready() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    shell(folder, "truncate -s 64M disk.img; mkfs.ext4 -q -b 4096 disk.img 32M; cp disk.img before.img");
+    let plan = ["realign", "disk.img", "--wrap", "--logical", "4096", "--save", "move.json"];
+    assert_eq!(straddle(folder, &plan).0, 0);
+    let mut unfinished = 0;
+    while unfinished == 0 {
+        shell(folder, "cp before.img disk.img");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
+            .args(["apply", "move.json", "--write", "disk.img"])
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !is_marked(folder) && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        unfinished += u32::from(is_marked(folder));
+    }
+    let (status, text) = straddle(folder, &["resume", "disk.img"]);
+    assert_eq!(status, 0, "{text}");
+    shell(folder, "dd if=disk.img of=now.img bs=1M skip=1 status=none; e2fsck -fn now.img >/dev/null 2>&1");
+    let (_, text) = straddle(folder, &["check", "disk.img"]);
+    assert!(text.contains("GPT in 4096-byte sectors, 1 partition"), "{text}");
+}
+
 /// A file system without slack is shrunk by the command that is printed.
 #[test]
 fn the_printed_command_makes_room() {

@@ -21,7 +21,7 @@ use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
 use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
-use straddle_units::{BlockSize, ByteOffset, ErrorKind, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
 /// A drive whose power can be cut.
 trait Powered: Simulated {

@@ -220,6 +220,26 @@ fn the_tail_of_ntfs_includes_the_copy_of_its_boot_sector() {
     assert_eq!((shrink[0].number, shrink[0].by.get()), (2, 512));
 }
 
+/// A copy that ntfsresize left in the last sector of the partition does not move with a shorter one, and is not
+/// corrected: something else is there then.
+#[test]
+fn copies_of_a_boot_sector_behind_what_moves_are_left_alone() {
+    let mut disk = Disk::new("512e", Format::Mbr, XP_END, &XP).holding(2, FsKind::Ntfs, 64_000);
+    let partition = &mut disk.stack.partitions[1];
+    let Some(Facts::FileSystem(fs)) = partition.layer.as_mut().map(|layer| &mut layer.facts) else {
+        panic!()
+    };
+    let (own, stale) = (ByteOffset::new(64_000 * 512), ByteOffset::new(64_259 * 512));
+    fs.boot_copies = vec![own, stale];
+    let realign = disk.make(&Wanted::default()).unwrap();
+    assert_eq!(realign.trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
+    let is_it = |(_, one): &&(u32, Reference)| matches!(one, Reference::BootSector { .. });
+    let Some((_, Reference::BootSector { copies, .. })) = realign.references().iter().find(is_it) else {
+        panic!()
+    };
+    assert_eq!(*copies, [own]);
+}
+
 /// A disk in memory for the engine that moves data.
 struct Bytes(Vec<u8>);
 

@@ -216,7 +216,7 @@ fn try_shape(filling: Filling, format: Format, disk: u64, len: u64) {
     let shape = Shape::new(filling, format, disk, len);
     let operations = shape.operations();
     let mut random = Random::new(operations);
-    let count = seeds("WRAPS", 24);
+    let count = seeds("WRAPS", 16);
     let mut new = 0;
     for round in 0..count {
         // Every place in turn, if there are enough rounds.

@@ -183,6 +183,12 @@ fn journal_of(disk: &mut dyn Disk) -> Result<Span, MoveError> {
     }
 }
 
+/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
+fn in_large_sectors(place: Span) -> Option<Span> {
+    let start = ByteCount::new(place.start().get()).checked_mul(8)?;
+    Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
+}
+
 impl<'a> Run<'a> {
     /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
     ///
@@ -203,7 +209,15 @@ impl<'a> Run<'a> {
         if is_inside && crate::copy::is_unfinished(disk)? {
             return Err(MoveError::Copy);
         }
-        let found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        let mut place = place;
+        let mut found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        if found.is_none() && is_inside && disk.identity().sector.is_none() {
+            // An MBR does not say in which sectors it counts, and an image has none of its own.
+            place = in_large_sectors(place)
+                .filter(|place| Span::first(disk.len()).contains(*place))
+                .unwrap_or(place);
+            found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        }
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
         let story = Story::from_payload(job.payload())?;
         let serial = &story.realign.plan.disk().serial;
@@ -367,7 +381,15 @@ impl<'a> Run<'a> {
         let to = self.story.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
         let at = to.ok_or(MoveError::Nothing)?;
         let head = self.story.head();
-        self.disk.write_at(at, &head).map_err(|source| MoveError::Write { at, source })
+        let failed = |source| MoveError::Write { at, source };
+        self.disk.write_at(at, &head).map_err(failed)?;
+        self.disk.flush().map_err(failed)?;
+        let mut found = vec![0; head.len()];
+        if let Some((file, span)) = self.disk.file().zip(Span::new(at, HEAD)) {
+            straddle_relocate::FileAccess::new(file).drop_cache(span);
+        }
+        self.disk.read_at(at, &mut found)?;
+        if found == head { Ok(()) } else { Err(MoveError::Unwritten) }
     }
 
     /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.

@@ -70,7 +70,8 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
         grain.start.size()
     )];
     let mut why = why;
-    if refer::used(&whole, situation.block()) > used {
+    let is_ntfs = whole.content == Some(Content::FileSystem(FsKind::Ntfs));
+    if is_ntfs && refer::used(&whole, situation.block()) > used {
         why.push(
             "the copy of its boot sector at the end of the disk stays behind: ntfsfix makes another"
                 .to_owned(),
