@@ -266,7 +266,10 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
     let Some(image) = image() else { return };
     let size = fs::metadata(image.join("root.ext4")).unwrap().len() / 512;
     let boot = (size + 2 * 2048).next_multiple_of(2048);
-    let table = format!("label: dos\\nstart=63,size={size},type=83\\nstart={boot},size=112MiB,type=83\\n");
+    let swap = boot + 112 * 2048;
+    let table = format!(
+        "label: dos\\nstart=63,size={size},type=83\\nstart={boot},size=112MiB,type=83\\nstart={swap},size=1MiB,type=82\\n"
+    );
     let disk =
         Disk::new(&image, boot / 2048 + 112 + 40, &table, &[("root.ext4", 63), ("boot.ext4", boot)], false);
     disk.install_grub("core2.img");
@@ -280,6 +283,14 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
     let shown = console.rsplit_once("TREE-IS-WHOLE").map_or("", |(_, shown)| shown);
     assert!(shown.contains("at the last start: the partitions were not moved"), "{console}");
     assert!(shown.contains("S001"), "{console}");
+
+    // Nor is anything under a hibernated system.
+    shell(&folder, "cp --sparse=always prepared.img disk.img");
+    let swap = swap * 512 + 4096 - 10;
+    shell(&folder, &format!("printf S1SUSPEND | dd of=disk.img bs=1 seek={swap} conv=notrunc status=none"));
+    let console = disk.run("straddle check /dev/vda; true");
+    assert!(console.contains("/dev/vda3 holds a hibernated system"), "{console}");
+    assert!(console.contains("S001"), "{console}");
 
     shell(&folder, "mv prepared.img disk.img");
     for cut in [20, 45, 70] {
