@@ -390,7 +390,7 @@ fn records(
     ground: &Ground,
 ) -> Result<Option<Records>, RealignError> {
     let places: Vec<(u32, Span)> = places.iter().map(|(item, to)| (item.number, *to)).collect();
-    let chain = logical::Chain::of(&base.table().partitions, &places, ground.block, ground.physical);
+    let chain = logical::Chain::of(&base.table().partitions, &places, *ground);
     chain.map(|chain| chain.records()).transpose()
 }
 

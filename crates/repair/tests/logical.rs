@@ -185,6 +185,57 @@ fn random_disk(random: &mut Random) -> Memory {
     mbr(size, &primary, (first, end - first), &logical)
 }
 
+/// A requested start for one of the partitions, and for another one the place that the first has.
+fn random_wish(random: &mut Random, disk: &Memory) -> Wanted {
+    let stack = stack_of(disk, BlockSize::B512);
+    let holds_data = |p: &&straddle_layout::Partition| p.role != Role::Extended;
+    let partitions: Vec<_> = stack.partitions.iter().filter(holds_data).collect();
+    let draw =
+        |random: &mut Random| partitions[usize::try_from(random.below(partitions.len() as u64)).unwrap()];
+    let (first, second) = (draw(random), draw(random));
+    let near = |at: ByteOffset| ByteOffset::new(at.get().next_multiple_of(4096));
+    let mut starts = vec![(first.number, near(second.span.start()))];
+    if first.number != second.number && random.chance(50) {
+        starts.push((second.number, near(first.span.start())));
+    }
+    Wanted { starts, ..Wanted::default() }
+}
+
+/// What is asked for is planned, in the requested place and with the order of moves that it needs, or refused.
+#[test]
+fn requested_starts_are_kept_or_refused() {
+    let (mut planned, mut detours, mut refused) = (0, 0, 0);
+    let all = seeds("STRADDLE_REALIGN_SEEDS", 400);
+    for seed in 0..all {
+        let mut random = Random::new(seed + 1_000_000);
+        let disk = random_disk(&mut random);
+        let wanted = random_wish(&mut random, &disk);
+        match plan(&disk, &wanted) {
+            Ok(realign) => {
+                check(&disk, &realign);
+                for (number, start) in &wanted.starts {
+                    let entry = table(&realign).into_iter().find(|(n, ..)| n == number).unwrap();
+                    assert_eq!(entry.1 * 512, start.get(), "seed {seed}");
+                }
+                planned += 1;
+                detours += u64::from(realign.moves().len() > realign.trips().0);
+            }
+            Err(RealignError::Nothing) => {}
+            Err(
+                RealignError::Start { .. }
+                | RealignError::Mixed(_)
+                | RealignError::Logical(_)
+                | RealignError::Blocked { .. }
+                | RealignError::NoRoom { .. }
+                | RealignError::MustShrink { .. },
+            ) => refused += 1,
+            Err(other) => panic!("seed {seed}: {other:?}"),
+        }
+    }
+    println!("{all} seeds: {planned} planned, {detours} of them with detours, {refused} refused");
+    assert!(planned > all / 20 && detours > 0 && refused > all / 20, "{planned} {detours} {refused}");
+}
+
 #[test]
 fn random_tables_with_logical_partitions_are_realigned() {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

@@ -426,7 +426,6 @@ fn what_cannot_be_moved_is_refused() {
     plan_and_write(&mut medium, "512e", &request).unwrap();
     let stack = stack_of(&medium, BlockSize::B512);
     let disk = Disk { medium, topology: topology("512e"), stack };
-    assert!(matches!(disk.refusal(), RealignError::Logical(5)));
     let named = |number| Wanted { partitions: vec![number], ..Wanted::default() };
     assert!(matches!(disk.make(&named(1)).unwrap_err(), RealignError::Nothing));
     assert!(matches!(disk.make(&named(2)).unwrap_err(), RealignError::Container(2)));

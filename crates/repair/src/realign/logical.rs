@@ -5,9 +5,10 @@
 //! partitions leave it, and nothing but logical partitions is in it. Numbers follow the chain, whose order is
 //! kept.
 
-use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::RealignError;
+use super::settle::Ground;
 use crate::plan::{Change, Entry, Records, Slot, span_of};
 
 /// What partitions that stay take, if logical ones move: the records of logical ones as well, but not the
@@ -48,18 +49,14 @@ pub(super) struct Chain {
     placed: Vec<Placed>,
     container: Entry,
     block: BlockSize,
-    physical: Boundary,
+    ground: Ground,
 }
 
 impl Chain {
     /// Returns the logical partitions of `entries` with the new places of those that move; `None` if none of
     /// them moves.
-    pub(super) fn of(
-        entries: &[Entry],
-        places: &[(u32, Span)],
-        block: BlockSize,
-        physical: Boundary,
-    ) -> Option<Self> {
+    pub(super) fn of(entries: &[Entry], places: &[(u32, Span)], ground: Ground) -> Option<Self> {
+        let block = ground.block;
         let container = entries.iter().find(|entry| entry.slot == Slot::Extended)?.clone();
         let mut placed = Vec::new();
         for entry in entries.iter().filter(|entry| entry.slot != Slot::Extended) {
@@ -72,7 +69,7 @@ impl Chain {
             placed.push(Placed { number: entry.number, span, record, moves: to.is_some() });
         }
         let moves = placed.iter().any(|one| one.record.is_some() && one.moves);
-        moves.then_some(Self { placed, container, block, physical })
+        moves.then_some(Self { placed, container, block, ground })
     }
 
     fn logical(&self) -> impl Iterator<Item = &Placed> {
@@ -147,9 +144,14 @@ impl Chain {
     /// Returns the sector for the record of a partition that starts at `start`: at best in a physical sector
     /// of its own.
     fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
-        let lone = start.checked_back(self.physical.size()).filter(|at| self.physical.is_aligned(*at));
+        let lone =
+            start.checked_back(self.ground.physical.size()).filter(|at| self.ground.physical.is_aligned(*at));
         let room = |at: ByteOffset| Span::new(at, start.checked_since(at)?);
-        let is_free = |at: &ByteOffset| room(*at).is_some_and(|room| !taken.iter().any(|t| t.overlaps(room)));
+        let is_free = |at: &ByteOffset| {
+            room(*at).is_some_and(|room| {
+                self.ground.free.contains(room) && !taken.iter().any(|span| span.overlaps(room))
+            })
+        };
         let next = start.checked_back(self.block.bytes());
         let at = lone.filter(is_free).or_else(|| next.filter(is_free))?;
         Lba::from_bytes_exact(at, self.block)
