@@ -6,15 +6,20 @@ SECONDS_EACH ?= 600
 
 all: build
 
+# Installs what building, the demonstration, the lab and the tests need; on a terminal it asks (YES=1 does not).
 setup:
 	@scripts/setup
 
-build: setup
+# Needs a Rust toolchain and a linker, and says what the lab and the tests would need.
+build:
+	@scripts/setup build
 	$(CARGO) build --release
+	@missing=$$(scripts/setup --missing); [ -z "$$missing" ] || echo "make: the lab and the tests also need (make setup): $$missing"
 
 # Two sample images, one laid out wrong and one right, this machine's own disks, ext4 on a modelled one, right and wrong,
 # and an XP-era disk that is realigned.
 demo: build
+	@scripts/setup demo
 	@scripts/demo
 
 test: setup

@@ -5,12 +5,14 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{Advice, FallocateFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FileType, SeekFrom, major, minor};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
-/// The kernel reads ahead no more than this for one advice, whatever the length: the least that the settings
-/// of queues allow.
+/// The kernel reads ahead no more than this for one advice, whatever the length, if its queue says nothing
+/// else: the least that is usual.
 const ADVICE: u64 = 128 * KIB;
+/// No more is asked for at once.
+const LARGEST_ADVICE: u64 = 16 * MIB;
 /// The kernel begins to write a long write to the medium after each of these.
 const PIECE: u64 = 4 * MIB;
 
@@ -82,12 +84,29 @@ impl<'f> FileAccess<'f> {
 
     /// Begins to read `span` into the page cache, by posix_fadvise(2).
     pub fn prefetch(self, span: Span) {
-        let mut at = span.start().get();
+        let (mut at, most) = (span.start().get(), self.most_at_once());
         while at < span.end().get() {
-            let len = ADVICE.min(span.end().get() - at);
+            let len = most.min(span.end().get() - at);
             self.advise(at, len, Advice::WillNeed);
             at += len;
         }
+    }
+
+    /// How many bytes the kernel reads for one advice: the larger one of a queue's read-ahead and its longest
+    /// request (`force_page_cache_ra` in mm/readahead.c).
+    fn most_at_once(self) -> u64 {
+        let Ok(stat) = rustix::fs::fstat(self.0) else { return ADVICE };
+        let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+        let device = if is_block { stat.st_rdev } else { stat.st_dev };
+        let node = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+        // A partition has the queue of its disk.
+        let kib = |name: &str| {
+            let read = |folder: &str| std::fs::read_to_string(format!("{node}/{folder}/{name}")).ok();
+            let text = read("queue").or_else(|| read("../queue"))?;
+            text.trim().parse::<u64>().ok()?.checked_mul(KIB)
+        };
+        let most = kib("read_ahead_kb").max(kib("max_sectors_kb"));
+        most.unwrap_or(ADVICE).clamp(ADVICE, LARGEST_ADVICE)
     }
 
     /// The holes of a sparse file in `span`. A block device has none.

@@ -68,13 +68,21 @@ pub(super) fn finding_text(
         let _ = writeln!(text, "{}", wrap(&from, width(), "  "));
     }
     let shares = |other: &&Finding| other.fix == finding.fix;
-    if let Some(fix) = finding.fix.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
-        let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
-        text += &fix_text("fix", fix, &sharing(finding, &others), styles);
+    let shown = before.iter().map(|(other, _)| *other).find(shares);
+    let instead = finding.instead.as_ref();
+    let instead = instead.filter(|_| !before.iter().any(|(other, _)| other.instead == finding.instead));
+    match (&finding.fix, shown) {
+        (Some(fix), None) => {
+            let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
+            text += &fix_text("fix", fix, &sharing(finding, &others), styles);
+        }
+        // Another fix needs the first one beside it.
+        (Some(_), Some(other)) if instead.is_some() => {
+            let _ = writeln!(text, "  fix: the one given for {}", named(other, finding));
+        }
+        _ => {}
     }
-    if let Some(instead) =
-        finding.instead.as_ref().filter(|_| !before.iter().any(|(other, _)| other.instead == finding.instead))
-    {
+    if let Some(instead) = instead {
         text += &fix_text("or", instead, "", styles);
     }
     text
@@ -95,14 +103,7 @@ const NAMED: usize = 6;
 
 /// Returns `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
 fn sharing(finding: &Finding, others: &[&Finding]) -> String {
-    let of = |other: &&Finding| match other.way() {
-        Some(way) if other.layer != finding.layer => format!("{} of {}", other.rule.code, printable(&way)),
-        None if other.subject != finding.subject => {
-            format!("{} of {}", other.rule.code, subject(other.subject))
-        }
-        _ => other.rule.code.to_string(),
-    };
-    let mut names: Vec<String> = others.iter().map(of).collect();
+    let mut names: Vec<String> = others.iter().map(|other| named(other, finding)).collect();
     names.dedup();
     if names.len() > NAMED {
         let left_out = names.split_off(NAMED - 1).len();
@@ -112,6 +113,17 @@ fn sharing(finding: &Finding, others: &[&Finding]) -> String {
         None => String::new(),
         Some((last, [])) => format!(", for {last} as well"),
         Some((last, rest)) => format!(", for {} and {last} as well", rest.join(", ")),
+    }
+}
+
+/// Returns `S002 of partition 2`, or `S002` beside a finding on the same.
+fn named(other: &Finding, beside: &Finding) -> String {
+    match other.way() {
+        Some(way) if other.layer != beside.layer => format!("{} of {}", other.rule.code, printable(&way)),
+        None if other.subject != beside.subject => {
+            format!("{} of {}", other.rule.code, subject(other.subject))
+        }
+        _ => other.rule.code.to_string(),
     }
 }
 
