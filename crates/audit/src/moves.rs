@@ -94,7 +94,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
     if let Some(size) = journal {
         caution += &format!(
-            "; the disk has no room for the journal of {} bytes: put move.journal on another disk, which keeps it",
+            "; the disk has no room for the journal of {} bytes: move.journal must be on another disk until the move is complete",
             size.get()
         );
     }

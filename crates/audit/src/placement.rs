@@ -201,12 +201,15 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     if end.get() > context.size.get() {
         return;
     }
+    let (size, rest_bytes) = (physical.size().get(), rest.get());
+    let why = if rest == past {
+        format!("its last {rest_bytes} bytes do not fill a physical sector")
+    } else {
+        format!("even moved to a boundary, its last {rest_bytes} bytes would not fill a physical sector")
+    };
     let message = format!(
-        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes do not fill a \
-         physical sector",
-        past.get(),
-        physical.size().get(),
-        rest.get()
+        "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}",
+        past.get()
     );
     found.push(Finding {
         miss: Some(Miss { name: "physical sector", boundary: physical, past }),

@@ -19,7 +19,10 @@ use common::logical::mbr;
 use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::Medium;
 use straddle_layout::read_all;
-use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
+use straddle_relocate::State;
+use straddle_repair::realign::{
+    JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make,
+};
 use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -424,4 +427,107 @@ fn a_table_that_was_changed_meanwhile_is_refused() {
     assert!(matches!(refused, Err(MoveError::Changed(_))), "{refused:?}");
     drop(disk);
     assert_eq!(drive.seen, before);
+}
+
+/// A journal in a file, as it is after a cut in the middle, and its disk.
+fn cut_in_the_middle(shape: &Shape, folder: &std::path::Path) -> (Memory, std::path::PathBuf) {
+    let path = folder.join("journal");
+    let mut drive = Drive::new(shape.before.clone(), u64::MAX);
+    {
+        let mut disk = target(&mut drive);
+        let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+        let run = shape.realign.begin(&mut disk, JournalPlace::File(file), [7; 16]).unwrap();
+        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+    }
+    (drive.seen, path)
+}
+
+/// A restored backup, a clone of before and a foreign disk are not the disk that the journal was left for.
+#[test]
+fn a_journal_in_a_file_writes_to_no_other_disk() {
+    let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, path) = cut_in_the_middle(&shape, folder.path());
+    let mut random = Random::new(3);
+    let mut noise = shape.before.clone();
+    noise.put(0, &(0..8192).map(|_| random.below(256) as u8).collect::<Vec<_>>());
+    let blank = Memory::new(shape.before.len().get());
+    for (what, disk) in
+        [("before", &shape.before), ("after", &shape.after), ("noise", &noise), ("blank", &blank)]
+    {
+        for goes_back in [false, true] {
+            let mut drive = Drive::new(disk.clone(), u64::MAX);
+            let mut other = target(&mut drive);
+            let file = JournalFileHandle::open(&path).unwrap();
+            let ended = Run::find(&mut other, Some(file)).and_then(|run| match goes_back {
+                true => run.roll_back(&mut |_| ControlFlow::Continue(())),
+                false => run.finish(&mut |_| ControlFlow::Continue(())),
+            });
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::Refused, "{what}");
+            drop(other);
+            let whole = Span::first(disk.len());
+            assert!(
+                Shape::bytes(&drive.seen, whole) == Shape::bytes(disk, whole),
+                "{what}: it was written to"
+            );
+        }
+    }
+}
+
+/// All data have moved, and another program restored the old table: the journal is needed.
+#[test]
+fn a_journal_of_moved_data_is_kept() {
+    let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
+    let whole = Span::first(shape.before.len());
+    let (mut kept, mut complete) = (0, 0);
+    for cut in 0..shape.operations::<Drive>() {
+        let mut drive = Drive::new(shape.before.clone(), cut);
+        let _ = shape.begin_and_finish(&mut drive);
+        let mut medium = drive.seen;
+        let state =
+            Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).and_then(|mut run| run.state());
+        let is_new = shape.old.partitions != Reading::of(&medium, BlockSize::B512).partitions;
+        let sector = Shape::bytes(&shape.before, Span::first(ByteCount::new(512)));
+        medium.put(0, &sector);
+        let mut drive = Drive::new(medium.clone(), u64::MAX);
+        let again = shape.begin_and_finish(&mut drive);
+        match state {
+            Ok(State::Moving { .. } | State::Moved) => {
+                kept += 1;
+                assert_eq!(again.unwrap_err().kind(), ErrorKind::Refused, "cut after {cut}");
+                assert!(Shape::bytes(&drive.seen, whole) == Shape::bytes(&medium, whole), "cut after {cut}");
+            }
+            _ if is_new => complete += 1,
+            _ => {}
+        }
+    }
+    assert!(kept > 3, "{kept} {complete}");
+}
+
+/// A boot loader that was installed meanwhile is not taken for a torn sector.
+#[test]
+fn other_boot_code_is_not_overwritten() {
+    let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
+    for goes_back in [false, true] {
+        let mut drive = Drive::new(shape.before.clone(), u64::MAX);
+        {
+            let mut disk = target(&mut drive);
+            let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
+            assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+        }
+        let mut medium = drive.seen;
+        let mut first = Shape::bytes(&medium, Span::first(ByteCount::new(512)));
+        first[..440].fill(0x90);
+        medium.put(0, &first);
+        medium.put(512, &[0x91; 39 * 512]);
+        let mut drive = Drive::new(medium.clone(), u64::MAX);
+        let mut disk = target(&mut drive);
+        let run = Run::find(&mut disk, None).unwrap();
+        let on = &mut |_| ControlFlow::Continue(());
+        let ended = if goes_back { run.roll_back(on) } else { run.finish(on) };
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::Refused);
+        drop(disk);
+        let whole = Span::first(medium.len());
+        assert!(Shape::bytes(&drive.seen, whole) == Shape::bytes(&medium, whole), "it was written to");
+    }
 }

@@ -187,9 +187,14 @@ Examples:
   straddle apply plan.json --write disk.img               the backup is plan.json.undo
   straddle apply plan.json --write /dev/sdb --backup /root/sdb.undo
   straddle apply plan.json --write /dev/sdb --dry-run     show what would be written, byte by byte
+  straddle apply move.json --write /dev/sdb --journal move.journal    move partitions (straddle realign)
+  straddle apply copy.json --from old.qcow2 --write new.img           make a copy (straddle realign --to)
 
-Nothing is written unless the target is the disk that the plan was made for, unchanged since and not in use. Every byte
-that is overwritten is saved in the backup first. A power cut at any point leaves either the old or the new table.";
+Nothing is written unless the target is the disk that the plan was made for, unchanged since and not in use.
+
+A plan of a table: every byte that is overwritten is saved in the backup first; a power cut at any point leaves either the
+old or the new table. A plan of moves: what is overwritten is in the journal first; after a power cut, straddle resume goes
+on or brings back the old layout. A copy only reads its source; after an interruption, run the same command again.";
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]

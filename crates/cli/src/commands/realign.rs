@@ -15,7 +15,7 @@ use straddle_relocate::{Bad, Verify};
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::{self, JournalFileHandle, JournalPlace, Outcome, Realign, Run, Wanted};
 use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use super::apply::LARGEST_PLAN;
 use super::at_boot;
@@ -184,17 +184,31 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     }
     let moved =
         run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    // It can be written, which is known before anything moves.
+    if let Some(map) = &moves.skip_bad {
+        keep::write(map, rescue_map(&[]).as_bytes(), &[path])?;
+    }
     let ended = if is_back { run.roll_back(&mut watch) } else { run.finish(&mut watch) };
+    if let (Err(_), Some(map)) = (&ended, &moves.skip_bad) {
+        let _ = fs::remove_file(map);
+    }
     drop(bar);
     let operand = quote_path(path);
     let journal = moves.journal.as_deref();
     let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
     let resume = format!("straddle resume {operand}{journal}");
-    let ended =
-        ended.with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))?;
+    let ended = match ended {
+        // The same command would be refused again.
+        Err(error) if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned())?,
+        other => {
+            other.with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))?
+        }
+    };
     let shown = output::printable(name);
     let mut out = output::stdout();
-    let bad = match ended {
+    // The list comes first: nothing else has it once the journal is gone.
+    let bad = unreadable(&ended, moves, is_back)?;
+    match ended {
         Outcome::Paused => {
             writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
             writeln!(out, "  to go on: {resume}")?;
@@ -202,29 +216,45 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
             out.flush()?;
             return Ok(Exit::INTERRUPTED);
         }
-        Outcome::Complete(bad) if is_back => {
+        Outcome::Complete(_) if is_back => {
             writeln!(out, "{shown}: the old layout and its contents are back")?;
-            bad
         }
-        Outcome::Complete(bad) => {
+        Outcome::Complete(_) => {
             writeln!(
                 out,
                 "{shown}: {} moved, the new table is written and read back",
                 ByteCount::new(moved)
             )?;
-            bad
         }
-    };
-    out.flush()?;
-    if let Some(map) = &moves.skip_bad {
-        keep::write(map, rescue_map(&bad).as_bytes(), &[path])?;
-        output::complain(&format!(
-            "{}: {} could not be read",
-            map.display(),
-            output::plural(bad.len(), "area")
-        ));
     }
+    out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+}
+
+/// Saves the list of what could not be read, at the places where its filler is now; without a file for it, it
+/// goes to standard error.
+fn unreadable(ended: &Outcome, moves: &MoveArguments, is_back: bool) -> Result<Vec<Bad>> {
+    let Outcome::Complete(bad) = ended else {
+        if let Some(map) = &moves.skip_bad {
+            fs::remove_file(map).with_context(|| map.display().to_string())?;
+        }
+        return Ok(Vec::new());
+    };
+    let mut bad = bad.clone();
+    if is_back {
+        bad.iter_mut().for_each(|one| one.to = one.from.start());
+    }
+    let text = rescue_map(&bad);
+    let areas = output::plural(bad.len(), "area");
+    match &moves.skip_bad {
+        Some(map) => {
+            fs::write(map, &text).with_context(|| map.display().to_string())?;
+            output::complain(&format!("{}: {areas} could not be read", map.display()));
+        }
+        None if bad.is_empty() => {}
+        None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
+    }
+    Ok(bad)
 }
 
 pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {

@@ -57,6 +57,7 @@ fn place(finding: &FindingReport) -> String {
 fn fix_lines(finding: &FindingReport) -> Vec<String> {
     let Some(fix) = &finding.fix else { return Vec::new() };
     let mut lines = vec![format!("fix: {}", fix.summary)];
+    lines.extend(fix.warning.map(str::to_owned));
     lines.extend(fix.caution.clone());
     lines.extend(fix.commands.iter().map(|command| command.line.clone()));
     lines

@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
                 .unwrap_or(place);
             found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         }
-        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::Nothing })?;
+        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
         let story = Story::from_payload(job.payload())?;
         let serial = &story.realign.plan.disk().serial;
         if *serial != disk.identity().serial {
@@ -275,11 +275,11 @@ impl<'a> Run<'a> {
     /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
-        self.story.mend(self.disk)?;
+        self.check_table(&state)?;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
-                self.enter(Table::Marked, &[Table::New])?;
+                self.enter_marked()?;
                 match self.resume(watch)? {
                     Some(list) => list,
                     None => return Ok(Outcome::Paused),
@@ -306,7 +306,10 @@ impl<'a> Run<'a> {
     /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
     pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
-        self.story.mend(self.disk)?;
+        self.check_table(&state)?;
+        if state == State::NotBegun {
+            self.enter_marked()?;
+        }
         if state == State::Moved {
             if self.story.table(self.disk)? == Some(Table::New) {
                 return Err(MoveError::Complete);
@@ -360,13 +363,36 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Writes this table, unless the disk holds one of `others`.
-    fn enter(&mut self, table: Table, others: &[Table]) -> Result<(), MoveError> {
-        let found = self.story.table(self.disk)?;
-        if found.is_some_and(|found| found != table && others.contains(&found)) {
-            return Err(MoveError::Foreign("its table is newer than its data".to_owned()));
-        }
-        self.story.write(self.disk, table)?;
+    /// Checks that the disk has the table that a move in this state leaves, and restores sectors of it that a
+    /// power cut has torn. Otherwise the journal is that of another disk, or of this one at another time, or
+    /// another program has written a table: nothing is written then.
+    fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
+        let is_inside = matches!(self.journal, JournalPlace::Inside);
+        let found = match self.story.table(self.disk) {
+            // A journal in a file may be another disk's: only what cannot be read is torn for certain.
+            Err(MoveError::Changed(_)) if is_inside => None,
+            Err(MoveError::Read(_)) => None,
+            found => Some(found?),
+        };
+        let found = match found {
+            Some(found) => found,
+            None => {
+                self.story.mend(self.disk)?;
+                self.story.table(self.disk)?
+            }
+        };
+        // The marker is durable before anything moves, and counts until all is moved or back.
+        let fits = match state {
+            State::NotBegun | State::Back => found != Some(Table::New),
+            State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
+            State::Moved => found != Some(Table::Old),
+        };
+        if fits { Ok(()) } else { Err(MoveError::Foreign("its table is of another time".to_owned())) }
+    }
+
+    /// Writes the marker.
+    fn enter_marked(&mut self) -> Result<(), MoveError> {
+        self.story.write(self.disk, Table::Marked)?;
         // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
@@ -430,7 +456,16 @@ impl<'a> Run<'a> {
         };
         match found.map(|(_, state)| state) {
             None | Some(State::Moving { .. }) => Ok(()),
-            Some(State::Moved | State::Back) => self.end(),
+            // What is moved or back is needed until its table counts. `begin` refuses the place then.
+            Some(state @ (State::Moved | State::Back)) => {
+                let counts = if state == State::Moved { Table::New } else { Table::Old };
+                let job = self.with_disks(inspect)?.map(|(job, _)| job);
+                let story = job.and_then(|job| Story::from_payload(job.payload()).ok());
+                match story.map(|story| story.table(self.disk)) {
+                    Some(Ok(Some(table))) if table == counts => self.end(),
+                    _ => Ok(()),
+                }
+            }
             Some(State::NotBegun | State::RollingBack) => self.with_disks(|disks, place| {
                 let watch = &mut |_: Progress| std::ops::ControlFlow::Continue(());
                 let ended = match open(disks, place)? {

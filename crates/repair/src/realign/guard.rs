@@ -21,6 +21,8 @@ use crate::target::Disk;
 
 /// What is compared as a whole.
 const UNIT: usize = 512;
+/// The partition table of an MBR, with its signature.
+const ENTRIES: std::ops::Range<usize> = 446..512;
 /// Larger physical sectors are not guarded: the journal would have to hold too much of them.
 const LARGEST: ByteCount = ByteCount::new(4096);
 
@@ -135,6 +137,11 @@ impl Guard {
             .peekable();
         // Of a sector alone, the drive reports that it is torn.
         if found.len() <= UNIT || kept.peek().is_none() {
+            return true;
+        }
+        // Of an MBR, another program may have changed the boot code only.
+        let entries = |bytes: &[u8]| bytes.get(ENTRIES).map(<[u8]>::to_vec);
+        if self.at == 0 && states.iter().any(|state| entries(state) == entries(found)) {
             return true;
         }
         let is =

@@ -42,7 +42,9 @@ pub enum MoveError {
     #[error("the boot sector at byte {0} cannot record its partition's start")]
     Unrecordable(ByteOffset),
     /// Another program has written to the table or to a boot sector.
-    #[error("byte {0} holds neither what was there nor what was written: another program has changed it")]
+    #[error(
+        "byte {0} holds nothing that the journal knows: another program has changed it, or the journal is of another disk"
+    )]
     Changed(ByteOffset),
     /// A write to the table failed.
     #[error("writing at byte {at} failed; 'straddle resume' goes on")]
@@ -72,6 +74,9 @@ pub enum MoveError {
     /// There is no unfinished move.
     #[error("no unfinished move: its table has no marker")]
     Nothing,
+    /// The file that is named as the journal holds none.
+    #[error("nothing was written: the file named with --journal holds no journal of a move")]
+    NoJournal,
     /// It has the marker of a copy.
     #[error("a copy to it is not finished: run the same 'straddle apply' again")]
     Copy,
@@ -79,7 +84,7 @@ pub enum MoveError {
     #[error("its journal is in a file: name it with --journal")]
     Elsewhere,
     /// The journal is of another disk or plan.
-    #[error("nothing was written: the journal is of another disk: {0}")]
+    #[error("nothing was written: the journal is of another disk, or of this one at another time: {0}")]
     Foreign(String),
     /// It is being rolled back.
     #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
@@ -96,7 +101,7 @@ impl MoveError {
             Self::Plan(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Moves(error) => error.kind(),
-            Self::Copy | Self::Elsewhere | Self::NeedsJournal(_) => ErrorKind::Usage,
+            Self::Copy | Self::Elsewhere | Self::NoJournal | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
             | Self::Grown(_)
             | Self::Changed(_)

@@ -5,9 +5,10 @@
 use std::io;
 
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
+use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
-use straddle_relocate::{Disks, RelocateError, State, inspect};
+use straddle_relocate::{Disks, State, inspect};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
@@ -33,15 +34,9 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
                 State::Back => Stage::Back,
             })
         }
-        Err(error) => MoveJournal::Unusable(described(&error)),
+        Err(error) => MoveJournal::Unusable(with_causes(&error)),
     };
     Ok(Some(Unfinished { marker, journal }))
-}
-
-/// The error with its causes, in one sentence.
-fn described(error: &RelocateError) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if

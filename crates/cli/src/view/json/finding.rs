@@ -101,7 +101,10 @@ pub(in crate::view) struct FixReport {
     /// The risk of the commands to stored data: "safe", "backup" (data may be lost or has to be restored from
     /// a backup) or "destroys"; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    risk: Option<&'static str>,
+    pub(in crate::view) risk: Option<&'static str>,
+    /// The risk in words, as text output has it.
+    #[serde(skip)]
+    pub(in crate::view) warning: Option<&'static str>,
     /// What to check before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::view) caution: Option<String>,
@@ -174,6 +177,7 @@ fn fix_report(fix: &Fix) -> FixReport {
         summary: fix.summary.clone(),
         commands: fix.commands.iter().map(command_report).collect(),
         risk: (!fix.commands.is_empty()).then_some(risk),
+        warning: fix.risk.warning().filter(|_| !fix.commands.is_empty()),
         caution: fix.caution.clone(),
     }
 }

@@ -6,8 +6,8 @@ use crate::view::json::TargetReport;
 use crate::view::json::finding::FindingReport;
 
 const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
-                      message,fix,commands\n";
-const COLUMNS: usize = 13;
+                      message,fix,risk,caution,commands\n";
+const COLUMNS: usize = 15;
 
 /// A table of findings.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ fn cells(target: &str, status: &str, finding: &FindingReport) -> Vec<String> {
         number(missed.map(|missed| missed.past_bytes)),
         finding.message.clone(),
         fix.map(|fix| fix.summary.clone()).unwrap_or_default(),
+        fix.and_then(|fix| fix.risk).unwrap_or_default().to_owned(),
+        fix.and_then(|fix| fix.caution.clone()).unwrap_or_default(),
         commands.join("\n"),
     ]
 }
