@@ -6,11 +6,15 @@ use crate::output::{self, printable, quote_path};
 
 /// Says on stderr that the partitions of the disk at `path` are being moved, if they are.
 pub(crate) fn note(path: &Path) {
-    if straddle_examine::unfinished(path).is_some() {
-        let name = printable(&path.display().to_string());
-        output::complain(&format!(
-            "{name}: an unfinished move of its partitions: straddle resume {} goes on, and with --rollback goes back",
-            quote_path(path)
-        ));
-    }
+    found(path).iter().for_each(|note| output::complain(note));
+}
+
+/// Returns the note. Whoever keeps a file to itself asks before it does: this opens the file.
+pub(crate) fn found(path: &Path) -> Option<String> {
+    straddle_examine::unfinished(path)?;
+    let name = printable(&path.display().to_string());
+    Some(format!(
+        "{name}: an unfinished move of its partitions: straddle resume {} goes on, and with --rollback goes back",
+        quote_path(path)
+    ))
 }

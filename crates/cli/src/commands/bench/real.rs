@@ -53,8 +53,9 @@ pub(super) fn run(
     let mut bar = Bar::new();
     bar.tell("preparing");
     let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
+    let note = unfinished::found(path);
     let mut prepared = Prepared::open(&intent, &stop).map_err(unprepared)?;
-    unfinished::note(path);
+    note.iter().for_each(|note| output::complain(note));
     let order = order(arguments, prepared.regions());
     let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
