@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod layout;
 mod run;
+mod source;
 
 use straddle_device::Medium;
 use straddle_layout::types::guid_text;
@@ -27,8 +28,9 @@ use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
 use layout::Item;
+pub use run::Copied;
 pub(crate) use run::is_unfinished;
-pub use run::{Copied, Source};
+pub use source::Source;
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
