@@ -357,6 +357,11 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     let (status, text) = straddle(folder, &[&apply[..], &allow].concat());
     assert_eq!(status, 0, "{text}");
     shell(folder, "cmp n.raw o.raw");
+    // A new image is raw, and its name must not promise another format.
+    let (status, text) = straddle(folder, &["realign", "a.raw", "--to", "new.qcow2"]);
+    assert!(status == 4 && text.contains("name it new.raw"), "{text}");
+    let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.VMDK"]);
+    assert!(status == 4 && text.contains("a new image is raw") && !folder.join("n.VMDK").exists(), "{text}");
     // The bytes of a file for the disk, by both commands.
     shell(folder, "qemu-img convert -O vpc a.raw v.vhd");
     let plan = ["realign", "v.vhd", "--format", "raw", "--to", "v.raw", "--save", "v.json"];

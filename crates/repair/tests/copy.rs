@@ -47,7 +47,7 @@ fn planned(old: &Memory, new: Option<&Memory>, wanted: &CopyWanted) -> Result<Co
     let of = |medium| straddle_layout::read_all(medium, Some(BlockSize::B512), None).unwrap();
     let stack = of(old);
     let situation = Situation { medium: old, topology: &topology, stack: &stack, serial: None };
-    let blank = Memory::new(new_size(&situation, wanted)?.get());
+    let blank = Memory::new(new_size(&situation, &topology, wanted)?.get());
     let new = new.unwrap_or(&blank);
     let stack = stack_of(new, BlockSize::B512);
     plan(&situation, &Situation { medium: new, topology: &topology, stack: &stack, serial: None }, wanted)
@@ -234,5 +234,35 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
         let mut value = value.clone();
         *value.pointer_mut(path).unwrap() = new;
         assert!(Copy::from_json(&value.to_string()).is_err(), "{path}");
+    }
+}
+
+/// A new image has the size that its plan needs, for its own topology and format of table, and not more.
+#[test]
+fn a_new_image_has_room_for_its_plan() {
+    let own = topology("512e");
+    for (format, assume, first, sectors, expected) in [
+        (Format::Mbr, "512e", 63, 62 * 2048, 64),
+        // To the last sector: an MBR has no backup.
+        (Format::Mbr, "512e", 63, 63 * 2048, 64),
+        (Format::Gpt, "512e", 34, 63 * 2048, 65),
+        (Format::Mbr, "512e,io-opt=7340032", 63, 62 * 2048, 69),
+    ] {
+        let mut request = Request::new(Seed(1));
+        (request.table, request.allow_misaligned) = (Some(format), true);
+        let part = Part::new(Size::Sectors(sectors));
+        request.parts.push(Part { start: Some(Place::Sector(first)), ..part });
+        let mut old = Memory::new(64 * MIB);
+        plan_and_write(&mut old, "512e", &request).unwrap();
+        let stack = straddle_layout::read_all(&old, Some(BlockSize::B512), None).unwrap();
+        let source = Situation { medium: &old, topology: &own, stack: &stack, serial: None };
+        let topology = topology(assume);
+        let size = new_size(&source, &topology, &WANTED).unwrap();
+        assert_eq!(size.get(), expected * MIB, "{format} {assume}");
+        let blank = Memory::new(size.get());
+        let stack = stack_of(&blank, BlockSize::B512);
+        let target = Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
+        let made = plan(&source, &target, &WANTED).unwrap();
+        assert_eq!(made.total().get(), sectors * 512, "nothing is left out");
     }
 }

@@ -98,10 +98,11 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
             Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
         copy::plan(&source, &situation, &wanted).with_context(|| name)?
     } else {
+        check_name(new)?;
         let name = arguments.target.display().to_string();
         let mut topology = old.topology.clone();
         assume.apply(&mut topology);
-        let size = copy::new_size(&source, &wanted).with_context(|| name.clone())?;
+        let size = copy::new_size(&source, &topology, &wanted).with_context(|| name.clone())?;
         let medium = MemoryMedium::sparse(Vec::new(), size);
         let stack = read_stack(&medium, Some(topology.logical.value()), None)?;
         let situation = Situation { medium: &medium, topology: &topology, stack: &stack, serial: None };
@@ -136,8 +137,8 @@ fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
         behind.chain([FileId::of(&metadata)]).collect()
     };
     let new_ids = ids(new);
-    let files = std::iter::once(old).chain(options.allow_backing.iter().map(PathBuf::as_path));
-    for old in files.filter(|old| ids(old).iter().any(|id| new_ids.contains(id))) {
+    let mut files = std::iter::once(old).chain(options.allow_backing.iter().map(PathBuf::as_path));
+    if let Some(old) = files.find(|old| ids(old).iter().any(|id| new_ids.contains(id))) {
         let text = format!("{}: is {}, which is copied: name another one", new.display(), old.display());
         return Err(RefusedError(text).into());
     }
@@ -195,9 +196,25 @@ fn run(
 
 /// The options with which `apply` opens the source as `realign` did, each after a space.
 fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
-    let format = format.map(|format| format!(" --from-format {format}"));
+    let format = format.map(|format| format!(" --from-format {}", format.name()));
     let allowed = allowed.iter().map(|file| format!(" --allow-backing {}", quote_path(file)));
     format.into_iter().chain(allowed).collect()
+}
+
+/// Refuses a name for a new image, which is raw, that promises another format.
+fn check_name(new: &Path) -> Result<()> {
+    let Some(ending) = new.extension().and_then(|ending| ending.to_str()) else { return Ok(()) };
+    let Ok(format) = ending.to_ascii_lowercase().parse::<Format>() else { return Ok(()) };
+    if format == Format::Raw {
+        return Ok(());
+    }
+    let raw = new.with_extension("raw");
+    let text = format!(
+        "{}: a new image is raw, and this is the name of another format ({format}): name it {}",
+        new.display(),
+        raw.display()
+    );
+    Err(RefusedError(text).into())
 }
 
 /// Makes a new sparse image; false if there is a file or a device already.
@@ -205,6 +222,7 @@ fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
     if fs::metadata(path).is_ok() {
         return Ok(false);
     }
+    check_name(path)?;
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.set_len(size.get())?;
     file.sync_all()?;
