@@ -230,6 +230,15 @@ fn a_killed_copy_is_made_again() {
             unfinished += 1;
             let (status, text) = straddle(folder, &["plan", "new.img", "--add", "1MiB"]);
             assert!(status == 4 && text.contains("is not finished"), "{text}");
+            let (status, text) = straddle(folder, &["check", "new.img"]);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let text = words.join(" ");
+            assert!(status == 1 && text.contains("unfinished copy to this disk"), "{text}");
+            assert!(
+                text.contains("straddle apply PLAN --from SOURCE --write new.img")
+                    && !text.contains("resume"),
+                "{text}"
+            );
         }
         let (status, text) = straddle(folder, &APPLY);
         // It may have been complete.
@@ -310,5 +319,65 @@ fn a_file_system_that_fills_its_disk_gets_a_partition_on_the_copy() {
         );
         let (status, text) = straddle(folder, &["check", "new.img"]);
         assert_eq!(status, 0, "{text}");
+    }
+}
+
+/// Holes of the file are not zeros of the disk, though the one is as long as the other.
+#[test]
+fn an_image_as_long_as_its_disk_is_not_read_as_raw() {
+    if !present(&["sfdisk", "qemu-img"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    shell(
+        folder,
+        "truncate -s 64M a.raw; printf 'label: gpt\nstart=2048,size=20480\nstart=63488,size=40960\n' | sfdisk -q --no-tell-kernel a.raw
+head -c 10M /dev/urandom | dd of=a.raw bs=1M seek=32 conv=notrunc status=none
+qemu-img convert -O qcow2 a.raw a.qcow2; truncate -s 64M a.qcow2
+qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
+    );
+    let (status, text) = straddle(folder, &["realign", "a.qcow2", "--to", "n.raw", "--save", "c.json"]);
+    assert_eq!(status, 0, "{text}");
+    let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.raw"]);
+    assert_eq!(status, 0, "{text}");
+    shell(
+        folder,
+        "cmp <(tail -c +$((31 * 1048576 + 1)) a.raw | head -c 20M) <(tail -c +$((31 * 1048576 + 1)) n.raw | head -c 20M)",
+    );
+    // An overlay, with the file below it; that is not written over.
+    let allow = ["--allow-backing", "a.raw"];
+    let plan = ["realign", "over.qcow2", "--to", "o.raw", "--save", "o.json"];
+    let (status, text) = straddle(folder, &[&plan[..], &allow].concat());
+    assert!(status == 0 && text.contains("--from over.qcow2 --allow-backing a.raw --write"), "{text}");
+    let (status, text) =
+        straddle(folder, &[&["realign", "over.qcow2", "--to", "a.raw", "--wipe"], &allow[..]].concat());
+    assert!(status == 4 && text.contains("which is copied"), "{text}");
+    let apply = ["apply", "o.json", "--from", "over.qcow2", "--write", "o.raw"];
+    let (status, text) = straddle(folder, &[&apply[..], &allow].concat());
+    assert_eq!(status, 0, "{text}");
+    shell(folder, "cmp n.raw o.raw");
+    // A new image is raw, and its name must not promise another format.
+    let (status, text) = straddle(folder, &["realign", "a.raw", "--to", "new.qcow2"]);
+    assert!(status == 4 && text.contains("name it new.raw"), "{text}");
+    let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.VMDK"]);
+    assert!(status == 4 && text.contains("a new image is raw") && !folder.join("n.VMDK").exists(), "{text}");
+    // The bytes of a file for the disk, by both commands.
+    shell(folder, "qemu-img convert -O vpc a.raw v.vhd");
+    let plan = ["realign", "v.vhd", "--format", "raw", "--to", "v.raw", "--save", "v.json"];
+    let (status, text) = straddle(folder, &plan);
+    assert!(status == 4 || text.contains("--from-format raw"), "{text}");
+}
+
+/// Options that say nothing about a copy are not ignored.
+#[test]
+fn options_of_moves_are_usage_errors_for_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    for option in
+        [&["--partition", "99"][..], &["--start", "1=2048s"], &["--at-boot"], &["--drive", "hdd-512e"]]
+    {
+        let words = [&["realign", "x.img", "--to", "new.img"], option].concat();
+        let (status, text) = straddle(dir.path(), &words);
+        assert_eq!(status, 2, "{option:?}: {text}");
     }
 }

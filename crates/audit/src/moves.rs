@@ -4,7 +4,7 @@
 //! The law of this module: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
 
 use straddle_layout::{Marker, PartitionType};
-use straddle_units::{ByteCount, Lba};
+use straddle_units::{ByteCount, ByteOffset, Lba};
 
 use crate::Context;
 use crate::catalogue as rules;
@@ -38,6 +38,8 @@ pub enum Journal {
     Elsewhere,
     /// There, and it cannot be used.
     Unusable(String),
+    /// There is none: the marker is that of a copy to this disk.
+    Copy,
 }
 
 /// How far a move is.
@@ -118,6 +120,13 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
     let start = marker.span.start();
+    if *journal == Journal::Copy {
+        let message = "its first sector marks an unfinished copy to this disk: it has no partition table until all data are on it, and the source of the copy is as it was".to_owned();
+        let fix = fix_of(context, journal);
+        findings
+            .push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(ByteOffset::ZERO), message).fixed_by(fix));
+        return;
+    }
     let is_mbr = context.stack.partitions.iter().any(|partition| {
         partition.number == marker.number && matches!(partition.kind, PartitionType::Mbr(_))
     });
@@ -131,6 +140,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         Journal::Elsewhere => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
+        Journal::Copy => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
@@ -180,6 +190,13 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             format!(
                 "go on with the file of the journal: {resume} --journal FILE; or bring back the old layout: {resume} --journal FILE --rollback; if no move was \
                  begun, the entry is another program's: give it another type"
+            ),
+            Vec::new(),
+        ),
+        Journal::Copy => (
+            format!(
+                "make the copy again with the command that began it: straddle apply PLAN --from SOURCE --write {}; it completes the copy; or use the disk for something else",
+                operand(context.target)
             ),
             Vec::new(),
         ),

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use straddle_audit::MoveJournal;
+
 use crate::output::{self, printable, quote_path};
 
 /// Says on stderr that the partitions of the disk at `path` are being moved, if they are.
@@ -11,10 +13,15 @@ pub(crate) fn note(path: &Path) {
 
 /// Returns the note. Whoever keeps a file to itself asks before it does: this opens the file.
 pub(crate) fn found(path: &Path) -> Option<String> {
-    straddle_examine::unfinished(path)?;
+    let found = straddle_examine::unfinished(path)?;
     let name = printable(&path.display().to_string());
-    Some(format!(
-        "{name}: an unfinished move of its partitions: straddle resume {} goes on, and with --rollback goes back",
-        quote_path(path)
-    ))
+    let operand = quote_path(path);
+    Some(match found.journal {
+        MoveJournal::Copy => format!(
+            "{name}: an unfinished copy to it: straddle apply PLAN --from SOURCE --write {operand} completes it"
+        ),
+        _ => format!(
+            "{name}: an unfinished move of its partitions: straddle resume {operand} goes on, and with --rollback goes back"
+        ),
+    })
 }

@@ -11,8 +11,10 @@ mod error;
 mod file;
 mod layout;
 mod run;
+mod source;
 
 use straddle_device::Medium;
+use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
 use straddle_layout::{Role, Stack, TableKind, beside, is_blank, is_marker};
 use straddle_relocate::Move;
@@ -27,13 +29,16 @@ use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
 use layout::Item;
+pub use run::Copied;
 pub(crate) use run::is_unfinished;
-pub use run::{Copied, Source};
+pub use source::Source;
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
 /// Boot loaders keep their core image between an MBR and the first partition, which usually starts here.
 const LEAD: u64 = MIB;
+/// How many sizes are tried for a new image.
+const SIZES: usize = 8;
 
 /// What to copy, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,24 +96,48 @@ impl Copy {
     }
 }
 
-/// The size of a new image for a copy of `source`: that of the source, or more if its partitions need it.
+/// The size of a new image with this `topology` for a copy of `source`: that of the source, or more if its
+/// partitions need it.
 ///
 /// # Errors
 ///
 /// As [`plan`].
-pub fn new_size(source: &Situation<'_>, wanted: &CopyWanted) -> Result<ByteCount, CopyError> {
-    let (items, _) = items(source, wanted)?;
-    let grain = Grain::of(source.topology, source.size(), source.block(), wanted.grain);
-    let end = layout::end(&items, grain.start, source.block()).ok_or(CopyError::TooLarge)?;
-    // The backup of a GPT, and the rest of a grain.
-    let needed = ByteCount::new(end.get()).checked_add(ByteCount::new(MIB)).ok_or(CopyError::TooLarge)?;
-    let needed = ByteCount::new(needed.get().next_multiple_of(MIB));
-    Ok(if fits(&items, source, &grain, source.size()) { source.size() } else { needed.max(source.size()) })
+pub fn new_size(
+    source: &Situation<'_>,
+    topology: &Topology,
+    wanted: &CopyWanted,
+) -> Result<ByteCount, CopyError> {
+    let (items, format) = items(source, wanted)?;
+    let mut size = source.size();
+    // A larger disk can have a larger grain, which needs more.
+    for _ in 0..SIZES {
+        match places(&items, topology, size, format, wanted) {
+            Ok(_) => return Ok(size),
+            Err(needed) => {
+                size = ByteCount::new(needed.checked_next_multiple_of(MIB).ok_or(CopyError::TooLarge)?);
+            }
+        }
+    }
+    Err(CopyError::TooLarge)
 }
 
-fn fits(items: &[Item], source: &Situation<'_>, grain: &Grain, size: ByteCount) -> bool {
-    let end = ByteOffset::new(size.get().saturating_sub(34 * source.block().get()));
-    layout::starts(items, grain.start, source.block(), end).is_some()
+/// The starts of `items` on a disk of this size and topology with a table of this format; else how many bytes
+/// are needed.
+fn places(
+    items: &[Item],
+    topology: &Topology,
+    size: ByteCount,
+    format: Format,
+    wanted: &CopyWanted,
+) -> Result<Vec<ByteOffset>, u64> {
+    let block = topology.logical.value();
+    let grain = Grain::of(topology, size, block, wanted.grain);
+    let blocks = if format == Format::Gpt { 1 + 128 * 128 / block.get() } else { 0 };
+    let reserve = blocks.saturating_mul(block.get());
+    let end = ByteOffset::new(size.get().saturating_sub(reserve));
+    layout::starts(items, grain.start, block, end).ok_or_else(|| {
+        layout::end(items, grain.start, block).map_or(u64::MAX, |end| end.get().saturating_add(reserve))
+    })
 }
 
 /// Makes a plan to copy `source` to `target`. The stack of the source must have been read with its layers.
@@ -126,17 +155,13 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     if source.block() != block {
         crate::contents::check(source.medium, source.stack, block)?;
     }
-    let grain = Grain::of(target.topology, target.size(), block, wanted.grain);
-    let reserve = if format == Format::Gpt { 1 + 128 * 128 / block.get() } else { 0 };
-    let end = ByteOffset::new(target.size().get().saturating_sub(reserve.saturating_mul(block.get())));
-    let found = layout::starts(&items, grain.start, block, end).or_else(|| {
-        items.iter_mut().for_each(|item| item.len = item.used);
-        layout::starts(&items, grain.start, block, end)
-    });
-    let starts = found.ok_or_else(|| {
-        let needed = layout::end(&items, grain.start, block).map_or(u64::MAX, ByteOffset::get);
-        CopyError::TooSmall { needed: needed.saturating_add(reserve * block.get()), size: target.size() }
-    })?;
+    let size = target.size();
+    let starts = places(&items, target.topology, size, format, wanted)
+        .or_else(|_| {
+            items.iter_mut().for_each(|item| item.len = item.used);
+            places(&items, target.topology, size, format, wanted)
+        })
+        .map_err(|needed| CopyError::TooSmall { needed, size })?;
     let request = request(source, target, wanted, (&items, &starts), format);
     let plan = table(target, &request)?;
     let mut extents = Vec::new();

@@ -20,10 +20,15 @@ pub(crate) struct ElsewhereArguments {
     /// Copy everything to this other disk or image instead, laid out right; the target is only read.
     ///
     /// A file that does not exist is made by 'straddle apply', as a sparse raw image.
-    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, conflicts_with = "start")]
+    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath,
+          conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
     /// With --to: write over what is on the new disk. It is lost.
     #[arg(long, requires = "to")]
     pub(crate) wipe: bool,
+
+    /// With --to: also open this backing, parent or extent file if an image names it. Can be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "to")]
+    pub(crate) allow_backing: Vec<PathBuf>,
 }

@@ -220,6 +220,14 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) from: Option<PathBuf>,
 
+    /// Format of the image to copy from, as 'straddle realign --to' was given it with --format.
+    #[arg(long, value_name = "FORMAT", requires = "from", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) from_format: Option<straddle_device::image::Format>,
+
+    /// With --from: also open this backing, parent or extent file if an image names it. Can be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "from")]
+    pub(crate) allow_backing: Vec<PathBuf>,
+
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 

@@ -1,17 +1,18 @@
 //! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use straddle_bench::Progress as _;
+use straddle_device::image::Format;
 use straddle_device::live::Machine;
 use straddle_device::topology::Topology;
-use straddle_device::{FileId, Medium, MemoryMedium, Options, claim};
+use straddle_device::{FileId, Medium, MemoryMedium, Options};
 use straddle_layout::{Stack, read_all, read_stack};
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
 use straddle_repair::{Situation, Target, examine, serial_of};
@@ -68,10 +69,15 @@ impl Old {
 
 /// Plans a copy.
 pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> Result<Exit> {
-    let options = Options { logical: arguments.logical, format: arguments.format, ..Options::default() };
-    check_apart(&arguments.target, new)?;
-    let old = Old::open(&arguments.target, &options)?;
     let elsewhere = &arguments.elsewhere;
+    let options = Options {
+        logical: arguments.logical,
+        format: arguments.format,
+        allow_backing: elsewhere.allow_backing.clone(),
+        ..Options::default()
+    };
+    check_apart(&arguments.target, &options, new)?;
+    let old = Old::open(&arguments.target, &options)?;
     let format = elsewhere.table.map_or(straddle_repair::Format::Gpt, Into::into);
     let wanted = CopyWanted {
         wipe: elsewhere.wipe,
@@ -92,10 +98,11 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
             Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
         copy::plan(&source, &situation, &wanted).with_context(|| name)?
     } else {
+        check_name(new)?;
         let name = arguments.target.display().to_string();
         let mut topology = old.topology.clone();
         assume.apply(&mut topology);
-        let size = copy::new_size(&source, &wanted).with_context(|| name.clone())?;
+        let size = copy::new_size(&source, &topology, &wanted).with_context(|| name.clone())?;
         let medium = MemoryMedium::sparse(Vec::new(), size);
         let stack = read_stack(&medium, Some(topology.logical.value()), None)?;
         let situation = Situation { medium: &medium, topology: &topology, stack: &stack, serial: None };
@@ -109,7 +116,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         true => json,
         false => text::copy::plan(
             &made,
-            (&arguments.target, new),
+            (&arguments.target, &how_opened(arguments.format, &elsewhere.allow_backing), new),
             arguments.save.as_deref(),
             output::width(),
             styles,
@@ -122,7 +129,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
 }
 
 /// Refuses to copy a disk onto itself, whatever the names.
-fn check_apart(old: &Path, new: &Path) -> Result<()> {
+fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     let machine = Machine::read(None);
     let ids = |path: &Path| -> Vec<FileId> {
         let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
@@ -130,7 +137,8 @@ fn check_apart(old: &Path, new: &Path) -> Result<()> {
         behind.chain([FileId::of(&metadata)]).collect()
     };
     let new_ids = ids(new);
-    if ids(old).iter().any(|id| new_ids.contains(id)) {
+    let mut files = std::iter::once(old).chain(options.allow_backing.iter().map(PathBuf::as_path));
+    if let Some(old) = files.find(|old| ids(old).iter().any(|id| new_ids.contains(id))) {
         let text = format!("{}: is {}, which is copied: name another one", new.display(), old.display());
         return Err(RefusedError(text).into());
     }
@@ -147,19 +155,18 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
     check_map(&arguments.moves)?;
-    check_apart(from, new)?;
-    let options = Options { logical: Some(made.source().sector), ..Options::default() };
-    let old = Old::open(from, &options)?;
-    let locked = File::open(from).with_context(|| from.display().to_string())?;
-    claim::share(&locked).with_context(|| from.display().to_string())?;
-    let is_raw =
-        locked.metadata().is_ok_and(|found| found.is_file() && found.len() == old.medium.len().get());
+    let options = Options {
+        logical: Some(made.source().sector),
+        format: arguments.from_format,
+        allow_backing: arguments.allow_backing.clone(),
+        ..Options::default()
+    };
+    check_apart(from, &options, new)?;
+    let source = Source::open(from, &options).with_context(|| from.display().to_string())?;
     let name = new.display().to_string();
     let was_made = make_new(new, made.plan().disk().size).with_context(|| name.clone())?;
     let mut target = Target::open(new, arguments.format).with_context(|| name.clone())?;
-    let source =
-        Source { medium: old.medium.as_ref(), serial: old.serial.as_deref(), raw: is_raw.then_some(&locked) };
-    let copied = run(made, source, &mut target, arguments);
+    let copied = run(made, &source, &mut target, arguments);
     if was_made && matches!(&copied, Err(error) if Exit::of_refusal(error)) {
         // Nothing was written to it.
         let _ = fs::remove_file(new);
@@ -169,7 +176,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
 
 fn run(
     made: &Copy,
-    source: Source<'_>,
+    source: &Source<'_>,
     target: &mut Target<'_>,
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
@@ -187,11 +194,35 @@ fn run(
     Ok(made.run(source, target, how, &mut watch)?)
 }
 
+/// The options with which `apply` opens the source as `realign` did, each after a space.
+fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
+    let format = format.map(|format| format!(" --from-format {}", format.name()));
+    let allowed = allowed.iter().map(|file| format!(" --allow-backing {}", quote_path(file)));
+    format.into_iter().chain(allowed).collect()
+}
+
+/// Refuses a name for a new image, which is raw, that promises another format.
+fn check_name(new: &Path) -> Result<()> {
+    let Some(ending) = new.extension().and_then(|ending| ending.to_str()) else { return Ok(()) };
+    let Ok(format) = ending.to_ascii_lowercase().parse::<Format>() else { return Ok(()) };
+    if format == Format::Raw {
+        return Ok(());
+    }
+    let raw = new.with_extension("raw");
+    let text = format!(
+        "{}: a new image is raw, and this is the name of another format ({format}): name it {}",
+        new.display(),
+        raw.display()
+    );
+    Err(RefusedError(text).into())
+}
+
 /// Makes a new sparse image; false if there is a file or a device already.
 fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
     if fs::metadata(path).is_ok() {
         return Ok(false);
     }
+    check_name(path)?;
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.set_len(size.get())?;
     file.sync_all()?;
@@ -205,6 +236,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
         let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
         let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
+        let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
         writeln!(out, "  to make it again: straddle apply {plan} --from {from} --write {new}")?;
         out.flush()?;
         return Ok(Exit::INTERRUPTED);

@@ -39,6 +39,9 @@ pub enum CopyError {
     /// What is on the new disk has changed since the plan was made.
     #[error("nothing was written: it does not hold what it held when the plan was made: plan again")]
     Changed,
+    /// The new disk is the source, or a file that the source reads.
+    #[error("nothing was written: it is the disk that is copied: name another one")]
+    Itself,
     /// The table cannot be made.
     #[error(transparent)]
     Table(#[from] PlanError),
@@ -88,6 +91,7 @@ impl CopyError {
             | Self::NotEmpty(_)
             | Self::TooSmall { .. }
             | Self::OtherSource(_)
+            | Self::Itself
             | Self::Changed => ErrorKind::Refused,
             Self::Table(error) => error.kind(),
             Self::Wrap(error) => error.kind(),

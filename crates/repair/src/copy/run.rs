@@ -8,20 +8,21 @@ use std::io;
 use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
+use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
 use straddle_layout::{Stack, member_marks, read_stack};
 use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::{Copy, CopyError, occupants};
+use super::{Copy, CopyError, Source, occupants};
 use crate::apply::{ApplyError, check_kernel, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::plan::WIPED;
 use crate::realign::{MoveError, Reference, Watch, Which, marker_sector, obstacle, record};
-use crate::target::{Disk, Target};
+use crate::target::{Disk, Identity, Target};
 
 /// What the marker of an unfinished copy says, and where.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
@@ -31,17 +32,6 @@ const WINDOW: u64 = 4 * MIB;
 const HOLE: usize = 4096;
 /// The unit in which what cannot be read is skipped.
 const SECTOR: usize = 512;
-
-/// A source, open for reading.
-#[derive(Clone, Copy)]
-pub struct Source<'a> {
-    /// Its bytes.
-    pub medium: &'a dyn Medium,
-    /// Its serial number.
-    pub serial: Option<&'a str>,
-    /// The file with these bytes, if it is a raw image: its holes are not read.
-    pub raw: Option<&'a File>,
-}
 
 /// How a copy ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +62,16 @@ impl Copy {
     /// [`CopyError`]. The new disk stays marked as unfinished.
     pub fn run(
         &self,
-        source: Source<'_>,
+        source: &Source<'_>,
         target: &mut Target<'_>,
         (verify, skips_bad): (bool, bool),
         watch: Watch<'_>,
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
         let disk: &mut dyn Disk = target;
+        if disk.file().is_some_and(|file| source.is_behind(file)) {
+            return Err(CopyError::Itself);
+        }
         self.check_target(disk)?;
         check_kernel(disk)?;
         // GRUB is reinstalled on the new disk; its source still starts.
@@ -106,30 +99,26 @@ impl Copy {
             return Ok(Copied::Stopped);
         }
         let bad = std::mem::take(&mut work.bad);
-        for (number, reference) in &self.references {
-            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number);
-            let Some(place) = entry.and_then(|entry| self.plan.span(entry)) else { continue };
-            record(disk, place, reference, Which::New)?;
-        }
-        flush(disk)?;
-        self.finish(disk, &lead)?;
+        self.lead(disk, &lead)?;
+        self.record(disk)?;
+        self.table(disk, &lead)?;
         Ok(Copied::Complete(bad))
     }
 
     /// Checks that the source is the plan's; returns its bytes before the first partition.
-    fn check_source(&self, source: Source<'_>) -> Result<Vec<u8>, CopyError> {
+    fn check_source(&self, source: &Source<'_>) -> Result<Vec<u8>, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
-        if source.medium.len() != self.source.size {
+        if source.medium().len() != self.source.size {
             return refuse("has another size than the plan's");
         }
         let block = self.source.sector;
-        let stack = read_stack(source.medium, Some(block), None)?;
-        let found = Fingerprint::of(source.medium, &stack, block, source.serial.map(str::to_owned))?;
+        let stack = read_stack(source.medium(), Some(block), None)?;
+        let found = Fingerprint::of(source.medium(), &stack, block, source.serial().map(str::to_owned))?;
         if found != self.source {
             return refuse("is another one than the plan's, or its table has changed");
         }
         let mut lead = vec![0; usize::try_from(self.lead.get()).unwrap_or(0)];
-        source.medium.read_at(ByteOffset::ZERO, &mut lead)?;
+        source.medium().read_at(ByteOffset::ZERO, &mut lead)?;
         Ok(lead)
     }
 
@@ -168,12 +157,28 @@ impl Copy {
         Ok(sector)
     }
 
-    /// Writes what boot loaders keep before the first partition, and the table.
-    fn finish(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
-        let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
-        if let Some(core) = lead.get(mbr::SECTOR_BYTES..).filter(|core| !core.is_empty()) {
-            write(disk, ByteOffset::new(mbr::SECTOR_BYTES as u64), core)?;
+    /// Writes what boot loaders keep behind the first sector, before the first partition.
+    fn lead(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+        let Some(core) = lead.get(mbr::SECTOR_BYTES..).filter(|core| !core.is_empty()) else { return Ok(()) };
+        let mut noting = Noting { disk, written: Vec::new() };
+        write(&mut noting, ByteOffset::new(mbr::SECTOR_BYTES as u64), core)?;
+        noting.settle()
+    }
+
+    /// Writes the new starts to the boot sectors.
+    fn record(&self, disk: &mut dyn Disk) -> Result<(), CopyError> {
+        let mut noting = Noting { disk, written: Vec::new() };
+        for (number, reference) in &self.references {
+            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number);
+            let Some(place) = entry.and_then(|entry| self.plan.span(entry)) else { continue };
+            record(&mut noting, place, reference, Which::New)?;
         }
+        noting.settle()
+    }
+
+    /// Writes the table, with the boot code in its first sector.
+    fn table(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+        let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
         let mut first = vec![0; sector];
         disk.read_at(ByteOffset::ZERO, &mut first)?;
         first[..mbr::SECTOR_BYTES].fill(0);
@@ -188,6 +193,7 @@ impl Copy {
             }
         }
         flush(disk)?;
+        read_back(disk, ByteOffset::ZERO, &lead[..code])?;
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
         match difference(&stack, self.plan.table()) {
             None => Ok(tell_kernel(disk, Some(&self.plan))?),
@@ -212,6 +218,71 @@ impl Medium for Unmarked<'_> {
         lay_over(buf, at.get(), &self.first, 0);
         Ok(())
     }
+}
+
+/// The new disk, with a list of what is written to it.
+struct Noting<'d> {
+    disk: &'d mut dyn Disk,
+    written: Vec<(ByteOffset, Vec<u8>)>,
+}
+
+impl Noting<'_> {
+    /// Makes what was written durable, and reads it back.
+    fn settle(self) -> Result<(), CopyError> {
+        flush(self.disk)?;
+        self.written.iter().try_for_each(|(at, bytes)| read_back(self.disk, *at, bytes))
+    }
+}
+
+impl Medium for Noting<'_> {
+    fn len(&self) -> ByteCount {
+        self.disk.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.disk.read_at(at, buf)
+    }
+}
+
+impl Disk for Noting<'_> {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.disk.write_at(at, bytes)?;
+        // A later write to the same bytes takes the place of an earlier one.
+        for (start, earlier) in &mut self.written {
+            lay_over(earlier, start.get(), bytes, at.get());
+        }
+        self.written.push((at, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.disk.flush()
+    }
+
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        self.disk.reread_table()
+    }
+
+    fn identity(&self) -> &Identity {
+        self.disk.identity()
+    }
+
+    // What is written must pass through write_at.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+}
+
+/// Checks that the medium returns what was written.
+fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
+    let len = ByteCount::new(bytes.len() as u64);
+    let span = Span::new(at, len).ok_or(CopyError::TooLarge)?;
+    if let Some(file) = disk.file() {
+        FileAccess::new(file).drop_cache(span);
+    }
+    let mut found = vec![0; bytes.len()];
+    disk.read_at(at, &mut found)?;
+    if found == bytes { Ok(()) } else { Err(CopyError::Differs { at, len: len.get() }) }
 }
 
 /// What is still recognised without the first sector is what the new table replaces.
@@ -244,7 +315,7 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
 
 /// The data being copied.
 struct Work<'w, 'd> {
-    source: Source<'w>,
+    source: &'w Source<'w>,
     disk: &'d mut dyn Disk,
     skips_bad: bool,
     bad: Vec<Bad>,
@@ -319,11 +390,11 @@ impl Work<'_, '_> {
     fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
         buffer.clear();
         buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
-        let holes = self.source.raw.map(|file| FileAccess::new(file).holes(from)).unwrap_or_default();
+        let holes = self.source.raw().map(|file| FileAccess::new(file).holes(from)).unwrap_or_default();
         if holes.iter().any(|hole| hole.contains(from)) {
             return Ok(());
         }
-        match self.source.medium.read_at(from.start(), buffer) {
+        match self.source.medium().read_at(from.start(), buffer) {
             Ok(()) => Ok(()),
             Err(source) if !self.skips_bad => Err(CopyError::Unreadable { at: from.start(), source }),
             Err(_) => self.read_rest(from, to, buffer),
@@ -336,7 +407,7 @@ impl Work<'_, '_> {
         for sector in buffer.chunks_mut(SECTOR) {
             let len = ByteCount::new(sector.len() as u64);
             let at = from.start().checked_add(offset).ok_or(CopyError::TooLarge)?;
-            if self.source.medium.read_at(at, sector).is_err() {
+            if self.source.medium().read_at(at, sector).is_err() {
                 sector.copy_from_slice(&filler(at)[..sector.len()]);
                 let to = to.checked_add(offset).ok_or(CopyError::TooLarge)?;
                 self.list(Bad { from: Span::new(at, len).ok_or(CopyError::TooLarge)?, to });

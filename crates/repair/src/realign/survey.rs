@@ -15,13 +15,17 @@ use super::carry::obstacle;
 use super::{Journal, Realign, RealignError, Wanted, make};
 use crate::plan::{Change, Situation};
 
-/// Finds the unfinished move of a disk by the marker in its table, and reads how far it is.
+/// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
+/// far a move is.
 ///
 /// # Errors
 ///
 /// If the table cannot be read. A journal that cannot be read is [`MoveJournal::Unusable`].
 pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinished>, ReadError> {
     let Some(marker) = straddle_layout::marker(medium, stack)? else { return Ok(None) };
+    if crate::copy::is_unfinished(medium)? {
+        return Ok(Some(Unfinished { marker, journal: MoveJournal::Copy }));
+    }
     let journal = match inspect(Disks::one(&mut Reading(medium)), marker.span) {
         Ok(None) => MoveJournal::Elsewhere,
         Ok(Some((job, state))) => {

@@ -11,10 +11,10 @@ use super::realign::words;
 use super::wrap;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
-/// Returns the plan in full, for a terminal of `width` characters.
+/// Returns the plan in full, for a terminal of `width` characters; `apply` opens the source with `options`.
 pub(crate) fn plan(
     copy: &Copy,
-    (old, new): (&Path, &Path),
+    (old, options, new): (&Path, &str, &Path),
     saved: Option<&Path>,
     width: usize,
     styles: Styles,
@@ -51,7 +51,7 @@ pub(crate) fn plan(
     line(
         "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time",
     );
-    let (old, new) = (quote_path(old), quote_path(new));
+    let (old, new) = (quote_path(old) + options, quote_path(new));
     let _ = match saved {
         Some(path) => writeln!(
             text,

@@ -1,0 +1,172 @@
+//! The disk that is copied.
+//!
+//! The law of this module: a [`Source`] is a disk or an image that this crate has opened itself, with every file
+//! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
+//! not compressed. As long as it is open, programs that lock what they write are kept from these files; no other
+//! process used them when it was opened, as far as locks, the kernel and /proc show.
+//!
+//! The exception is [`Source::simulated`]. The caller of that holds the law: its bytes do not change, and are
+//! not those of the new disk.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use straddle_device::claim::{self, LockError};
+use straddle_device::live::Machine;
+use straddle_device::{FileId, Medium, OpenError, Options};
+
+use crate::target::{TargetError, serial_of};
+
+/// A disk to copy, open for reading.
+pub struct Source<'a> {
+    bytes: Bytes<'a>,
+    serial: Option<String>,
+    is_raw: bool,
+    /// The file or device, and what else an image may open, locked while this is open.
+    files: Vec<File>,
+}
+
+enum Bytes<'a> {
+    Opened(Box<dyn Medium>),
+    Simulated(&'a dyn Medium),
+}
+
+impl Source<'static> {
+    /// Opens the disk or image at `path`, with the files that `options` allow it to open.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is a partition, or is in use; see [`TargetError`].
+    pub fn open(path: &Path, options: &Options) -> Result<Self, TargetError> {
+        let target = straddle_device::open(path, options)?;
+        if let Some(number) = target.partition {
+            return Err(TargetError::Partition(number));
+        }
+        let serial = serial_of(&target);
+        let machine = Machine::read(None);
+        let mut files = Vec::new();
+        for path in std::iter::once(path).chain(options.allow_backing.iter().map(|file| file.as_path())) {
+            let file = open(path).map_err(failed)?;
+            claim::share(&file).map_err(|error| match error {
+                LockError::Io(source) => failed(source),
+                error => TargetError::InUse(error.to_string()),
+            })?;
+            let metadata = file.metadata().map_err(failed)?;
+            if files.is_empty() && target.id.is_some_and(|id| id != FileId::of(&metadata)) {
+                return Err(TargetError::Replaced);
+            }
+            let uses = machine.uses_of(&metadata, path);
+            if !uses.is_empty() {
+                return Err(TargetError::InUse(uses.join("; ")));
+            }
+            files.push(file);
+        }
+        let is_file =
+            files.first().and_then(|file| file.metadata().ok()).is_some_and(|found| found.is_file());
+        let is_raw = is_file && target.container.is_none() && target.through.is_none();
+        let medium = target.medium.ok_or_else(|| failed(io::Error::other("its bytes cannot be read")))?;
+        Ok(Self { bytes: Bytes::Opened(medium), serial, is_raw, files })
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Bytes of the caller, for tests and simulations; nothing of them is checked or locked.
+    pub fn simulated(medium: &'a dyn Medium) -> Self {
+        Self { bytes: Bytes::Simulated(medium), serial: None, is_raw: false, files: Vec::new() }
+    }
+
+    /// Its bytes.
+    pub fn medium(&self) -> &dyn Medium {
+        match &self.bytes {
+            Bytes::Opened(medium) => medium.as_ref(),
+            Bytes::Simulated(medium) => *medium,
+        }
+    }
+
+    /// Its serial number.
+    pub(super) fn serial(&self) -> Option<&str> {
+        self.serial.as_deref()
+    }
+
+    /// The file, if it is a raw image: its holes are not read.
+    pub(super) fn raw(&self) -> Option<&File> {
+        self.files.first().filter(|_| self.is_raw)
+    }
+
+    /// Whether `file` leads to bytes of this source: by another name, or through loop devices.
+    pub(super) fn is_behind(&self, file: &File) -> bool {
+        let machine = Machine::read(None);
+        let Ok(new) = file.metadata() else { return true };
+        let new = ways(&machine, &new);
+        let of_source = self.files.iter().map(File::metadata);
+        of_source.into_iter().any(|found| match found {
+            Ok(found) => ways(&machine, &found).iter().any(|id| new.contains(id)),
+            Err(_) => true,
+        })
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn failed(error: io::Error) -> TargetError {
+    OpenError::Io(error).into()
+}
+
+/// The file or device with this `metadata`, and those behind it through loop devices.
+fn ways(machine: &Machine, metadata: &Metadata) -> Vec<FileId> {
+    let behind = machine.behind(metadata).into_iter().map(|(id, _)| id);
+    behind.chain([FileId::of(metadata)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_device::image::Format;
+
+    use super::*;
+    use crate::Target;
+
+    /// A qcow2 image whose file is as long as its disk.
+    fn qcow2(path: &Path) {
+        let mut header = vec![0_u8; 1 << 20];
+        let fields: [(usize, &[u8]); 8] = [
+            (0, b"QFI\xFB"),
+            (4, &2_u32.to_be_bytes()),
+            (20, &16_u32.to_be_bytes()),
+            (24, &(1_u64 << 20).to_be_bytes()),
+            (36, &1_u32.to_be_bytes()),
+            (40, &(1_u64 << 16).to_be_bytes()),
+            (48, &(2_u64 << 16).to_be_bytes()),
+            (56, &1_u32.to_be_bytes()),
+        ];
+        for (at, bytes) in fields {
+            header[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        std::fs::write(path, header).unwrap();
+    }
+
+    #[test]
+    fn only_bytes_in_no_container_are_raw_and_no_name_hides_the_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.qcow2");
+        qcow2(&path);
+        let opened = Source::open(&path, &Options::default()).unwrap();
+        assert_eq!(opened.medium().len().get(), 1 << 20);
+        assert!(opened.raw().is_none(), "it is as long as its disk, and not raw");
+        drop(opened);
+        let options = Options { format: Some(Format::Raw), ..Options::default() };
+        let opened = Source::open(&path, &options).unwrap();
+        assert!(opened.raw().is_some());
+        let other = folder.path().join("other");
+        std::fs::hard_link(&path, &other).unwrap();
+        assert!(opened.is_behind(&File::open(&other).unwrap()));
+        std::fs::write(folder.path().join("apart"), [1; 512]).unwrap();
+        assert!(!opened.is_behind(&File::open(folder.path().join("apart")).unwrap()));
+        assert!(Target::open(&path, options.format).is_err(), "it is locked");
+    }
+}
