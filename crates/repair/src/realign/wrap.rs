@@ -280,6 +280,7 @@ impl Realign {
     pub(super) fn check_wrapped(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let block = self.plan.block();
         let stack = straddle_layout::read_all(disk, Some(block), None)?;
+        refer::check_awake(&stack)?;
         let whole = whole(&stack, disk.len(), block).map_err(|_| MoveError::Grown(ONLY))?;
         let planned = self.moves.first().map(|one| one.from.end().get());
         let kind =
