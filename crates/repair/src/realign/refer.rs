@@ -207,6 +207,7 @@ pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
         }
         Facts::FileSystem(fs) => fs.extent,
         Facts::Luks(luks) => luks.uses(len),
+        Facts::Pv(pv) => pv.device_size,
         _ => None,
     });
     let used = used.filter(|used| *used != ByteCount::ZERO && *used <= len).unwrap_or(len);

@@ -11,7 +11,7 @@ use straddle_relocate::{Disks, RelocateError, State, inspect};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
-use super::{Journal, Realign, RealignError, Wanted, make};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, make};
 use crate::plan::{Change, Situation};
 
 /// Finds the unfinished move of a disk by the marker in its table, and reads how far it is.
@@ -47,6 +47,9 @@ fn described(error: &RelocateError) -> String {
 /// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if
 /// there is no plan. `options` are those that the command needs for the same topology.
 pub fn planned(situation: &Situation<'_>, numbers: &[u32], options: &str, in_use: bool) -> Option<Planned> {
+    if hibernated(situation.stack).is_some() {
+        return None;
+    }
     let only = |realign: &Realign| moved(realign).all(|(number, _)| numbers.contains(&number));
     let every = make(situation, &Wanted::default());
     let (realign, named) = match every {
