@@ -337,3 +337,14 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
     }
     assert!(Span::first(ByteCount::new(shape.before.len)).contains(shape.realign.moves()[0].from));
 }
+
+/// The last physical sector of the partition is its own.
+#[test]
+fn the_partition_ends_on_a_physical_sector() {
+    for format in [Format::Gpt, Format::Mbr] {
+        let (disk, _) = filled(Filling::Swap, 16 * MIB + 512, 8 * MIB);
+        let realign = realign_of(&disk, format).unwrap();
+        let entry = &realign.plan().table().partitions[0];
+        assert_eq!((entry.start.get() + entry.sectors.get()) % 8, 0, "{format}: {entry:?}");
+    }
+}

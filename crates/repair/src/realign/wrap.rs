@@ -23,6 +23,9 @@ use crate::plan::{Around, Format, MBR_LBAS, ONLY, Plan, Situation, first_start};
 use crate::request::Request;
 use crate::target::Disk;
 
+/// The partition ends on a multiple of this where its contents leave room for that.
+const EVEN: ByteCount = ByteCount::new(4096);
+
 /// How to put a partition round a file system that fills a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrap {
@@ -59,6 +62,8 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     if used > free {
         return Err(no_room(&whole, used, free));
     }
+    // What writes whole blocks of 4096 bytes then writes none in part at the end.
+    let free = Some(free.floor_to(EVEN)).filter(|even| *even >= used).unwrap_or(free);
     if used <= HEAD {
         return Err(RealignError::NotWhole(format!("what is on it has only {} bytes", used.get())));
     }
