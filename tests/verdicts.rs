@@ -255,6 +255,7 @@ fn a_fix_is_printed_once_and_names_what_it_is_for() {
                     .skip(1)
                     .map(|block| block.split("\n    ").next().unwrap_or_default())
                     .map(|block| block.split_whitespace().collect::<Vec<_>>().join(" "))
+                    .filter(|block| !block.starts_with("the one given for"))
                     .collect();
                 let findings = list(&target, "findings");
                 let mut groups: Vec<(&Value, Vec<String>)> = Vec::new();

@@ -237,7 +237,8 @@ fn the_printed_command_makes_room() {
         shell(folder, &format!("rm -f *; truncate -s 64M disk.img; {make}"));
         let (status, text) = straddle(folder, &["realign", "disk.img", "--wrap"]);
         assert_eq!(status, 4, "{text}");
-        let (_, command) = text.split_once("to make it smaller: ").unwrap();
+        let (problem, command) = text.split_once(": to make it smaller: ").unwrap();
+        assert!(problem.contains("there is no room"), "{text}");
         let (command, _) = command.split_once("; ").unwrap();
         shell(
             folder,
@@ -276,5 +277,7 @@ fn what_is_not_asked_for_is_not_done() {
     );
     let (status, text) = straddle(&folder, &["realign", "table.img", "--wrap"]);
     assert_eq!(status, 4, "{text}");
-    shell(&folder, "cmp disk.img before.img");
+    shell(&folder, "cmp disk.img before.img; head -c 8M /dev/zero | tr '\\0' a >noise.img");
+    let (status, text) = straddle(&folder, &["realign", "noise.img"]);
+    assert!(status == 4 && text.contains("there is nothing to realign") && !text.contains("--"), "{text}");
 }

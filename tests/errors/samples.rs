@@ -24,6 +24,7 @@ use straddle_probe::ProbeError;
 use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
 use straddle_relocate::{Device, RelocateError};
 use straddle_repair::apply::{ApplyError, BackupError};
+use straddle_repair::copy::CopyError;
 use straddle_repair::realign::{MoveError, RealignError};
 use straddle_repair::{PlanError, TargetError as DiskError};
 use straddle_reproduce::experiment::ExperimentError;
@@ -129,6 +130,13 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::Read(read())),
         sample(MoveError::Write { at: at(), source: cause() }),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
+        sample(CopyError::Table(PlanError::Read(read()))),
+        sample(CopyError::Wrap(RealignError::Moves(moves()))),
+        sample(CopyError::Apply(ApplyError::Read(read()))),
+        sample(CopyError::Record(MoveError::Moves(moves()))),
+        sample(CopyError::Read(read())),
+        sample(CopyError::Unreadable { at: at(), source: read() }),
+        sample(CopyError::Write { at: at(), source: cause() }),
     ]
 }
 

@@ -124,7 +124,9 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
                 written.push(drive + at);
             }
             let data_start = ByteOffset::new(at);
-            let facts = Facts::Pv(Pv { vg: "vg".to_owned(), data_start, extent_size: ByteCount::new(512) });
+            let pv =
+                Pv { vg: "vg".to_owned(), data_start, extent_size: ByteCount::new(512), ..Pv::default() };
+            let facts = Facts::Pv(pv);
             // Its space is relative to its own first byte.
             let extents = Span::new(data_start, ByteCount::new(32 * MIB)).unwrap();
             let space = vec![Piece { span: extents, ..piece(below + at, drive + at)[0] }];

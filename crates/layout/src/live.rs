@@ -265,7 +265,8 @@ fn physical_volume<'a>(
         _ => None,
     });
     let data_start = first.min().unwrap_or(ByteOffset::ZERO);
-    let facts = Facts::Pv(Pv { vg: group.to_owned(), data_start, extent_size: ByteCount::ZERO });
+    let facts =
+        Facts::Pv(Pv { vg: group.to_owned(), data_start, extent_size: ByteCount::ZERO, device_size: None });
     let remark = "the kernel does not tell where its extents begin: the first byte in use is given for it";
     Layer {
         name: group.to_owned(),

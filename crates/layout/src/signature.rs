@@ -26,6 +26,7 @@ use crate::model::content::{Class, Content};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::volumes;
+pub use named::{HIBERNATION_REACH, is_hibernation};
 use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and

@@ -239,6 +239,7 @@ fn metadata_is_read_around_the_end_of_its_area() {
         assert_eq!(layer.remarks, [""; 0], "{offset}");
         let Facts::Pv(pv) = &layer.facts else { panic!("{layer:?}") };
         assert_eq!((pv.vg.as_str(), pv.data_start.get(), pv.extent_size.get()), ("vg", MIB, 4096));
+        assert_eq!(pv.device_size.map(ByteCount::get), Some(2 * MIB));
         let lv = &layer.children[0];
         assert_eq!(
             (lv.name.as_str(), lv.below.start().get(), lv.below.len().get()),

@@ -65,7 +65,7 @@ pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
 pub(crate) use recorded::{Which, record};
-pub use refer::Reference;
+pub use refer::{Reference, hibernated};
 pub use room::Journal;
 use settle::{Ground, Item, Passing};
 pub(crate) use story::wrapped::marker_sector;
@@ -207,6 +207,11 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
     let coarse = grain(wanted.grain);
     let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
     let chosen = chosen(&mut base, wanted, fine.start)?;
+    if let Some(number) = refer::hibernated(situation.stack)
+        && !chosen.iter().any(|one| one.entry.number == number)
+    {
+        base.note(format!("partition {number} holds a hibernated system: apply will refuse"));
+    }
     if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
         return attempt(&base, &request, &fine, &chosen);
     }

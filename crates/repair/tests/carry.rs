@@ -531,3 +531,44 @@ fn other_boot_code_is_not_overwritten() {
         assert!(Shape::bytes(&drive.seen, whole) == Shape::bytes(&medium, whole), "it was written to");
     }
 }
+
+/// A hibernated system has the table in memory, in whichever partition its image is.
+#[test]
+fn nothing_moves_while_a_partition_that_stays_holds_a_hibernated_system() {
+    let marks = [&b"S1SUSPEND\0"[..], b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
+    for (mark, page) in marks.into_iter().flat_map(|mark| [4096, 8192, 32768].map(|page| (mark, page))) {
+        let mut disk = Memory::new(102_400 * 512);
+        let mut request = Request::new(Seed(1));
+        (request.table, request.allow_misaligned) = (Some(Format::Gpt), true);
+        for (start, sectors) in [(4097, 20_480), (63_488, 20_480)] {
+            let part = Part::new(Size::Sectors(sectors));
+            request.parts.push(Part { start: Some(Place::Sector(start)), ..part });
+        }
+        plan_and_write(&mut disk, "512e", &request).unwrap();
+        let put = |disk: &mut Memory| {
+            let mut sector = vec![0; 512];
+            sector[502..502 + mark.len()].copy_from_slice(mark);
+            disk.put(63_488 * 512 + page - 512, &sector);
+        };
+        let planned = |disk: &Memory| {
+            let stack = read_all(disk, Some(BlockSize::B512), None).unwrap();
+            let topology = topology("512e");
+            let situation = Situation { medium: disk, topology: &topology, stack: &stack, serial: None };
+            make(&situation, &Wanted::default()).unwrap()
+        };
+        let is_noted = |realign: &Realign| realign.plan().notes().iter().any(|n| n.contains("hibernated"));
+        let awake = planned(&disk);
+        assert!(!is_noted(&awake));
+        put(&mut disk);
+        let asleep = planned(&disk);
+        assert!(is_noted(&asleep), "{:?}", asleep.plan().notes());
+        for realign in [awake, asleep] {
+            let mut drive = Drive::new(disk.clone(), u64::MAX);
+            let mut target = target(&mut drive);
+            let refused = realign.begin(&mut target, JournalPlace::Inside, [1; 16]).err();
+            assert!(matches!(refused, Some(MoveError::Refers { number: 2, .. })), "{refused:?}");
+            drop(target);
+            assert_eq!(drive.seen, disk);
+        }
+    }
+}

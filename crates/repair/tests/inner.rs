@@ -103,3 +103,28 @@ fn the_way_of_the_format_is_named_if_the_partition_itself_is_aligned() {
         assert_eq!(start(&plan(&disk(2050, 2055, facts), &Wanted::default()).unwrap()), 4089);
     }
 }
+
+/// The size of a PV counts, and so the command of a refusal makes room.
+#[test]
+fn the_size_of_a_pv_leaves_its_tail_unused() {
+    fn sized(by: u64) -> (VolumeKind, Facts) {
+        let size = Some(ByteCount::new(60_000 * 512 - by));
+        (
+            VolumeKind::Pv,
+            Facts::Pv(Pv { data_start: ByteOffset::new(1 << 20), device_size: size, ..Pv::default() }),
+        )
+    }
+    // Behind partition 1 is the container, at its end; there is no boundary before it.
+    let full = disk(40_352, 0, |_| sized(0));
+    let wanted =
+        Wanted { partitions: vec![1], starts: vec![(1, ByteOffset::new(40_960 * 512))], grain: None };
+    let refused = plan(&full, &wanted);
+    assert!(matches!(refused, Err(RealignError::Start { .. })), "{refused:?}");
+    let small = disk(40_352, 0, |_| sized(1 << 20));
+    let realign = plan(&small, &wanted).unwrap();
+    assert_eq!(start(&realign), 40_960);
+    assert_eq!(
+        realign.trims().first().map(|trim| trim.by.get()),
+        Some((40_352 + 60_000 - 100_352 + 608) * 512)
+    );
+}

@@ -206,6 +206,12 @@ fn obstacle(realign: &Realign, medium: &dyn Medium, listed: &[(u32, String)]) ->
     if let Journal::Elsewhere { .. } = realign.journal() {
         return Ok(Some("there is no room for the journal on the disk itself".to_owned()));
     }
+    let stack = straddle_layout::read_all(medium, Some(realign.plan().block()), None)?;
+    if let Some(number) = straddle_repair::realign::hibernated(&stack) {
+        return Ok(Some(format!(
+            "partition {number} holds a hibernated system: start and shut it down first"
+        )));
+    }
     const RESCUE: &str = "start from another medium, and use 'straddle realign' there";
     for (number, reference) in realign.references() {
         let what = match reference {
@@ -217,7 +223,6 @@ fn obstacle(realign: &Realign, medium: &dyn Medium, listed: &[(u32, String)]) ->
             Reference::Lilo => "LILO reads kernels by their sectors",
             Reference::Syslinux { .. } => "SYSLINUX is in it",
             Reference::EfiBootEntries => "the firmware reads the boot loader from it",
-            Reference::Hibernation => "it holds a hibernated system",
             _ => continue,
         };
         return Ok(Some(format!("partition {number}: {what}, and cannot while it moves: {RESCUE}")));

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use straddle_layout::{FsKind, Stack, TableKind};
+use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
-use straddle_repair::{Format, Situation, TargetError};
+use straddle_repair::{Format, Seed, Situation, TargetError};
 
 use super::plan::random_seed;
 use crate::args::RealignArguments;
@@ -17,7 +17,7 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
     let format = arguments.elsewhere.table.map_or(Format::Gpt, Into::into);
     let wanted = Wrap { format, grain: arguments.grain, seed: random_seed()? };
     let made = realign::wrap(situation, &wanted);
-    if let Err(RealignError::WrapRoom { shrink, .. }) = &made {
+    if let Err(error @ RealignError::WrapRoom { shrink, .. }) = &made {
         let operand = quote_path(&arguments.target);
         let larger = format!("to copy it to a larger disk: straddle realign {operand} --wrap --to NEW");
         // resize2fs cuts a file off behind the file system.
@@ -28,7 +28,8 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
             || "no tool makes it smaller".to_owned(),
             |command| format!("to make it smaller: {command}"),
         );
-        return made.with_context(|| format!("{first}; {larger}")).with_context(|| name.to_owned());
+        let text = format!("{error}: {first}; {larger}");
+        return Err(RefusedError(text)).with_context(|| name.to_owned());
     }
     made.with_context(|| name.to_owned())
 }
@@ -40,12 +41,21 @@ fn shrinking(shrink: &Shrink, operand: &str, size: &str) -> Option<String> {
     Some(if cuts { command + size } else { command })
 }
 
-/// Adds the option for a disk without a table.
-pub(super) fn hint(error: RealignError, stack: &Stack, target: &Path) -> anyhow::Error {
-    let TableKind::Content(content) = stack.kind else { return error.into() };
-    let operand = quote_path(target);
-    let text = format!("{content} fills it, without a table: straddle realign {operand} --wrap");
-    anyhow::Error::from(error).context(text)
+/// Adds the option for a disk without a table, if it can be given a partition.
+pub(super) fn hint(error: RealignError, situation: &Situation<'_>, target: &Path) -> anyhow::Error {
+    let why = match situation.stack.kind {
+        TableKind::Content(content) => format!("{content} fills it, without a table"),
+        TableKind::None => "it has no partition table".to_owned(),
+        _ => return error.into(),
+    };
+    let wanted = Wrap { format: Format::Gpt, grain: None, seed: Seed(0) };
+    let text = match realign::wrap(situation, &wanted) {
+        Ok(_) | Err(RealignError::WrapRoom { .. }) => {
+            format!("{why}: straddle realign {} --wrap", quote_path(target))
+        }
+        Err(_) => format!("{why}: there is nothing to realign"),
+    };
+    RefusedError(text).into()
 }
 
 /// Says how to realign an image that is not raw.

@@ -13,7 +13,9 @@ use straddle_bench::Progress as _;
 use straddle_device::Options;
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::copy::Copy;
-use straddle_repair::realign::{self, JournalFileHandle, JournalPlace, Outcome, Realign, Run, Wanted};
+use straddle_repair::realign::{
+    self, JournalFileHandle, JournalPlace, Outcome, Realign, RealignError, Run, Wanted,
+};
 use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
@@ -60,9 +62,21 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
     let realign = match arguments.elsewhere.wrap {
         true => elsewhere::wrap(&situation, arguments, &name)?,
-        false => realign::make(&situation, &wanted(arguments, block)?)
-            .map_err(|error| elsewhere::hint(error, &stack, &arguments.target))
-            .with_context(|| name.clone())?,
+        false => match realign::make(&situation, &wanted(arguments, block)?) {
+            Err(RealignError::Nothing) if is_all(arguments) && !stack.partitions.is_empty() => {
+                let mut out = output::stdout();
+                writeln!(
+                    out,
+                    "{}: nothing to do: no partition starts off a boundary",
+                    output::printable(&name)
+                )?;
+                out.flush()?;
+                return Ok(Exit::Success);
+            }
+            made => made
+                .map_err(|error| elsewhere::hint(error, &situation, &arguments.target))
+                .with_context(|| name.clone())?,
+        },
     };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
     if let Some(path) = &arguments.save {
@@ -85,6 +99,13 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         return at_boot::prepare(&arguments.target, &realign, medium);
     }
     Ok(Exit::Success)
+}
+
+/// Whether a disk without misaligned partitions is as it should be: no partition is named, and nothing waits for
+/// a plan.
+fn is_all(arguments: &RealignArguments) -> bool {
+    let names = !arguments.partition.is_empty() || !arguments.start.is_empty();
+    !names && !arguments.json && arguments.save.is_none() && arguments.at_boot.is_none()
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {

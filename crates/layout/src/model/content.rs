@@ -143,6 +143,8 @@ pub enum Class {
     FileSystem,
     /// A file system that is created once and then only read.
     ReadOnly,
+    /// Swap space with the image of a hibernated system.
+    Hibernation,
     /// The file system of an optical medium.
     Optical,
     /// A partition table.
@@ -277,6 +279,11 @@ impl Content {
     /// design.
     pub const fn is_optical(self) -> bool {
         matches!(self, Self::FileSystem(FsKind::Iso9660) | Self::Named(Named { class: Class::Optical, .. }))
+    }
+
+    /// Whether it is the image of a hibernated system, which has tables and file systems in memory.
+    pub const fn is_hibernated(self) -> bool {
+        matches!(self, Self::Named(Named { class: Class::Hibernation, .. }))
     }
 
     /// Whether it is a file system that is created once and then only read.

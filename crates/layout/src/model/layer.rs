@@ -106,6 +106,9 @@ pub struct Pv {
     pub data_start: ByteOffset,
     /// The size of an extent; zero for a PV in no volume group.
     pub extent_size: ByteCount,
+    /// Its own record of its size in bytes (`pvs -o dev_size`), with all that it lists of itself: bytes after
+    /// that are not its own. `None` if it records none.
+    pub device_size: Option<ByteCount>,
 }
 
 /// A logical volume.

@@ -14,6 +14,9 @@ const fn file_system(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::FileSystem })
 }
 
+/// Swap space with the image of a hibernated system.
+const SWSUSPEND: Content = Content::Named(Named { name: "swsuspend", class: Class::Hibernation });
+
 /// A row for a file system; [`Magic::class`] changes it to another class.
 pub(super) const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
     super::row(at, magic, file_system(name))
@@ -42,8 +45,9 @@ const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x
 const RECOGNITION: usize = 32 * 1024;
 /// The magic of GFS and GFS2.
 const GFS: &[u8] = b"\x01\x16\x19\x70";
-/// The page sizes of swap space in which hibernation marks the end of the first page, and its marks.
-const PAGES: [usize; 3] = [4096, 16384, 65536];
+/// The page sizes of swap space in which hibernation marks the end of the first page, and its marks
+/// (kernel/power/swap.c; libblkid's swap.c also has uswsusp's and TuxOnIce's).
+const PAGES: [usize; 5] = [4096, 8192, 16384, 32768, 65536];
 const SUSPENDED: [&[u8]; 5] =
     [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
 
@@ -200,7 +204,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
 /// Recognises contents whose magic has several places and byte orders; returns the magic's offset too.
 pub(super) fn by_rule(window: &Window<'_>) -> Option<(Content, usize)> {
     let ufs = ufs_at(window).map(|at| (file_system("ufs"), at));
-    ufs.or_else(|| suspended_at(window).map(|at| (file_system("swsuspend"), at)))
+    ufs.or_else(|| suspended_at(window).map(|at| (SWSUSPEND, at)))
 }
 
 /// UFS: the magic is 1372 bytes into the superblock, which can be at four places.
@@ -212,6 +216,15 @@ fn ufs_at(window: &Window<'_>) -> Option<usize> {
         MAGICS.contains(&le32(magic, 0)) || MAGICS.contains(&be32(magic, 0))
     })
 }
+
+/// Whether the first bytes of a device are marked as the image of a hibernated system, whatever else they show.
+/// [`HIBERNATION_REACH`] bytes are enough.
+pub fn is_hibernation(head: &[u8]) -> bool {
+    suspended_at(&Window::new(0, head)).is_some()
+}
+
+/// How far from the start of a device the mark of a hibernated system may be.
+pub const HIBERNATION_REACH: u64 = 64 << 10;
 
 fn suspended_at(window: &Window<'_>) -> Option<usize> {
     let mut places = PAGES.iter().map(|page| page - 10);

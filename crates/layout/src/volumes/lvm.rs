@@ -39,6 +39,7 @@ const SEED: u32 = 0xf597_a6cf;
 /// A label and the PV header after it.
 struct Label {
     uuid: Vec<u8>,
+    size: u64,
     data_areas: Vec<(u64, u64)>,
     metadata_areas: Vec<(u64, u64)>,
 }
@@ -54,6 +55,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     };
     let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
+    pv.device_size = label.device_size();
     let Some(group) = label.group(medium, &mut remarks) else {
         // The label gives the start of the extents even if their use is unknown: the metadata may be on
         // another member of an array, or not written yet.
@@ -71,6 +73,9 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
     let len = pv.extent_size.checked_mul(ours.pe_count).and_then(|len| Span::new(pv.data_start, len));
     let area = len.or_else(|| Span::new(pv.data_start, ByteCount::ZERO));
+    // Extents that the label does not count are its own all the same.
+    let end = area.map(|area| ByteCount::new(area.end().get()));
+    pv.device_size = pv.device_size.map(|size| size.max(end.unwrap_or(size)));
     let Some(area) = area else { return Ok(volume(pv, &uuid, Provides::Nothing, remarks)) };
     let parts = map::Mapper::new(&group, ours).parts();
     Ok(volume(pv, &uuid, Provides::Parts(area, parts), remarks))
@@ -104,10 +109,18 @@ impl Label {
         let (_, sector) = sectors.find(|(number, sector)| is_label(sector, *number))?;
         let header = sector.get(usize::try_from(le32(sector, 20)).ok()?..)?;
         // pv_header: 32 bytes of UUID, 8 of size, then two lists of locations, each ended by an empty one.
-        let uuid = header.get(..32)?.to_vec();
+        let (uuid, size) = (header.get(..32)?.to_vec(), le64(header, 32));
         let mut places = header.get(40..)?.chunks_exact(16).map(|place| (le64(place, 0), le64(place, 8)));
         let mut list = || places.by_ref().take_while(|(start, _)| *start != 0).collect();
-        Some(Self { uuid, data_areas: list(), metadata_areas: list() })
+        Some(Self { uuid, size, data_areas: list(), metadata_areas: list() })
+    }
+
+    /// The size that it records, or the end of the areas that it lists, if they reach further.
+    fn device_size(&self) -> Option<ByteCount> {
+        let areas = self.data_areas.iter().chain(&self.metadata_areas);
+        let ends = areas.map(|(start, size)| start.saturating_add(*size));
+        let end = ends.max().unwrap_or(0);
+        (self.size != 0).then(|| ByteCount::new(self.size.max(end)))
     }
 
     /// The span of the extents on a volume of `len` bytes: from the start of the first data area, which

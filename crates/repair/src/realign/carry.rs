@@ -108,6 +108,7 @@ impl Realign {
     /// corrected.
     fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
+        refer::check_awake(&stack)?;
         let loaders = Loaders::read(disk, &stack)?;
         let block = self.plan.block();
         let format = self.plan.table().format;
@@ -145,12 +146,14 @@ impl Realign {
     }
 }
 
+/// Why nothing moves under a hibernated system.
+pub(super) const ASLEEP: &str =
+    "it holds a hibernated system, which would write to the old places: start and shut it down first";
+
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
-        Reference::Hibernation => Some(
-            "it holds a hibernated system, which would write to the old places: start and shut it down first",
-        ),
+        Reference::Hibernation => Some(ASLEEP),
         Reference::BiosBoot => {
             Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
         }

@@ -3,16 +3,15 @@
 //! The law of this module: it says what can be seen from outside a file system. What cannot be seen, such as
 //! the hibernation file of Windows, is not reported.
 
-use straddle_layout::layer::Facts;
-use straddle_layout::{Content, FsKind, Partition, Role};
+use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
+use super::MoveError;
 use super::boot::Loaders;
+use super::carry::ASLEEP;
 use crate::kinds;
-use crate::plan::{Entry, Format, Slot};
-
-/// blkid's TYPE of swap space that holds the image of a hibernated system.
-const HIBERNATED: &str = "swsuspend";
+use crate::plan::{Entry, Format, ONLY, Slot};
 
 /// The sectors of exFAT's boot region, with that of its checksum.
 const EXFAT_REGION: u64 = 12;
@@ -119,12 +118,39 @@ pub(crate) fn references(
     match kind {
         Some(FsKind::Swap) => found.push(Reference::Swap),
         Some(FsKind::F2fs) => found.push(Reference::Zones),
-        _ if content.is_some_and(|content| content.name() == HIBERNATED) => {
-            found.push(Reference::Hibernation);
-        }
         _ => {}
     }
+    if is_hibernated(partition) {
+        found.push(Reference::Hibernation);
+    }
     found
+}
+
+/// Returns the number of a partition that holds a hibernated system, in whatever layer. Such a system has the
+/// table and all file systems in memory, so that nothing on the disk may move, wherever its image is.
+pub fn hibernated(stack: &Stack) -> Option<u32> {
+    let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
+    let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());
+    let in_whole = is_whole || stack.layer.as_ref().is_some_and(has_hibernated);
+    in_partition.or(in_whole.then_some(ONLY))
+}
+
+/// Checks that the disk holds no hibernated system.
+pub(super) fn check_awake(stack: &Stack) -> Result<(), MoveError> {
+    match hibernated(stack) {
+        Some(number) => Err(MoveError::Refers { number, what: ASLEEP }),
+        None => Ok(()),
+    }
+}
+
+fn is_hibernated(partition: &Partition) -> bool {
+    partition.content.is_some_and(Content::is_hibernated)
+        || partition.layer.as_ref().is_some_and(has_hibernated)
+}
+
+fn has_hibernated(layer: &Layer) -> bool {
+    let is_nested = matches!(&layer.facts, Facts::Table(stack) if hibernated(stack).is_some());
+    layer.kind.is_hibernated() || is_nested || layer.children.iter().any(has_hibernated)
 }
 
 /// The distance of a logical partition from its extended boot record, before and after the move.
@@ -181,6 +207,7 @@ pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
         }
         Facts::FileSystem(fs) => fs.extent,
         Facts::Luks(luks) => luks.uses(len),
+        Facts::Pv(pv) => pv.device_size,
         _ => None,
     });
     let used = used.filter(|used| *used != ByteCount::ZERO && *used <= len).unwrap_or(len);

@@ -12,7 +12,7 @@ use straddle_relocate::{Disks, State, inspect};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
-use super::{Journal, Realign, RealignError, Wanted, make};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, make};
 use crate::plan::{Change, Situation};
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
@@ -46,6 +46,9 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
 /// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if
 /// there is no plan. `options` are those that the command needs for the same topology.
 pub fn planned(situation: &Situation<'_>, numbers: &[u32], options: &str, in_use: bool) -> Option<Planned> {
+    if hibernated(situation.stack).is_some() {
+        return None;
+    }
     let only = |realign: &Realign| moved(realign).all(|(number, _)| numbers.contains(&number));
     let every = make(situation, &Wanted::default());
     let (realign, named) = match every {

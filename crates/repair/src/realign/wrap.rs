@@ -4,8 +4,6 @@
 //! it reaches; the bytes behind that hold nothing. Its first [`HEAD`] bytes are not moved but kept in the
 //! journal, as the table and the marker take their place, and are written to their new place last of all.
 
-use straddle_device::Medium;
-use straddle_device::fields::le32;
 use straddle_layout::layer::Facts;
 use straddle_layout::{
     Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind, beside,
@@ -24,6 +22,9 @@ use crate::guid::Seed;
 use crate::plan::{Around, Format, MBR_LBAS, ONLY, Plan, Situation, first_start};
 use crate::request::Request;
 use crate::target::Disk;
+
+/// The partition ends on a multiple of this where its contents leave room for that.
+const EVEN: ByteCount = ByteCount::new(4096);
 
 /// How to put a partition round a file system that fills a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +57,13 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let grain = Grain::of(situation.topology, situation.size(), situation.block(), wanted.grain);
     let room = Plan::room(situation, &request, &grain)?;
     let start = first_start(grain.start, room).ok_or_else(|| invalid("no boundary is in reach"))?;
-    let used = used(situation.medium, &whole, situation.block());
+    let used = used(&whole, situation.block());
     let free = room.end().checked_since(start).unwrap_or_default().floor_to(situation.block().bytes());
     if used > free {
         return Err(no_room(&whole, used, free));
     }
+    // What writes whole blocks of 4096 bytes then writes none in part at the end.
+    let free = Some(free.floor_to(EVEN)).filter(|even| *even >= used).unwrap_or(free);
     if used <= HEAD {
         return Err(RealignError::NotWhole(format!("what is on it has only {} bytes", used.get())));
     }
@@ -89,42 +92,10 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     realign.checked()
 }
 
-/// The superblock of Btrfs, and in it the record of this device: its total size, 64 bits (`struct
-/// btrfs_super_block`, `dev_item`).
-const BTRFS_DEVICE_SIZE: u64 = (64 << 10) + 0xC9 + 8;
-/// The label of an LVM physical volume is in one of the first four sectors; the header that it points to has
-/// the size of the device behind 32 bytes of UUID (LVM2 lib/format_text/layout.h).
-const PV_LABEL: &[u8] = b"LABELONE";
-const PV_SIZE: usize = 32;
-
-/// The size that the content records of itself where the layout crate reads none.
-fn recorded(medium: &dyn Medium, content: Option<Content>) -> Option<ByteCount> {
-    let number = |at: u64| {
-        let mut bytes = [0; 8];
-        medium.read_at(ByteOffset::new(at), &mut bytes).ok()?;
-        Some(ByteCount::new(u64::from_le_bytes(bytes)))
-    };
-    match content? {
-        Content::FileSystem(FsKind::Btrfs) => number(BTRFS_DEVICE_SIZE),
-        Content::Volume(VolumeKind::Pv) => {
-            let mut bytes = [0; 4 * 512];
-            medium.read_at(ByteOffset::ZERO, &mut bytes).ok()?;
-            let label = bytes.chunks(512).position(|sector| sector.starts_with(PV_LABEL))? * 512;
-            let header = label.checked_add(usize::try_from(le32(&bytes, label + 20)).ok()?)?;
-            number(u64::try_from(header.checked_add(PV_SIZE)?).ok()?)
-        }
-        _ => None,
-    }
-}
-
 /// How many bytes it uses, in whole sectors. A copy of the boot sector in the last sector of the disk is not
 /// NTFS's own if it was made smaller: ntfsresize leaves it behind.
-fn used(medium: &dyn Medium, whole: &Partition, block: BlockSize) -> ByteCount {
+fn used(whole: &Partition, block: BlockSize) -> ByteCount {
     let used = refer::used(whole, block);
-    if let Some(own) = recorded(medium, whole.content).filter(|own| *own > HEAD) {
-        let whole_blocks = own.get().div_ceil(block.get()).saturating_mul(block.get());
-        return ByteCount::new(whole_blocks).min(used);
-    }
     let Some(Facts::FileSystem(fs)) = whole.layer.as_ref().map(|layer| &layer.facts) else { return used };
     let own = fs.extent.filter(|_| whole.content == Some(Content::FileSystem(FsKind::Ntfs)));
     let own = own.and_then(|own| own.checked_add(fs.block)).map(|own| own.floor_to(block.bytes()));
@@ -137,7 +108,7 @@ pub(crate) fn wrapped_partition(
     format: Format,
 ) -> Result<(Partition, &'static str, ByteCount), RealignError> {
     let whole = whole(situation.stack, situation.size(), situation.block())?;
-    let (kind, used) = (kind_of(&whole, format), used(situation.medium, &whole, situation.block()));
+    let (kind, used) = (kind_of(&whole, format), used(&whole, situation.block()));
     Ok((whole, kind, used))
 }
 
@@ -280,12 +251,13 @@ impl Realign {
     pub(super) fn check_wrapped(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let block = self.plan.block();
         let stack = straddle_layout::read_all(disk, Some(block), None)?;
+        refer::check_awake(&stack)?;
         let whole = whole(&stack, disk.len(), block).map_err(|_| MoveError::Grown(ONLY))?;
         let planned = self.moves.first().map(|one| one.from.end().get());
         let kind =
             crate::kinds::resolve(kind_of(&whole, self.plan.table().format), self.plan.table().format)?;
         let is_kind = self.plan.table().partitions.first().is_some_and(|entry| entry.kind == kind);
-        let used = used(disk, &whole, block);
+        let used = used(&whole, block);
         if planned != Some(used.get()) || !is_kind || references(&whole, &self.plan, used) != self.references
         {
             return Err(MoveError::Grown(ONLY));

@@ -4,14 +4,10 @@
 //! write to the old places. If it cannot be ruled out that there is one, nothing may be moved.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What swap space with an image ends its first page with, at this distance from the end (kernel/power/swap.c,
-/// and util-linux, libblkid/src/superblocks/swap.c).
-const SIGNATURES: [&[u8; 9]; 3] = [b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND"];
-const FROM_END: u64 = 10;
-const PAGES: [u64; 5] = [4096, 8192, 16384, 32768, 65536];
+use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 
 /// Why something may be hibernated; `None` if nothing is.
 pub(super) fn suspected() -> Option<String> {
@@ -87,16 +83,17 @@ fn path_of(device: &str) -> Option<PathBuf> {
 /// Whether the device holds the image of a hibernated system; `None` if it cannot be read.
 fn is_suspended(device: &Path) -> Option<bool> {
     let file = File::open(device).ok()?;
-    let mut found = [0; 9];
-    file.read_exact_at(&mut found, 0).ok()?;
-    Some(PAGES.iter().any(|page| {
-        file.read_exact_at(&mut found, page - FROM_END).is_ok() && SIGNATURES.iter().any(|one| **one == found)
-    }))
+    let mut head = Vec::new();
+    let read = file.take(HIBERNATION_REACH).read_to_end(&mut head);
+    let is_marked = is_hibernation(&head);
+    (is_marked || (read.is_ok() && !head.is_empty())).then_some(is_marked)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 
@@ -119,7 +116,9 @@ mod tests {
         file.as_file().set_len(65536).unwrap();
         file.as_file().write_all_at(b"SWAPSPACE2", 4086).unwrap();
         assert_eq!(is_suspended(file.path()), Some(false));
-        file.as_file().write_all_at(b"S1SUSPEND\0", 4086).unwrap();
-        assert_eq!(is_suspended(file.path()), Some(true));
+        for mark in [&b"S1SUSPEND\0"[..], b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"] {
+            file.as_file().write_all_at(mark, 4086).unwrap();
+            assert_eq!(is_suspended(file.path()), Some(true), "{mark:?}");
+        }
     }
 }
