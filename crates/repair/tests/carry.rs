@@ -450,7 +450,7 @@ fn a_journal_in_a_file_writes_to_no_other_disk() {
     let (_, path) = cut_in_the_middle(&shape, folder.path());
     let mut random = Random::new(3);
     let mut noise = shape.before.clone();
-    noise.put(0, &(0..8192).map(|_| random.below(256) as u8).collect::<Vec<_>>());
+    noise.put(0, &(0..8192).map(|_| u8::try_from(random.below(256)).unwrap()).collect::<Vec<_>>());
     let blank = Memory::new(shape.before.len().get());
     for (what, disk) in
         [("before", &shape.before), ("after", &shape.after), ("noise", &noise), ("blank", &blank)]
