@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use tools::shell::{program, shell};
 use tools::skip::{PATH, present, skipped};
 
 const MIB: u64 = 1 << 20;
@@ -25,22 +26,9 @@ const LIMIT: &str = "600";
 const JUDGE: &str =
     "cd / && sha256sum -c --quiet tree.sums && echo TREE-IS-WHOLE\nstraddle check /dev/vda; true\n";
 
-/// Runs a command of the shell; it must succeed.
-fn shell(folder: &Path, script: &str) -> String {
-    let mut command = Command::new("bash");
-    command.args(["-euo", "pipefail", "-c", script]).current_dir(folder).env("PATH", PATH);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
 fn straddle(folder: &Path, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    let output = command.args(words).current_dir(folder).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let text = text + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {text}");
+    let (status, text) = program(folder, words);
+    assert_eq!(status, 0, "{words:?}: {text}");
     text
 }
 

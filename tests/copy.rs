@@ -7,32 +7,10 @@ mod tools;
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tools::shell::{program as straddle, shell, started};
 use tools::skip::{PATH, present};
-
-/// Runs a command of the shell; it must succeed.
-fn shell(folder: &Path, script: &str) -> String {
-    let straddle = Path::new(env!("CARGO_BIN_EXE_straddle")).parent().unwrap().display();
-    let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", script])
-        .current_dir(folder)
-        .env("PATH", format!("{straddle}:{PATH}"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-fn straddle(folder: &Path, words: &[&str]) -> (i32, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_straddle")).args(words).current_dir(folder).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code().unwrap_or(-1), text + &String::from_utf8_lossy(&output.stderr))
-}
 
 /// An MBR disk of 80 MiB, partitioned as Windows XP did: from sector 63, without a gap; a logical partition
 /// is the last.
@@ -205,13 +183,7 @@ fn a_killed_copy_is_made_again() {
     let mut unfinished = 0;
     for round in 0..rounds {
         let _ = fs::remove_file(folder.join("new.img"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
-            .args(APPLY)
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = started(folder, &APPLY);
         // The copy has begun when the new image is marked; where it is killed after that is left to chance.
         let is_marked = || {
             let mut sector = [0; 512];

@@ -422,7 +422,7 @@ fn in_the_guest() {
     let kept = is_safe.then(|| files(&variable("DEVICE")));
     // What it saves goes into memory: the guest writes nowhere else.
     let folder = Dir::new("fix");
-    shell(&format!("straddle() {{ '{STRADDLE}' \"$@\"; }}\n{line}"), folder.path());
+    shell(&tools::with_program(&line), folder.path());
     shell("umount /mnt 2>/dev/null; sync", Path::new("/"));
     assert_eq!(is_safe.then(|| files(&variable("DEVICE"))), kept, "{fix:?} changed what is stored");
     shell("umount /mnt 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches", Path::new("/"));

@@ -10,30 +10,10 @@ mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tools::skip::{PATH, present};
-
-/// Runs a command of the shell; it must succeed.
-fn shell(folder: &Path, script: &str) -> String {
-    let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", script])
-        .current_dir(folder)
-        .env("PATH", PATH)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-fn straddle(folder: &Path, words: &[&str]) -> (i32, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_straddle")).args(words).current_dir(folder).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code().unwrap_or(-1), text + &String::from_utf8_lossy(&output.stderr))
-}
+use tools::shell::{program as straddle, shell, started};
+use tools::skip::present;
 
 /// An MBR disk of 96 MiB, partitioned as Windows XP did: from sector 63, without a gap.
 const MAKE: &str = "\
@@ -101,13 +81,7 @@ fn a_disk_from_sector_63_is_realigned() {
 
 /// Runs the program, which is killed after this time.
 fn kill(folder: &Path, words: &[&str], after: Duration) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
-        .args(words)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = started(folder, words);
     std::thread::sleep(after);
     let _ = child.kill();
     child.wait().unwrap();

@@ -7,11 +7,10 @@ mod tools;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tools::shell::{program, shell};
-use tools::{Dir, STRADDLE, present};
+use tools::shell::{program, shell, started};
+use tools::{Dir, present};
 
 /// A primary partition and two logical ones, from sector 63 and without a gap. sfdisk puts the records at odd
 /// sectors: 40063 and 90189.
@@ -70,13 +69,7 @@ fn logical_partitions_are_realigned_and_survive_kills() {
     let mut unfinished = 0;
     for round in 0..rounds {
         fs::copy(folder.join("before.img"), folder.join("disk.img")).unwrap();
-        let mut child = Command::new(STRADDLE)
-            .args(["apply", "move.json", "--write", "disk.img"])
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = started(folder, &["apply", "move.json", "--write", "disk.img"]);
         // Where the kill falls is left to chance; every outcome is judged.
         std::thread::sleep(Duration::from_millis(5 + round * 37 % 400));
         let _ = child.kill();

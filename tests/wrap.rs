@@ -7,30 +7,10 @@ mod tools;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tools::skip::{PATH, present};
-
-/// Runs a command of the shell; it must succeed.
-fn shell(folder: &Path, script: &str) -> String {
-    let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", script])
-        .current_dir(folder)
-        .env("PATH", PATH)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script}\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-fn straddle(folder: &Path, words: &[&str]) -> (i32, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_straddle")).args(words).current_dir(folder).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code().unwrap_or(-1), text + &String::from_utf8_lossy(&output.stderr))
-}
+use tools::shell::{program as straddle, shell, started};
+use tools::skip::present;
 
 /// A file system in an image of 96 MiB that it does not fill to the end, with a file in it.
 struct Kind {
@@ -151,13 +131,7 @@ fn a_killed_wrap_goes_on_or_back() {
         let (_dir, folder) = kind.prepared();
         for round in 0..rounds {
             fs::copy(folder.join("before.img"), folder.join("disk.img")).unwrap();
-            let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
-                .args(["apply", "move.json", "--write", "disk.img"])
-                .current_dir(&folder)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
+            let mut child = started(&folder, &["apply", "move.json", "--write", "disk.img"]);
             // It is killed when the disk is marked; where it is after that is left to chance.
             while !is_marked(&folder) && child.try_wait().unwrap().is_none() {
                 std::thread::yield_now();
@@ -204,13 +178,7 @@ fn a_killed_wrap_on_large_sectors_goes_on() {
     let mut unfinished = 0;
     while unfinished == 0 {
         shell(folder, "cp before.img disk.img");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_straddle"))
-            .args(["apply", "move.json", "--write", "disk.img"])
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = started(folder, &["apply", "move.json", "--write", "disk.img"]);
         while !is_marked(folder) && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }

@@ -202,9 +202,13 @@ pub(crate) fn shell(line: &str, dir: &Path) -> String {
 /// The printed `lines`, in a shell whose sfdisk does not wait before it tells the kernel of a new table, which
 /// it would not do for an image.
 pub(crate) fn pasted(lines: &str) -> String {
-    format!(
-        "sfdisk() {{ command sfdisk --no-tell-kernel \"$@\"; }}\nstraddle() {{ '{STRADDLE}' \"$@\"; }}\n{lines}"
-    )
+    let lines = with_program(lines);
+    format!("sfdisk() {{ command sfdisk --no-tell-kernel \"$@\"; }}\n{lines}")
+}
+
+/// The `lines`, in a shell where `straddle` is the program.
+pub(crate) fn with_program(lines: &str) -> String {
+    format!("straddle() {{ '{STRADDLE}' \"$@\"; }}\n{lines}")
 }
 
 /// Whether sfdisk has an option for an image's sector size: since util-linux 2.41.

@@ -84,7 +84,9 @@ impl<'f> FileAccess<'f> {
 
     /// Begins to read `span` into the page cache, by posix_fadvise(2).
     pub fn prefetch(self, span: Span) {
-        let (mut at, most) = (span.start().get(), self.most_at_once());
+        let mut at = span.start().get();
+        // What the queue allows is asked for only if it makes a difference.
+        let most = if span.len().get() > ADVICE { self.most_at_once() } else { ADVICE };
         while at < span.end().get() {
             let len = most.min(span.end().get() - at);
             self.advise(at, len, Advice::WillNeed);

@@ -220,6 +220,16 @@ impl Shape {
         run.finish(&mut |_| ControlFlow::Continue(()))
     }
 
+    /// A disk on which the moves were stopped after the first window.
+    fn stopped(&self, journal: JournalPlace) -> Drive {
+        let mut drive = Drive::new(self.before.clone(), u64::MAX);
+        let mut disk = target(&mut drive);
+        let run = self.realign.begin(&mut disk, journal, [1; 16]).unwrap();
+        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+        drop(disk);
+        drive
+    }
+
     /// Cuts the power after so many writes and flushes, then resumes or rolls back, with more cuts on the
     /// way. Returns whether the layout is the new one.
     fn survive<D: Powered>(&self, cut: u64, random: &mut Random) -> bool {
@@ -384,12 +394,7 @@ fn logical_partitions_in_a_container_that_stays_survive_power_cuts() {
 fn a_stopped_move_goes_on_or_back() {
     let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
     for goes_back in [false, true] {
-        let mut drive = Drive::new(shape.before.clone(), u64::MAX);
-        {
-            let mut disk = target(&mut drive);
-            let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
-            assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
-        }
+        let mut drive = shape.stopped(JournalPlace::Inside);
         shape.check_marked(&drive.seen, "stopped");
         let again = shape.begin_and_finish(&mut drive).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
@@ -432,14 +437,8 @@ fn a_table_that_was_changed_meanwhile_is_refused() {
 /// A journal in a file, as it is after a cut in the middle, and its disk.
 fn cut_in_the_middle(shape: &Shape, folder: &std::path::Path) -> (Memory, std::path::PathBuf) {
     let path = folder.join("journal");
-    let mut drive = Drive::new(shape.before.clone(), u64::MAX);
-    {
-        let mut disk = target(&mut drive);
-        let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
-        let run = shape.realign.begin(&mut disk, JournalPlace::File(file), [7; 16]).unwrap();
-        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
-    }
-    (drive.seen, path)
+    let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+    (shape.stopped(JournalPlace::File(file)).seen, path)
 }
 
 /// A restored backup, a clone of before and a foreign disk are not the disk that the journal was left for.
@@ -509,13 +508,7 @@ fn a_journal_of_moved_data_is_kept() {
 fn other_boot_code_is_not_overwritten() {
     let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
     for goes_back in [false, true] {
-        let mut drive = Drive::new(shape.before.clone(), u64::MAX);
-        {
-            let mut disk = target(&mut drive);
-            let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
-            assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
-        }
-        let mut medium = drive.seen;
+        let mut medium = shape.stopped(JournalPlace::Inside).seen;
         let mut first = Shape::bytes(&medium, Span::first(ByteCount::new(512)));
         first[..440].fill(0x90);
         medium.put(0, &first);

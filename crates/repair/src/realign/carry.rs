@@ -371,18 +371,17 @@ impl<'a> Run<'a> {
     /// another program has written a table: nothing is written then.
     fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
         let is_inside = matches!(self.journal, JournalPlace::Inside);
-        let found = match self.story.table(self.disk) {
-            // A journal in a file may be another disk's: only what cannot be read is torn for certain.
-            Err(MoveError::Changed(_)) if is_inside => None,
-            Err(MoveError::Read(_)) => None,
-            found => Some(found?),
+        // A journal in a file may be another disk's: only what cannot be read is torn for certain.
+        let may_be_torn = |error: &MoveError| match error {
+            MoveError::Changed(_) => is_inside,
+            error => matches!(error, MoveError::Read(_)),
         };
-        let found = match found {
-            Some(found) => found,
-            None => {
+        let found = match self.story.table(self.disk) {
+            Err(error) if may_be_torn(&error) => {
                 self.story.mend(self.disk)?;
                 self.story.table(self.disk)?
             }
+            found => found?,
         };
         // The marker is durable before anything moves, and counts until all is moved or back.
         let fits = match state {
@@ -457,19 +456,18 @@ impl<'a> Run<'a> {
             Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
             found => found?,
         };
-        match found.map(|(_, state)| state) {
-            None | Some(State::Moving { .. }) => Ok(()),
+        let Some((job, state)) = found else { return Ok(()) };
+        match state {
+            State::Moving { .. } => Ok(()),
             // What is moved or back is needed until its table counts. `begin` refuses the place then.
-            Some(state @ (State::Moved | State::Back)) => {
+            State::Moved | State::Back => {
                 let counts = if state == State::Moved { Table::New } else { Table::Old };
-                let job = self.with_disks(inspect)?.map(|(job, _)| job);
-                let story = job.and_then(|job| Story::from_payload(job.payload()).ok());
-                match story.map(|story| story.table(self.disk)) {
-                    Some(Ok(Some(table))) if table == counts => self.end(),
+                match Story::from_payload(job.payload()).and_then(|story| story.table(self.disk)) {
+                    Ok(Some(table)) if table == counts => self.end(),
                     _ => Ok(()),
                 }
             }
-            Some(State::NotBegun | State::RollingBack) => self.with_disks(|disks, place| {
+            State::NotBegun | State::RollingBack => self.with_disks(|disks, place| {
                 let watch = &mut |_: Progress| std::ops::ControlFlow::Continue(());
                 let ended = match open(disks, place)? {
                     Some(Recovered::Unfinished(held)) => held.rollback(Verify::Read, watch)?,

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use straddle_device::ReadError;
 use straddle_device::claim::{self, Claim};
+use straddle_device::{Medium, ReadError};
 use straddle_relocate::{FileAccess, journal_len};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -83,6 +83,14 @@ impl JournalFileHandle {
     }
 }
 
+/// Reads a medium as the engine reads a disk.
+pub(super) fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+    medium.read_at(at, bytes).map_err(|error| match error {
+        ReadError::Io { source, .. } => source,
+        error => io::Error::other(error),
+    })
+}
+
 /// A target, as data are moved on it.
 pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
 
@@ -95,10 +103,7 @@ impl straddle_relocate::Disk for Carrier<'_> {
     }
 
     fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes).map_err(|error| match error {
-            ReadError::Io { source, .. } => source,
-            error => io::Error::other(error),
-        })
+        read(self.0, at, bytes)
     }
 
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {

@@ -12,6 +12,7 @@ use straddle_relocate::{Disks, State, inspect};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
+use super::media::read;
 use super::{Journal, Realign, RealignError, Wanted, hibernated, make};
 use crate::plan::{Change, Situation};
 
@@ -96,10 +97,7 @@ impl straddle_relocate::Disk for Reading<'_> {
     }
 
     fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes).map_err(|error| match error {
-            ReadError::Io { source, .. } => source,
-            error => io::Error::other(error),
-        })
+        read(self.0, at, bytes)
     }
 
     fn write(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
