@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves kills cuts restores plans fuzz sanitize deny install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs
 
 all: build
 
@@ -43,7 +43,7 @@ lint: setup
 	    crates/cli/src/commands/at_boot/initramfs-* crates/cli/src/commands/at_boot/dracut-* \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
-	    contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle
+	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle
 
 # Straddle beside its peers, in one run.
 bench: build
@@ -123,6 +123,15 @@ sanitize: setup
 DENY ?= advisories bans licenses sources
 deny:
 	$(CARGO) deny check $(DENY)
+
+# A Debian package and a program without shared libraries, in target/package.
+package:
+	@scripts/setup build
+	@scripts/package
+
+# The same, installed, run and purged in a fresh Debian, and run where nothing else is. Downloads packages.
+package-test: setup
+	$(CARGO) test -p straddle --test package -- --ignored --nocapture
 
 PREFIX ?= /usr/local
 install: build

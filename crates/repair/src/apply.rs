@@ -1,4 +1,4 @@
-//! Writing: the only code that changes the partition table of a disk.
+//! Writing a table: the only code that changes a partition table while the data stay where they are.
 //!
 //! The law of this module: nothing is written until the disk is known to be the plan's, it is not in use, and
 //! a backup of every byte that will be overwritten is written and synchronised. Nothing is reported as done before

@@ -1,9 +1,15 @@
-//! Plans partition tables on the right boundaries, and writes them so that a power cut at any point leaves
-//! the old table or the new one.
+//! Plans partition tables on the right boundaries, moves and copies partitions to them, and writes so that a
+//! power cut at any point leaves the old layout, the new one, or a move that can be finished or reversed.
 //!
-//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value. Only [`apply`] writes,
-//! and only to a [`Target`], which this crate opens itself. It writes exactly what a plan or a backup says, and
-//! overwrites no byte that is not in a backup which was written and synchronised before.
+//! The law of this crate: planning and encoding are pure, and plans are values. Three modules write, each from
+//! a plan of its own, and only to a [`Target`], which this crate opens itself:
+//!
+//! - [`apply`] writes the table of a [`Plan`], and overwrites no byte that is not in a backup which was written
+//!   and synchronised before.
+//! - [`realign`] moves the data of a [`Realign`](realign::Realign) and then writes its table. It overwrites no
+//!   byte that is needed and not elsewhere on the disk or in the journal, durably.
+//! - [`copy`] writes a disk of which [`Copy`](copy::Copy) says what it holds. The source is only read; of
+//!   the new disk nothing is kept, so the plan names what is on it, and nothing else may be there.
 //!
 //! What the types do not hold: a disk that another program implements ([`Target::simulated`]) has not been
 //! opened, examined or locked by this crate. A backup's checksum detects damage, not intent

@@ -1,6 +1,7 @@
 //! Plans to move misaligned partitions to aligned starts.
 //!
-//! The law of this module: it reads and writes nothing but values. A [`Realign`] is always possible: its
+//! The law of this module: planning reads and writes nothing but values; only a [`Run`], made by
+//! [`Realign::begin`] or found on a disk by [`Run::find`], writes. A [`Realign`] is always possible: its
 //! moves, made in their order, bring every partition to the place that its table lists, and overwrite nothing
 //! that is still needed. A partition that does not move keeps every bit of itself and of its entry.
 //!

@@ -2,65 +2,24 @@
 
 mod batch;
 mod outcome;
+mod run;
 
 use std::io::Write;
-use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Result;
 use rayon::prelude::*;
-use straddle_audit::Severity;
-use straddle_device::image::Limits;
-use straddle_examine::{Alongside, Examined, Examiner, Options, Price};
+use straddle_examine::Examined;
 
 use self::batch::{BATCH, PARALLEL_FROM};
 use self::outcome::Outcome;
-use crate::args::{CheckArguments, OutputFormat};
+pub(crate) use self::run::Form;
+use self::run::Run;
+use crate::args::CheckArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
-use crate::view::json::check::{self, Summary};
-use crate::view::report::{self, Report};
+use crate::view::json::check::Summary;
+use crate::view::report;
 use crate::view::text;
-
-/// What is printed for a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// `check`: its partitions, and the findings with their fixes.
-    Audit,
-    /// `map`: a drawing of the layers, with the codes of the findings beside them.
-    Map,
-}
-
-/// What all targets of a run share.
-struct Run {
-    examiner: Examiner,
-    arguments: CheckArguments,
-    form: Form,
-    styles: Styles,
-}
-
-impl Run {
-    fn new(arguments: &CheckArguments, form: Form, styles: Styles) -> Arc<Self> {
-        let arguments = arguments.clone();
-        let targets = arguments.targets.clone();
-        let options = Options {
-            open: straddle_device::Options {
-                sysroot: arguments.captured().map(Path::to_owned),
-                assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
-                logical: arguments.logical,
-                format: arguments.format,
-                allow_backing: arguments.allow_backing.clone(),
-                read_through: Some(Limits::default()),
-            },
-            page: arguments.page,
-            only: arguments.only.clone(),
-            ignore: arguments.ignore.clone(),
-            alongside: if targets.is_empty() { Alongside::Everything } else { Alongside::These(targets) },
-            price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
-        };
-        Arc::new(Self { examiner: Examiner::new(options), arguments, form, styles })
-    }
-}
 
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
     if form == Form::Map && arguments.output_format.is_some() {
@@ -73,11 +32,9 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     let mut readable = 0_usize;
-    let mut report = arguments.output_format.map(|format| report_of(format, arguments));
+    let mut report = report::of(arguments);
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
-    } else if arguments.json {
-        out.write_all(check::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
@@ -90,8 +47,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         for outcome in outcomes {
             if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
                 out.write_all(report.target(of).as_bytes())?;
-            } else if arguments.json {
-                out.write_all(if summary.targets == 0 { b"\n" } else { b",\n" })?;
             } else if !arguments.quiet && summary.targets > 0 && !outcome.text.is_empty() {
                 out.write_all(b"\n")?;
             }
@@ -123,24 +78,9 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     }
     if let Some(report) = &mut report {
         out.write_all(report.closing().as_bytes())?;
-    } else if arguments.json {
-        writeln!(out, "{}", check::closing(summary)?)?;
     } else if !arguments.quiet {
         writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
     }
     out.flush()?;
     Ok(exit)
-}
-
-fn report_of(format: OutputFormat, arguments: &CheckArguments) -> Box<dyn Report> {
-    let least = arguments.fail_on.severity();
-    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
-    let fails = severities.into_iter().filter(|severity| *severity >= least);
-    match format {
-        OutputFormat::Sarif => Box::new(report::Sarif::default()),
-        OutputFormat::Junit => Box::new(report::Junit { fails: fails.map(|one| one.to_string()).collect() }),
-        OutputFormat::Github => Box::new(report::Github),
-        OutputFormat::Csv => Box::new(report::Csv),
-        OutputFormat::Prometheus => Box::new(report::Prometheus::default()),
-    }
 }

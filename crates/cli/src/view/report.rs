@@ -6,18 +6,22 @@
 
 mod csv;
 mod github;
+mod json;
 mod junit;
 mod prometheus;
 mod sarif;
 
+use straddle_audit::Severity;
+
+use self::csv::Csv;
+use self::github::Github;
+use self::json::Json;
+use self::junit::Junit;
+use self::prometheus::Prometheus;
+use self::sarif::Sarif;
 use super::json::finding::FindingReport;
 use super::json::{Status, TargetReport};
-
-pub(crate) use self::csv::Csv;
-pub(crate) use self::github::Github;
-pub(crate) use self::junit::Junit;
-pub(crate) use self::prometheus::Prometheus;
-pub(crate) use self::sarif::Sarif;
+use crate::args::{CheckArguments, OutputFormat};
 
 /// A format of reports.
 pub(crate) trait Report {
@@ -33,6 +37,27 @@ pub(crate) trait Report {
     fn closing(&mut self) -> String {
         String::new()
     }
+}
+
+/// Whether a report is written in place of text.
+pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
+    arguments.json || arguments.output_format.is_some()
+}
+
+/// Returns the report that was asked for; `None` for text.
+pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
+    let least = arguments.fail_on.severity();
+    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
+    let fails = severities.into_iter().filter(|severity| *severity >= least);
+    Some(match arguments.output_format {
+        None if arguments.json => Box::new(Json::default()),
+        None => return None,
+        Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
+        Some(OutputFormat::Junit) => Box::new(Junit { fails: fails.map(|one| one.to_string()).collect() }),
+        Some(OutputFormat::Github) => Box::new(Github),
+        Some(OutputFormat::Csv) => Box::new(Csv),
+        Some(OutputFormat::Prometheus) => Box::new(Prometheus::default()),
+    })
 }
 
 /// Returns why a target has no verdict.

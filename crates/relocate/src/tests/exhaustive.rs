@@ -192,7 +192,7 @@ fn run(most: usize, is_in_order: bool) {
 
 #[test]
 fn no_crash_loses_a_byte() {
-    run(400, false);
+    run(super::cases(400), false);
 }
 
 /// Takes long: `STRADDLE_RELOCATE_STATES` states of each shape, or of those with `STRADDLE_RELOCATE_SHAPE` in

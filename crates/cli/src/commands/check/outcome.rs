@@ -13,12 +13,13 @@ use crate::exit::Exit;
 use crate::output;
 use crate::overlay;
 use crate::view::json::{Status, TargetReport};
+use crate::view::report;
 use crate::view::text;
 
 /// One target's output, and its share in the exit status.
 pub(super) struct Outcome {
     pub(super) text: String,
-    /// With `--output-format`, in place of the text.
+    /// In place of the text, if a report is written.
     pub(super) report: Option<TargetReport>,
     /// Printed to stderr.
     pub(super) complaint: Option<String>,
@@ -39,8 +40,8 @@ impl Outcome {
             let reason = format!("it {error:#}");
             let of = TargetReport::not_read(name.clone(), reason.clone());
             return Self {
-                text: if run.arguments.json { to_json(&of) } else { String::new() },
-                report: run.arguments.output_format.is_some().then_some(of),
+                text: String::new(),
+                report: report::is_wanted(&run.arguments).then_some(of),
                 complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
                 status: Status::NotJudged,
                 exit: Exit::Failed,
@@ -65,7 +66,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let alone = examined.not_judged().filter(|_| arguments.quiet);
     Outcome {
         text: render(examined, run),
-        report: arguments.output_format.is_some().then(|| TargetReport::of(examined)),
+        report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
         status: examined.judgement.status.into(),
         exit: match (unknown.is_some() || examined.judgement.is_unread, fails) {
@@ -85,8 +86,8 @@ fn failed(name: String, message: String, ready: Option<String>, arguments: &Chec
     let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
     let of = TargetReport::failed(name, message);
     Outcome {
-        text: if arguments.json { to_json(&of) } else { String::new() },
-        report: arguments.output_format.is_some().then_some(of),
+        text: String::new(),
+        report: report::is_wanted(arguments).then_some(of),
         complaint: Some(complaint + &line),
         status: Status::Failed,
         exit: Exit::Failed,
@@ -96,10 +97,8 @@ fn failed(name: String, message: String, ready: Option<String>, arguments: &Chec
 
 fn render(examined: &Examined, run: &Run) -> String {
     let styles = run.styles;
-    if run.arguments.output_format.is_some() {
+    if report::is_wanted(&run.arguments) {
         String::new()
-    } else if run.arguments.json {
-        to_json(&TargetReport::of(examined))
     } else if run.arguments.quiet {
         text::lines(examined)
     } else if run.form == Form::Map {
@@ -107,9 +106,4 @@ fn render(examined: &Examined, run: &Run) -> String {
     } else {
         text::target(examined, run.arguments.verbose, styles)
     }
-}
-
-fn to_json(report: &TargetReport) -> String {
-    // The report has only strings, numbers and vectors of them, so serialising cannot fail.
-    output::json_escaped(&serde_json::to_string(report).unwrap_or_default())
 }
