@@ -7,14 +7,15 @@ use std::collections::{HashSet, VecDeque};
 
 use straddle_io::SplitMix64;
 
+use super::cases;
 use super::machine::{Epoch, Image, Outcome, key};
 use super::shapes::{Decision, Final, Shape, World, shapes};
 use crate::recovery::{Recovered, begin, open};
 
 /// More outcomes than this of one epoch are sampled.
-const MOST: u64 = 1 << 12;
+const MOST: usize = 1 << 12;
 /// Samples of an epoch that has more.
-const SAMPLES: u64 = 1 << 10;
+const SAMPLES: usize = 1 << 10;
 
 /// What a search came to.
 #[derive(Debug, Default)]
@@ -34,7 +35,8 @@ pub(super) fn crashes(epoch: &Epoch, garbage: u32, add: &mut impl FnMut(Image)) 
     let digit = |number: u64, base: u64, index: usize| {
         usize::try_from(number / base.pow(u32::try_from(index).unwrap()) % base).unwrap()
     };
-    let count = |base: u64| base.checked_pow(u32::try_from(units).unwrap()).filter(|count| *count <= MOST);
+    let most = cases(MOST) as u64;
+    let count = |base: u64| base.checked_pow(u32::try_from(units).unwrap()).filter(|count| *count <= most);
     if let Some(count) = count(3) {
         for number in 0..count {
             add(epoch.crash(garbage, |index| ALL[digit(number, 3, index)]));
@@ -55,13 +57,14 @@ pub(super) fn crashes(epoch: &Epoch, garbage: u32, add: &mut impl FnMut(Image)) 
             add(epoch.crash(garbage, |index| if index == torn { Outcome::Torn } else { kept(index) }));
         }
     }
-    for _ in 0..SAMPLES {
+    for _ in 0..cases(SAMPLES) {
         add(epoch.crash(garbage, |_| ALL[random.index(3)]));
     }
     count(2).is_some()
 }
 
-/// Searches the states of a job, `most` of them: if there are more, in order or half of them from anywhere.
+/// Searches the states of a job, `most` of them: if there are more, in order, or half of them
+/// from anywhere and from the newest.
 pub(super) fn search(shape: &Shape, most: usize, is_in_order: bool) -> Result<Searched, String> {
     search_in(&World::new(shape), most, is_in_order)
 }
@@ -93,8 +96,13 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
     let mut count = 0;
     let mut random = SplitMix64::new(1);
     loop {
-        let is_next = is_in_order || count + queue.len() <= most || random.once_in(2);
-        let at = if is_next { 0 } else { random.index(queue.len()) };
+        let last = queue.len().saturating_sub(1);
+        let at = match random.index(4) {
+            _ if is_in_order || count + queue.len() <= most => 0,
+            0 | 1 => 0,
+            2 => random.index(queue.len()),
+            _ => last,
+        };
         let Some((image, depth)) = queue.swap_remove_front(at) else { break };
         if count == most {
             searched.left = queue.len() + 1;
@@ -114,7 +122,7 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
             world
                 .is_right(&machine.borrow().current, end)
                 .map_err(|why| format!("after {depth} crashes: {decision:?}: {why}"))?;
-            if count < 20 && end != Final::None {
+            if count < cases(20) && end != Final::None {
                 erased(world, &machine.borrow().current.clone(), end)?;
             }
             visit(&machine.borrow(), depth + 1, &mut queue, &mut searched.sampled);
@@ -192,7 +200,7 @@ fn run(most: usize, is_in_order: bool) {
 
 #[test]
 fn no_crash_loses_a_byte() {
-    run(super::cases(400), false);
+    run(cases(400), false);
 }
 
 /// Takes long: `STRADDLE_RELOCATE_STATES` states of each shape, or of those with `STRADDLE_RELOCATE_SHAPE` in
