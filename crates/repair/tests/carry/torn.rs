@@ -130,6 +130,23 @@ fn an_mbr_and_boot_sectors_survive_torn_physical_sectors() {
     tear_each(&shape(Format::Mbr, 16_000, &[(63, 1_501), (1_564, 1_000)]));
 }
 
+/// Each record is in the last sectors of a physical sector that has data of the partition before it.
+#[test]
+fn extended_boot_records_beside_data_survive_torn_physical_sectors() {
+    tear_each(&Shape::with_logical(
+        20_000,
+        &[(63, 2_000)],
+        (2_063, 6_126),
+        &[(2_063, 2_126, 3_000), (5_126, 5_189, 3_000)],
+    ));
+    tear_each(&Shape::with_logical(
+        20_000,
+        &[],
+        (2_047, 17_953),
+        &[(2_047, 2_049, 3_001), (5_050, 5_051, 2_000)],
+    ));
+}
+
 #[test]
 fn a_gpt_and_boot_sectors_survive_torn_physical_sectors() {
     tear_each(&shape(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]));
