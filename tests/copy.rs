@@ -334,6 +334,15 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     assert!(status == 4 && text.contains("name it new.raw"), "{text}");
     let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.VMDK"]);
     assert!(status == 4 && text.contains("a new image is raw") && !folder.join("n.VMDK").exists(), "{text}");
+    for (name, convert) in [
+        ("new.hdd", "qemu-img convert -O parallels new.raw new.hdd"),
+        ("new.vpc", "qemu-img convert -O vpc new.raw new.vpc"),
+        ("new.qcow", "qemu-img convert -O qcow new.raw new.qcow"),
+        ("new.dmg", "the only format that is written"),
+    ] {
+        let (status, text) = straddle(folder, &["realign", "a.raw", "--to", name]);
+        assert!(status == 4 && text.contains("name it new.raw") && text.contains(convert), "{text}");
+    }
     // The bytes of a file for the disk, by both commands.
     shell(folder, "qemu-img convert -O vpc a.raw v.vhd");
     let plan = ["realign", "v.vhd", "--format", "raw", "--to", "v.raw", "--save", "v.json"];

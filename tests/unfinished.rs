@@ -4,6 +4,8 @@
 
 #[path = "unfinished/cuts.rs"]
 mod cuts;
+#[path = "unfinished/displaced.rs"]
+mod displaced;
 mod tools;
 
 use std::fs;

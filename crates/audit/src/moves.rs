@@ -23,8 +23,8 @@ pub struct Moves {
 /// A move that has begun and is not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The entry that marks the disk.
-    pub marker: Marker,
+    /// The entry that marks the disk; `None` if another program has removed it.
+    pub marker: Option<Marker>,
     /// What its journal says.
     pub journal: Journal,
 }
@@ -40,6 +40,13 @@ pub enum Journal {
     Unusable(String),
     /// There is none: the marker is that of a copy to this disk.
     Copy,
+    /// On the disk, whose table another program has written since: it has no marker.
+    Displaced {
+        /// How far the move is.
+        stage: Stage,
+        /// Where the journal's two headers are.
+        titles: [ByteOffset; 2],
+    },
 }
 
 /// How far a move is.
@@ -75,6 +82,8 @@ pub struct Planned {
     pub in_use: bool,
 }
 
+/// The unit of the commands that are printed.
+const SECTOR: u64 = 512;
 /// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
@@ -119,7 +128,17 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
 /// Adds the finding of an unfinished move.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
-    let start = marker.span.start();
+    if let Journal::Displaced { stage, titles } = journal {
+        let message = format!(
+            "byte {} begins the journal of an unfinished move of partitions, and the table has no marker of it: another program has written the \
+             table since; {}",
+            titles[0],
+            stage.sentence()
+        );
+        let fix = fix_of(context, journal);
+        findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(titles[0]), message).fixed_by(fix));
+        return;
+    }
     if *journal == Journal::Copy {
         let message = "its first sector marks an unfinished copy to this disk: it has no partition table until all data are on it, and the source of the copy is as it was".to_owned();
         let fix = fix_of(context, journal);
@@ -127,6 +146,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             .push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(ByteOffset::ZERO), message).fixed_by(fix));
         return;
     }
+    let Some(marker) = marker else { return };
+    let start = marker.span.start();
     let is_mbr = context.stack.partitions.iter().any(|partition| {
         partition.number == marker.number && matches!(partition.kind, PartitionType::Mbr(_))
     });
@@ -140,7 +161,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         Journal::Elsewhere => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
-        Journal::Copy => "it has no journal".to_owned(),
+        Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
@@ -200,6 +221,24 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             ),
             Vec::new(),
         ),
+        Journal::Displaced { titles, .. } => {
+            let wipe = titles.map(|at| {
+                let sector = at.get() / SECTOR;
+                format!(
+                    "dd if=/dev/zero of={} bs={SECTOR} seek={sector} count=1 conv=notrunc",
+                    operand(context.target)
+                )
+            });
+            (
+                format!(
+                    "save the table that is there to a new file on another disk, and go on with the move: {resume} --restore-table FILE; or bring back the old \
+                     layout: {resume} --rollback --restore-table FILE; what was written to the disk since counts as data of the partitions that move; or, if \
+                     nothing of them is needed any more, remove the journal: {}",
+                    wipe.join(" && ")
+                ),
+                Vec::new(),
+            )
+        }
         Journal::Unusable(_) => (
             format!(
                 "write nothing to this disk, and copy it as it is; {resume} says the same until the journal can be read"

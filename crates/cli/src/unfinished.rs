@@ -20,6 +20,10 @@ pub(crate) fn found(path: &Path) -> Option<String> {
         MoveJournal::Copy => format!(
             "{name}: an unfinished copy to it: straddle apply PLAN --from SOURCE --write {operand} completes it"
         ),
+        MoveJournal::Displaced { .. } => format!(
+            "{name}: an unfinished move of its partitions, whose marker another program has removed: straddle resume {operand} --restore-table FILE saves \
+             the table to FILE and goes on"
+        ),
         _ => format!(
             "{name}: an unfinished move of its partitions: straddle resume {operand} goes on, and with --rollback goes back"
         ),

@@ -49,6 +49,7 @@ pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use recognised::is_root;
 pub use sectors::{read_converted, read_table};
+pub use straddle_audit::MoveJournal;
 
 /// How targets are opened and judged.
 #[derive(Clone, Default)]

@@ -18,13 +18,24 @@ pub fn unfinished(path: &Path) -> Option<Unfinished> {
     let options = straddle_device::Options::default();
     let mut target = straddle_device::open(path, &options).ok()?;
     let stack = sectors::read_table(&mut target, &options).ok()??;
-    realign::unfinished(target.medium.as_deref()?, &stack).ok()?
+    found(&target, &stack)
+}
+
+/// The unfinished move by its marker; or by its journal, if that can be: in a compressed file, reading before
+/// the end takes all of it.
+fn found(target: &Target, stack: &Stack) -> Option<Unfinished> {
+    let medium = target.medium.as_deref()?;
+    let marked = realign::unfinished(medium, stack).ok()?;
+    let has_ends = target.through.is_none() && target.partition.is_none();
+    marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
 }
 
 /// Returns what is known about moves; `context` is that of the audit, without it.
 pub(crate) fn of(examiner: &Examiner, target: &Target, stack: &Stack, context: &Context<'_>) -> Moves {
-    let Some(medium) = target.medium.as_deref() else { return Moves::default() };
-    if let Ok(Some(unfinished)) = realign::unfinished(medium, stack) {
+    if target.medium.is_none() {
+        return Moves::default();
+    }
+    if let Some(unfinished) = found(target, stack) {
         return Moves { unfinished: Some(unfinished), planned: None };
     }
     Moves { unfinished: None, planned: planned(examiner, target, stack, context) }
@@ -68,7 +79,30 @@ fn options(examiner: &Examiner, target: &Target) -> Option<String> {
         options += &format!(" --logical {logical}");
     }
     if let Some(format) = open.format {
-        options += &format!(" --format {format}");
+        options += &format!(" --format {}", format.name());
     }
     Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn the_format_is_the_one_that_the_option_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let target = straddle_device::open(&path, &straddle_device::Options::default()).unwrap();
+        for format in straddle_device::image::Format::ALL {
+            let mut run = Options::default();
+            run.open.format = Some(*format);
+            let options = options(&Examiner::new(run), &target).unwrap();
+            let (_, name) = options.split_once("--format ").unwrap();
+            assert_eq!(name.parse(), Ok(*format));
+        }
+    }
 }

@@ -12,9 +12,11 @@ impl OpenError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => {
-                ErrorKind::Refused
-            }
+            Self::InUse { .. }
+            | Self::NotRaw { .. }
+            | Self::NotNamed { .. }
+            | Self::Unfinished { .. }
+            | Self::UnfinishedCopy { .. } => ErrorKind::Refused,
             Self::Unusable { .. }
             | Self::Replaced { .. }
             | Self::NotATarget { .. }

@@ -107,6 +107,12 @@ pub enum OpenError {
         /// The target.
         path: PathBuf,
     },
+    /// A copy to it is not complete.
+    #[error("{path}: an unfinished copy to it: complete it with the same 'straddle apply' first", path = path.display())]
+    UnfinishedCopy {
+        /// The target.
+        path: PathBuf,
+    },
     /// The file has no bytes.
     #[error("{path}: empty", path = path.display())]
     Empty {
@@ -197,8 +203,13 @@ impl Opened {
         {
             return Err(OpenError::NotRaw { path: path.to_owned(), what });
         }
-        if access != Access::Read && straddle_examine::unfinished(path).is_some() {
-            return Err(OpenError::Unfinished { path: path.to_owned() });
+        let unfinished = if access == Access::Read { None } else { straddle_examine::unfinished(path) };
+        if let Some(unfinished) = unfinished {
+            let path = path.to_owned();
+            return Err(match unfinished.journal {
+                straddle_examine::MoveJournal::Copy => OpenError::UnfinishedCopy { path },
+                _ => OpenError::Unfinished { path },
+            });
         }
         // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
         let mut flags = OFlags::NONBLOCK;

@@ -4,6 +4,12 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
+use crate::job::Job;
+use crate::journal::in_memory;
+use crate::sequence::Sequence;
+
+/// The windows that may be in flight.
+const IN_FLIGHT: u64 = 2;
 
 /// Bytes that could not be read. Where they were to go there is [`filler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +95,56 @@ pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     normal(bad.iter().map(of).collect())
 }
 
+/// The physical sectors at which something could not be read, and which none of the first `done` windows of
+/// `job` has written, nor the two that may be in flight, nor anything that wrote to `others`. They hold what
+/// they held before the moves, whether that can be read by now or not.
+pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> Vec<Span> {
+    let forward = Sequence::forward(job);
+    let (sources, written) = (forward.sources(done), forward.written(done.saturating_add(IN_FLIGHT)));
+    let is_moved = |bad: &&Bad| {
+        let is_own = |(from, to): &(Span, ByteOffset)| {
+            let way = Bad { from: *from, to: *to };
+            from.overlaps(bad.from) && way.distance() == bad.distance()
+        };
+        bad.distance() != 0 && sources.iter().any(is_own)
+    };
+    let mut spans: Vec<Span> = Vec::new();
+    for bad in list.iter().filter(is_moved) {
+        let all = job.round_out(bad.from);
+        let mut at = all.start();
+        while let Some(block) = block_at(job, at, all.end()) {
+            at = block.end();
+            if !written.iter().chain(others).any(|span| span.overlaps(block)) {
+                spans.push(block);
+            }
+        }
+    }
+    spans.sort_unstable_by_key(|span| span.start());
+    spans.dedup();
+    spans
+}
+
+/// The physical sector that begins at `at`, up to `end`.
+fn block_at(job: &Job, at: ByteOffset, end: ByteOffset) -> Option<Span> {
+    let next = job.blocks().floor(at)?.checked_add(job.blocks().size())?.min(end);
+    Span::new(at, next.checked_since(at)?).filter(|block| !block.is_empty())
+}
+
+/// The parts of `span` that are not in `kept`, whose spans are in ascending order.
+pub(crate) fn without(span: Span, kept: &[Span]) -> Vec<Span> {
+    let (mut parts, mut at) = (Vec::new(), span.start());
+    let mut add = |from: ByteOffset, to: ByteOffset| {
+        let part = to.checked_since(from).and_then(|len| Span::new(from, len));
+        parts.extend(part.filter(|part| !part.is_empty()));
+    };
+    for kept in kept.iter().filter(|kept| kept.overlaps(span)) {
+        add(at, kept.start().max(at));
+        at = at.max(kept.end());
+    }
+    add(at, span.end().max(at));
+    parts
+}
+
 /// What was found to be unreadable, and whether that stops a run.
 #[derive(Debug, Default)]
 pub(crate) struct Skip {
@@ -126,5 +182,28 @@ impl Skip {
             return Ok(read_rest(disks, span, bytes));
         }
         disks.read(Device::Data, span.start(), bytes).map(|()| Vec::new())
+    }
+
+    /// The same; what is in `kept` is not written, and may be unreadable.
+    pub(crate) fn read_without(
+        &self,
+        disks: &mut Disks<'_>,
+        span: Span,
+        kept: &[Span],
+        bytes: &mut [u8],
+    ) -> Result<Vec<Span>, RelocateError> {
+        let parts = without(span, kept);
+        if parts == [span] {
+            return self.read(disks, span, bytes);
+        }
+        read_rest(disks, span, bytes);
+        let mut bad = Vec::new();
+        for part in parts {
+            let from = part.start().checked_since(span.start()).map_or(0, in_memory);
+            if let Some(bytes) = bytes.get_mut(from..from + in_memory(part.len())) {
+                bad.extend(self.read(disks, part, bytes)?);
+            }
+        }
+        Ok(bad)
     }
 }

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 
 use straddle_units::{ByteCount, Span};
 
-use crate::bad::{Bad, Skip, listed};
+use crate::bad::{Bad, Skip, listed, without};
 use crate::disk::Disks;
 use crate::error::{Device, RelocateError};
 use crate::fault::{self, Fault};
-use crate::journal::{Direction, Hash, Journal, Kind, Record, hash, in_memory};
+use crate::journal::{Direction, Hash, Hasher, Journal, Kind, Record, hash, in_memory};
 use crate::sequence::{Sequence, Window};
-use crate::shape::{Shape, holes, is_cached, write, write_sparse};
+use crate::shape::{Shape, holes, is_cached, write, write_without};
 
 /// How what was written is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,12 +58,14 @@ pub(crate) struct Run<'r> {
     pub(crate) sequence: &'r Sequence,
     pub(crate) direction: Direction,
     pub(crate) verify: Verify,
+    /// What is not written, in ascending order: it holds what the windows would bring there.
+    pub(crate) kept: &'r [Span],
 }
 
-/// What was written for a window, with the hash of its bytes.
-#[derive(Clone, Copy)]
+/// What was written for a window: its span, the parts of it that were, and the hash of their bytes.
 struct Written {
     span: Span,
+    parts: Vec<Span>,
     hash: Hash,
 }
 
@@ -149,16 +151,17 @@ impl Run<'_> {
         self.begin_check(disks, behind, window)?;
         let copy = &buffer[lead..];
         let span = window.written;
+        let parts = without(span, self.kept);
         let hash = if span == window.to {
             let bytes = if is_direct { copy } else { shape.moved(copy) };
-            write_sparse(disks, span, bytes, &holes)?;
-            moved
+            write_without(disks, span, bytes, &holes, self.kept)?;
+            if parts == [span] { moved } else { hash_parts(span, &parts, bytes) }
         } else {
             let content = shape.content(copy);
-            write_sparse(disks, span, &content, &holes)?;
-            hash(&content)
+            write_without(disks, span, &content, &holes, self.kept)?;
+            hash_parts(span, &parts, &content)
         };
-        behind.latest = Some(Written { span, hash });
+        behind.latest = Some(Written { span, parts, hash });
         Ok(())
     }
 
@@ -178,7 +181,7 @@ impl Run<'_> {
             let (mut at, mut bad) = (lead, Vec::new());
             for span in spans {
                 let end = at + in_memory(span.len());
-                bad.extend(skip.read(disks, span, &mut buffer[at..end])?);
+                bad.extend(skip.read_without(disks, span, self.kept, &mut buffer[at..end])?);
                 at = end;
             }
             Ok::<_, RelocateError>(bad)
@@ -223,9 +226,10 @@ impl Run<'_> {
         behind: &mut Behind,
         next: Window,
     ) -> Result<(), RelocateError> {
-        let Some(Written { span, .. }) = behind.durable.filter(|_| self.verify == Verify::Read) else {
+        let Some(span) = behind.durable.as_ref().map(|written| written.span) else { return Ok(()) };
+        if self.verify != Verify::Read {
             return Ok(());
-        };
+        }
         disks.get(Device::Data).drop_cache(span);
         if next.written.overlaps(span) {
             return self.check(disks, behind.durable.take());
@@ -236,10 +240,10 @@ impl Run<'_> {
 
     /// Compares what is read back of a window that is durable and whose cache was dropped.
     fn check(&self, disks: &mut Disks<'_>, written: Option<Written>) -> Result<(), RelocateError> {
-        let Some(Written { span, hash }) = written.filter(|_| self.verify == Verify::Read) else {
+        let Some(Written { span, parts, hash }) = written.filter(|_| self.verify == Verify::Read) else {
             return Ok(());
         };
-        if is_cached(disks, span, hash)? {
+        if is_cached(disks, &parts, hash)? {
             return Ok(());
         }
         Err(RelocateError::Changed { at: span.start(), len: span.len() })
@@ -248,9 +252,19 @@ impl Run<'_> {
     /// Compares what is left, which is durable.
     fn check_all(&self, disks: &mut Disks<'_>, behind: &mut Behind) -> Result<(), RelocateError> {
         self.check(disks, behind.durable.take())?;
-        if let Some(Written { span, .. }) = behind.latest {
-            disks.get(Device::Data).drop_cache(span);
+        if let Some(Written { span, .. }) = &behind.latest {
+            disks.get(Device::Data).drop_cache(*span);
         }
         self.check(disks, behind.latest.take())
     }
+}
+
+/// The hash of parts of `span`, whose bytes are `bytes`.
+fn hash_parts(span: Span, parts: &[Span], bytes: &[u8]) -> Hash {
+    let mut hasher = Hasher::default();
+    for part in parts {
+        let from = part.start().checked_since(span.start()).map_or(0, in_memory);
+        hasher.add(&bytes[from..from + in_memory(part.len())]);
+    }
+    hasher.finish()
 }

@@ -10,7 +10,7 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::journal::{Entry, Journal, Kind, Record, hash, in_memory};
 use crate::sequence::{Sequence, Window};
-use crate::shape::{Shape, changed, holds, holes, read, write, write_sparse};
+use crate::shape::{Shape, changed, holds, holes, read, write, write_without};
 
 /// The windows that may have been written in part when the journal was left.
 #[derive(Debug, Default)]
@@ -92,6 +92,7 @@ impl Flight {
         sequence: &Sequence,
         journal: &Journal,
         skip: &mut Skip,
+        kept: &[Span],
     ) -> Result<(), RelocateError> {
         let blocks = sequence.blocks();
         for Entry { record, saved } in self.windows.iter().rev() {
@@ -99,13 +100,13 @@ impl Flight {
             let Some(copy) = saved else {
                 let bytes = again(disks, shape.window, record, journal, skip)?;
                 let holes = holes(disks, shape.window.from, shape.window.to, blocks);
-                write_sparse(disks, shape.window.to, &bytes, &holes)?;
+                write_without(disks, shape.window.to, &bytes, &holes, kept)?;
                 continue;
             };
             // Those that the first write has made; the source may have none any more.
             let written = shape.window.written;
             let holes = holes(disks, written, written, blocks);
-            write_sparse(disks, written, &shape.content(copy), &holes)?;
+            write_without(disks, written, &shape.content(copy), &holes, kept)?;
         }
         disks.flush()?;
         if fault::on(Fault::NoCheck) {
@@ -119,6 +120,7 @@ impl Flight {
             let is_last = latest.is_none_or(|latest| latest == window || !latest.written.overlaps(window.to));
             // What was read for it in vain was listed just now.
             let is_same = record.saved().is_some() || !skip.touches(window.from);
+            let is_same = is_same && !kept.iter().any(|kept| kept.overlaps(window.to));
             if let Some(moved) = record.moved().filter(|_| is_last && is_same)
                 && !holds(disks, window.to, moved)?
             {

@@ -302,6 +302,39 @@ impl Journal {
         Ok(Self { job, layout, device, title })
     }
 
+    /// The place that the journal whose first or last title is at `at` names as its own, if its body is intact.
+    pub(crate) fn located(disks: &mut Disks<'_>, at: ByteOffset) -> Option<Span> {
+        let device = disks.device_of_journal();
+        let title = Title::read(disks, device, at).ok()??.ok()?;
+        if title.body > LONGEST_BODY {
+            return None;
+        }
+        let mut bytes = vec![0; in_memory(ByteCount::new(title.body))];
+        let all = Span::first(disks.get(device).size());
+        let is_on_disk = |start: &u64| {
+            Span::new(ByteOffset::new(*start), ByteCount::new(title.body))
+                .is_some_and(|span| all.contains(span))
+        };
+        for block in (9..=20).map(|shift| 1_u64 << shift) {
+            let behind = at.get().checked_add(block);
+            let before = at.get().checked_sub(blocks(title.body, block));
+            for start in [behind, before].into_iter().flatten().filter(is_on_disk) {
+                if disks.read(device, ByteOffset::new(start), &mut bytes).is_err()
+                    || hash(&bytes) != title.hash
+                {
+                    continue;
+                }
+                let body: Body = serde_json::from_slice(&bytes).ok()?;
+                let place = Span::new(ByteOffset::new(body.start), ByteCount::new(body.len))?;
+                // Smaller blocks may lead to the same body.
+                let last = place.end().get().checked_sub(body.job.blocks().size().get());
+                let is_title = place.start() == at || last == Some(at.get());
+                return Some(place).filter(|_| is_title);
+            }
+        }
+        None
+    }
+
     /// Removes the journal: the titles first, durably.
     pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         if fault::on(Fault::EraseRecordsFirst) {

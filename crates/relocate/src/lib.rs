@@ -129,6 +129,12 @@
 //!   takes its place. Without room in the list an unreadable sector stops the job.
 //! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
 //!   not, what is missing is listed and the filler written, as above.
+//! - The way back writes no filler where the bytes may still be: a physical sector in which something could not
+//!   be read is left as it is, if no window up to `done` and none of the two that may be in flight has `W(i)`
+//!   there. It was not written, so all of it is what it was before the moves. Which these are follows from the
+//!   list, as it is when the rollback begins, and from `done`, so every recovery leaves out the same: what is
+//!   found on the way back is at a destination, which was written, or shares a physical sector with what was
+//!   moved and is not listed as moved itself.
 //!
 //! # What it relies on
 //!
@@ -165,5 +171,5 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,
 };
-pub use search::search;
+pub use search::{search, search_ends};
 pub use traffic::{Traffic, WindowTraffic};

@@ -2,7 +2,7 @@
 
 use straddle_units::{ByteCount, Span};
 
-use crate::bad::{Bad, Skip};
+use crate::bad::{Bad, Skip, untouched};
 use crate::disk::Disks;
 use crate::engine::{Run, Stop, Verify, Watch};
 use crate::error::RelocateError;
@@ -37,6 +37,8 @@ struct Held<'a> {
     disks: Disks<'a>,
     journal: Journal,
     skip: Skip,
+    /// What was written to besides.
+    others: Vec<Span>,
 }
 
 /// The state that a journal is found in.
@@ -86,7 +88,7 @@ pub fn journal_len(job: &Job) -> Result<ByteCount, RelocateError> {
 /// [`RelocateError::Place`] and [`RelocateError::Occupied`]: nothing was written.
 pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>, RelocateError> {
     let journal = Journal::create(&mut disks, place, job)?;
-    Ok(Unfinished(Held { disks, journal, skip: Skip::default() }))
+    Ok(Unfinished(Held { disks, journal, skip: Skip::default(), others: Vec::new() }))
 }
 
 /// Opens the journal at `place`; `None` if there is none.
@@ -102,7 +104,7 @@ pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
     let skip = journal.listed(&mut disks)?;
-    let held = Held { disks, journal, skip };
+    let held = Held { disks, journal, skip, others: Vec::new() };
     Ok(Some(match state {
         State::NotBegun | State::Moving { .. } => Recovered::Unfinished(Unfinished(held)),
         State::Moved => Recovered::Moved(Moved(held)),
@@ -151,11 +153,12 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateErro
 
 impl<'a> Held<'a> {
     fn resume(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>, RelocateError> {
-        let Self { disks, journal, skip } = &mut self;
+        let Self { disks, journal, skip, .. } = &mut self;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
-        flight.redo(disks, &sequence, journal, skip)?;
-        let run = Run { journal, sequence: &sequence, direction: Direction::Forward, verify };
+        flight.redo(disks, &sequence, journal, skip, &[])?;
+        let (direction, kept) = (Direction::Forward, [].as_slice());
+        let run = Run { journal, sequence: &sequence, direction, verify, kept };
         Ok(match run.go(disks, skip, flight.done, watch)? {
             Stop::End => Ended::Complete(Moved(self)),
             Stop::Paused => Ended::Paused,
@@ -163,15 +166,16 @@ impl<'a> Held<'a> {
     }
 
     fn rollback(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        let Self { disks, journal, skip } = &mut self;
+        let Self { disks, journal, skip, others } = &mut self;
         let done = match journal.mark(disks, Mark::Undone)? {
             Some(done) => done,
             None => turn(disks, journal, skip)?,
         };
         let sequence = Sequence::back(&journal.job, done);
         let flight = Flight::of(journal.records(disks, Direction::Back)?, &sequence)?;
-        flight.redo(disks, &sequence, journal, skip)?;
-        let run = Run { journal, sequence: &sequence, direction: Direction::Back, verify };
+        let kept = &untouched(&journal.job, done, &skip.list, others);
+        flight.redo(disks, &sequence, journal, skip, kept)?;
+        let run = Run { journal, sequence: &sequence, direction: Direction::Back, verify, kept };
         Ok(match run.go(disks, skip, flight.done, watch)? {
             Stop::End => Ended::Complete(Back(self)),
             Stop::Paused => Ended::Paused,
@@ -279,6 +283,14 @@ macro_rules! runs {
             #[must_use]
             pub fn skip_bad(mut self) -> Self {
                 self.0.skip.is_on = true;
+                self
+            }
+
+            /// Names what the caller has written to besides, for a rollback: nothing there is taken for what
+            /// it was before the moves. It must be the same whenever the rollback goes on.
+            #[must_use]
+            pub fn beside(mut self, others: Vec<Span>) -> Self {
+                self.0.others = others;
                 self
             }
         }

@@ -1,4 +1,7 @@
 //! A journal whose place is not known.
+//!
+//! The law of this module: a title is found by how it begins, and believed only if the body that its hash
+//! belongs to names the place that the title is at. One intact title with its body is enough.
 
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
@@ -7,54 +10,50 @@ use crate::journal::{Journal, in_memory, is_title};
 
 /// The bytes that are read at a time.
 const PIECE: u64 = 4 * MIB;
-/// The physical sectors that a journal may count in.
-const BLOCKS: std::ops::RangeInclusive<u32> = 9..=20;
+/// The largest physical sector in which [`search_ends`] looks for a last title.
+const LARGEST: u64 = 4096;
 
 /// Searches the journal's disk for a journal, from its end on; returns its place.
 ///
 /// Reads the whole disk if there is none. Sectors that cannot be read are passed over.
 pub fn search(mut disks: Disks<'_>) -> Option<Span> {
     let device = disks.device_of_journal();
-    let sector = in_memory(ByteCount::new(SECTOR));
     let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
-    let mut titles: Vec<u64> = Vec::new();
     while end > 0 {
         let start = end.saturating_sub(PIECE);
-        let mut bytes = vec![0; in_memory(ByteCount::new(end - start))];
-        let disk = disks.get(device);
-        if disk.read(ByteOffset::new(start), &mut bytes).is_err() {
-            for (at, bytes) in (start..).step_by(sector).zip(bytes.chunks_mut(sector)) {
-                if disk.read(ByteOffset::new(at), bytes).is_err() {
-                    bytes.fill(0);
-                }
-            }
-        }
-        let found: Vec<u64> = (start..)
-            .step_by(sector)
-            .zip(bytes.chunks(sector))
-            .filter_map(|(at, sector)| is_title(sector).then_some(at))
-            .collect();
-        for at in found.into_iter().rev() {
-            titles.push(at);
-            if let Some(place) = behind(&mut disks, at, &titles) {
-                return Some(place);
-            }
+        if let Some(place) = within(&mut disks, start, end) {
+            return Some(place);
         }
         end = start;
     }
     None
 }
 
-/// The place of the journal whose first title is at `first`, if its last one is among `titles`.
-fn behind(disks: &mut Disks<'_>, first: u64, titles: &[u64]) -> Option<Span> {
-    for last in titles.iter().rev() {
-        for block in BLOCKS.map(|shift| 1_u64 << shift) {
-            let len = last.checked_sub(first)?.checked_add(block)?;
-            let place = Span::new(ByteOffset::new(first), ByteCount::new(len))?;
-            if let Ok(Some(_)) = Journal::read(disks, place) {
-                return Some(place);
+/// Searches for a journal that ends at one of `ends`; returns its place. Reads 4 KiB before each.
+pub fn search_ends(mut disks: Disks<'_>, ends: &[ByteOffset]) -> Option<Span> {
+    let device = disks.device_of_journal();
+    let size = disks.get(device).size().get();
+    let is_end = |end: &u64| *end >= SECTOR && *end <= size && end.is_multiple_of(SECTOR);
+    let mut ends = ends.iter().map(|end| end.get()).filter(is_end);
+    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end))
+}
+
+/// The journal with the last title in these bytes.
+fn within(disks: &mut Disks<'_>, start: u64, end: u64) -> Option<Span> {
+    let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
+    let mut bytes = vec![0; in_memory(ByteCount::new(end - start))];
+    let disk = disks.get(device);
+    if disk.read(ByteOffset::new(start), &mut bytes).is_err() {
+        for (at, bytes) in (start..).step_by(sector).zip(bytes.chunks_mut(sector)) {
+            if disk.read(ByteOffset::new(at), bytes).is_err() {
+                bytes.fill(0);
             }
         }
     }
-    None
+    let sectors = (start..).step_by(sector).zip(bytes.chunks(sector));
+    let titles: Vec<u64> = sectors.filter_map(|(at, sector)| is_title(sector).then_some(at)).collect();
+    titles.into_iter().rev().find_map(|at| {
+        let place = Journal::located(disks, ByteOffset::new(at))?;
+        matches!(Journal::read(disks, place), Ok(Some(_))).then_some(place)
+    })
 }

@@ -89,6 +89,26 @@ impl Sequence {
         self.count
     }
 
+    /// What the first `done` windows move, as one span for each move, and where to.
+    pub(crate) fn sources(&self, done: u64) -> Vec<(Span, ByteOffset)> {
+        let ends =
+            self.ends(done).filter_map(|(one, other)| hull(one.from, other.from).zip(hull(one.to, other.to)));
+        ends.map(|(from, to)| (from, to.start())).collect()
+    }
+
+    /// What the first `done` windows write, as one span for each move.
+    pub(crate) fn written(&self, done: u64) -> Vec<Span> {
+        self.ends(done).filter_map(|(one, other)| hull(one.written, other.written)).collect()
+    }
+
+    /// The first and the last one of the first `done` windows in each move. Those between are adjacent.
+    fn ends(&self, done: u64) -> impl Iterator<Item = (Window, Window)> {
+        self.parts.iter().filter(move |part| part.first < done).map(move |part| {
+            let last = (done - 1).min(part.first + part.cells.1 - part.cells.0);
+            (self.bare(part.first), self.bare(last))
+        })
+    }
+
     /// The number of bytes that the first `done` windows move.
     pub(crate) fn bytes(&self, done: u64) -> u64 {
         let mut bytes = 0;

@@ -2,6 +2,7 @@
 
 use straddle_units::{Boundary, ByteOffset, Span};
 
+use crate::bad::without;
 use crate::disk::Disks;
 use crate::error::{Device, RelocateError};
 use crate::journal::{Hash, Hasher, Kind, Record, Saved, hash, hash_both, in_memory};
@@ -137,23 +138,45 @@ pub(crate) fn write_sparse(
     disks.write_at(span.start(), at, &bytes[at..])
 }
 
+/// Writes the bytes of `span`, but for what is in `kept`.
+pub(crate) fn write_without(
+    disks: &mut Disks<'_>,
+    span: Span,
+    bytes: &[u8],
+    holes: &[Span],
+    kept: &[Span],
+) -> Result<(), RelocateError> {
+    let parts = without(span, kept);
+    if parts == [span] {
+        return write_sparse(disks, span, bytes, holes);
+    }
+    for part in parts {
+        let from = distance(span.start(), part.start());
+        write(disks, part, &bytes[from..from + in_memory(part.len())])?;
+    }
+    Ok(())
+}
+
 /// Whether the medium has at `span` what has this hash.
 pub(crate) fn holds(disks: &mut Disks<'_>, span: Span, moved: Hash) -> Result<bool, RelocateError> {
     disks.get(Device::Data).drop_cache(span);
-    is_cached(disks, span, moved)
+    is_cached(disks, &[span], moved)
 }
 
 /// The same, if the cache was dropped before.
-pub(crate) fn is_cached(disks: &mut Disks<'_>, span: Span, moved: Hash) -> Result<bool, RelocateError> {
+pub(crate) fn is_cached(disks: &mut Disks<'_>, spans: &[Span], moved: Hash) -> Result<bool, RelocateError> {
     let mut hasher = Hasher::default();
-    let mut piece = vec![0; PIECE.min(in_memory(span.len()))];
-    let (mut at, mut left) = (span.start().get(), in_memory(span.len()));
-    while left > 0 {
-        let len = piece.len().min(left);
-        disks.read(Device::Data, ByteOffset::new(at), &mut piece[..len])?;
-        hasher.add(&piece[..len]);
-        at += len as u64;
-        left -= len;
+    let longest = spans.iter().map(|span| in_memory(span.len())).max().unwrap_or(0);
+    let mut piece = vec![0; PIECE.min(longest)];
+    for span in spans {
+        let (mut at, mut left) = (span.start().get(), in_memory(span.len()));
+        while left > 0 {
+            let len = piece.len().min(left);
+            disks.read(Device::Data, ByteOffset::new(at), &mut piece[..len])?;
+            hasher.add(&piece[..len]);
+            at += len as u64;
+            left -= len;
+        }
     }
     Ok(hasher.finish() == moved)
 }

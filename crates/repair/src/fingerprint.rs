@@ -57,7 +57,11 @@ pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadE
 }
 
 /// Returns the spans of the present table's structures, and of those that a GPT would have.
-fn structures(medium: &dyn Medium, stack: &Stack, block: BlockSize) -> Result<Vec<Span>, ReadError> {
+pub(crate) fn structures(
+    medium: &dyn Medium,
+    stack: &Stack,
+    block: BlockSize,
+) -> Result<Vec<Span>, ReadError> {
     let mut spans = Vec::new();
     let mut add = |span: Option<Span>| {
         spans.extend(span.filter(|span| span.end().get() <= medium.len().get() && !spans.contains(span)));

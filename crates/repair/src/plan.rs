@@ -292,6 +292,9 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
         }
         return Err(PlanError::Unfinished);
     }
+    if crate::realign::displaced(situation.medium, situation.stack).is_some() {
+        return Err(PlanError::Unfinished);
+    }
     let fresh = request.table.is_some();
     let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
     let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");

@@ -24,6 +24,7 @@
 mod around;
 mod boot;
 mod carry;
+mod displaced;
 mod error;
 mod file;
 mod guard;
@@ -59,6 +60,7 @@ pub use boot::starts_grub;
 pub use carry::Watch;
 pub(crate) use carry::obstacle;
 pub use carry::{Outcome, Run};
+pub use displaced::displaced;
 pub use error::{RealignError, Shrink};
 pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;

@@ -212,12 +212,14 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     about: About::Table,
     title: "unfinished move or copy of partitions",
     what: "straddle has begun to move partitions of this disk to other starts (straddle realign, straddle apply), and was interrupted. \
-           The table has a marker in place of the partitions that move. Or a copy to this disk (straddle realign --to, straddle apply --from) was \
+           The table has a marker in place of the partitions that move, unless another program has written a table since; then the journal is found where \
+           journals end as a rule: before the end of the disk, or before a partition. Or a copy to this disk (straddle realign --to, straddle apply --from) was \
            interrupted: its first sector has a marker in place of the table.",
     why: "Part of the data is in the new places and part in the old ones, until the journal says that all of it is in one. \
           A table that lists either would let other programs write to data that are still needed.",
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the journal has what is needed for either way, and the source of a copy is as it was.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to bring back the old layout. Change nothing else on the disk before. \
+          If another program has written the table, add --restore-table FILE, which saves that table first. \
           A copy is completed by the same straddle apply PLAN --from SOURCE --write TARGET that began it.",
     sources: &["docs/realign.md"],
 };

@@ -387,7 +387,12 @@ const RESUME_EXAMPLES: &str = "\
 Examples:
   straddle resume /dev/sdb
   straddle resume /dev/sdb --rollback
-  straddle resume disk.img --journal move.journal";
+  straddle resume disk.img --journal move.journal
+  straddle resume /dev/sdb --restore-table sdb.table      another program has written a table meanwhile
+
+If the table is not the one that the move left, nothing is written. With --restore-table that table is saved ('straddle undo'
+brings it back), and the move goes on, or with --rollback back. What was written to the disk meanwhile counts as data of the
+partitions that move. The journal is searched on all of the disk.";
 
 /// Arguments of `resume`.
 #[derive(Debug, Args)]
@@ -400,6 +405,11 @@ pub(crate) struct ResumeArguments {
     /// Bring back the old layout, contents included, instead of completing the new one.
     #[arg(long)]
     pub(crate) rollback: bool,
+
+    /// If another program has written the table since, save it to this new file on another disk, and restore the
+    /// marker of the move.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) restore_table: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) moves: MoveArguments,

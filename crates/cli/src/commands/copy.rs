@@ -204,17 +204,39 @@ fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
 /// Refuses a name for a new image, which is raw, that promises another format.
 fn check_name(new: &Path) -> Result<()> {
     let Some(ending) = new.extension().and_then(|ending| ending.to_str()) else { return Ok(()) };
-    let Ok(format) = ending.to_ascii_lowercase().parse::<Format>() else { return Ok(()) };
-    if format == Format::Raw {
-        return Ok(());
-    }
+    let Some((format, qemu)) = promised(&ending.to_ascii_lowercase()) else { return Ok(()) };
     let raw = new.with_extension("raw");
+    let convert = qemu.map_or_else(String::new, |qemu| {
+        format!(
+            "; qemu-img convert -O {qemu} {} {} converts it afterwards",
+            quote_path(&raw),
+            quote_path(new)
+        )
+    });
     let text = format!(
-        "{}: a new image is raw, and this is the name of another format ({format}): name it {}",
+        "{}: a new image is raw, the only format that is written, and this is the name of another format ({format}): name it {}{convert}",
         new.display(),
         raw.display()
     );
     Err(RefusedError(text).into())
+}
+
+/// The format of images that end so, if it is not raw, and the name that `qemu-img convert` has for it, if it
+/// writes it.
+fn promised(ending: &str) -> Option<(String, Option<&'static str>)> {
+    let format = match ending {
+        "qcow" => return Some(("qcow".to_owned(), Some("qcow"))),
+        "cow" | "dmg" | "vbox" | "ova" | "ovf" | "vmx" | "e01" | "aff" | "sparseimage" | "sparsebundle"
+        | "wim" | "zip" | "gz" | "xz" | "zst" | "bz2" | "lz4" | "7z" => {
+            return Some((ending.to_owned(), None));
+        }
+        "hdd" | "hds" => Format::Parallels,
+        "vpc" => Format::Vhd,
+        "avhd" => Format::Vhd,
+        "avhdx" => Format::Vhdx,
+        ending => ending.parse().ok().filter(|format| *format != Format::Raw)?,
+    };
+    Some((format.to_string(), Some(format.qemu_name())))
 }
 
 /// Makes a new sparse image; false if there is a file or a device already.

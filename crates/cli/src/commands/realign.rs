@@ -14,7 +14,7 @@ use straddle_device::Options;
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::{
-    self, JournalFileHandle, JournalPlace, Outcome, Realign, RealignError, Run, Wanted,
+    self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
 use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -175,7 +175,20 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     check_map(&arguments.moves)?;
     let journal = arguments.moves.journal.as_deref().map(JournalFileHandle::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
-    let run = Run::find(&mut target, journal).with_context(|| name.clone())?;
+    let run = match &arguments.restore_table {
+        None => Run::find(&mut target, journal).with_context(|| name.clone())?,
+        Some(backup) => {
+            let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
+            if run.restore_table(backup).with_context(|| name.clone())? {
+                let (name, backup) = (output::printable(&name), quote_path(backup));
+                output::complain(&format!(
+                    "{name}: the table is saved, and the marker of the move is restored; to revert: straddle undo {backup} --write {}",
+                    quote_path(path)
+                ));
+            }
+            run
+        }
+    };
     carry(run, &name, path, &arguments.moves, arguments.rollback)
 }
 
@@ -219,6 +232,13 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
     let resume = format!("straddle resume {operand}{journal}");
     let ended = match ended {
+        Err(error @ MoveError::OtherTable) => {
+            let again = format!("{resume} --restore-table FILE");
+            let text = format!(
+                "{name}: {error}; to save that table to a new file and go on: {again}; to go back: {again} --rollback"
+            );
+            return Err(RefusedError(text).into());
+        }
         // The same command would be refused again.
         Err(error) if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned())?,
         other => {

@@ -5,13 +5,15 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use straddle_io::SplitMix64;
-use straddle_units::ErrorKind;
+use straddle_units::{ByteOffset, ErrorKind};
 
 use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
+use crate::bad::filler;
 use crate::engine::Verify;
 use crate::error::RelocateError;
 use crate::fault::{Fault, plant};
+use crate::sequence::Sequence;
 
 /// A job that is possible on a small disk.
 fn random_shape(random: &mut SplitMix64) -> Shape {
@@ -303,4 +305,54 @@ fn what_cannot_be_read_again_is_listed_or_there_already() {
     }
     println!("{listed} listed, {there} moved before");
     assert!(listed > 100 && there > 100);
+}
+
+/// A sector that cannot be read while it is moved, and can be later: the way back leaves it as it is where
+/// nothing was written over it, stopped anywhere or not.
+#[test]
+fn what_can_be_read_again_is_not_lost_on_the_way_back() {
+    let (mut kept, mut lost) = (0, 0);
+    for (shape, windows) in shapes().into_iter().flat_map(|shape| (1..6).map(move |n| (shape.clone(), n))) {
+        let world = World::new(&shape);
+        // What is in several sectors would be unreadable in all of them.
+        let is_one = |number: u32| world.original.iter().filter(|other| **other == number).count() == 1;
+        let data = world.data.iter().filter(|(_, number)| shape.bad.is_empty() && is_one(*number));
+        for (bad, contents) in data {
+            let machine = world.boot(&world.original);
+            machine.borrow_mut().unreadable = *contents;
+            let written = world.with(&machine, |disks, place| {
+                let begun = crate::begin(disks, place, world.job.clone()).unwrap().skip_bad();
+                let mut left = windows;
+                let ended = begun.resume(Verify::Read, &mut |_| {
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                let is_complete = matches!(ended.unwrap(), crate::Ended::Complete(_));
+                let forward = Sequence::forward(&world.job);
+                forward.written(if is_complete { forward.count() } else { windows })
+            });
+            machine.borrow_mut().unreadable = u32::MAX;
+            let end = world.recover(&machine, Decision::Rollback).unwrap();
+            assert_eq!(end, Final::Back);
+            let block = world.job.round_out(super::shapes::span(*bad as u64, 1));
+            let now = machine.borrow().current[*bad];
+            if written.iter().any(|span| span.overlaps(block)) {
+                let at = ByteOffset::new(*bad as u64 * 512);
+                let filler = world.store.borrow_mut().number(&filler(at));
+                assert!(now == *contents || now == filler, "{shape:?}: sector {bad}");
+                lost += 1;
+            } else {
+                assert_eq!(
+                    now, *contents,
+                    "{shape:?}, {windows} windows: sector {bad} was never overwritten"
+                );
+                kept += 1;
+            }
+            for (sector, number) in world.data.iter().filter(|(sector, _)| sector != bad) {
+                assert_eq!(machine.borrow().current[*sector], *number, "{shape:?}: sector {sector}");
+            }
+        }
+    }
+    println!("{kept} sectors were never overwritten, {lost} were");
+    assert!(kept > 100 && lost > 100, "{kept} {lost}");
 }

@@ -32,6 +32,9 @@ pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// hexadecimal digits per byte, old and new.
 const LARGEST: u64 = 512 << 20;
 
+/// What is written over another program's table when a move goes on.
+pub(crate) const MARKER: &str = "the marker of the move";
+
 /// Why a backup cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -260,6 +263,15 @@ impl Backup {
 }
 
 impl BackupFile {
+    /// Whether all that was written is the marker of a move.
+    pub(super) fn is_of_marker(&self) -> bool {
+        let is_marker = |kept: &Kept| match kept {
+            Kept::Write { what, .. } => what == MARKER,
+            Kept::Flush => true,
+        };
+        self.steps.iter().all(is_marker) && !self.steps.is_empty()
+    }
+
     /// The steps that were taken; `None` if the file contradicts itself.
     pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {

@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::Lba;
 
-use super::backup::Unstored;
+use super::backup::{BackupError, Unstored};
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::{Step, encode};
 use crate::error::{PlanError, UNFINISHED};
@@ -67,10 +67,16 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
 
 /// Refuses a disk with an unfinished move.
 pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
-    match straddle_layout::marker(disk, stack)? {
-        Some(_) => Err(ApplyError::OtherDisk(UNFINISHED.to_owned())),
-        None => Ok(()),
+    let is_marked = straddle_layout::marker(disk, stack)?.is_some();
+    if is_marked || crate::realign::displaced(disk, stack).is_some() {
+        return Err(ApplyError::OtherDisk(UNFINISHED.to_owned()));
     }
+    Ok(())
+}
+
+/// Stores the bytes that `steps` overwrite in a new file at `path`.
+pub(crate) fn save_steps(disk: &dyn Disk, steps: &[Step], path: &Path) -> Result<(), BackupError> {
+    Unstored::of(steps, disk.len(), disk.identity().serial.clone()).store(path)
 }
 
 /// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.

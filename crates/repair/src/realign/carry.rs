@@ -28,7 +28,9 @@ use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::wrapped::HEAD;
 use super::story::{Story, Table};
-use super::{Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
+use super::{
+    Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, displaced, inner, logical, refer,
+};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
@@ -47,10 +49,12 @@ pub enum Outcome {
 
 /// A move that has begun.
 pub struct Run<'a> {
-    disk: &'a mut dyn Disk,
+    pub(super) disk: &'a mut dyn Disk,
     journal: JournalPlace,
     place: Span,
-    story: Story,
+    pub(super) story: Story,
+    /// Whether the table on the disk has no marker, but is one that other programs use.
+    pub(super) is_displaced: bool,
     verify: Verify,
     skips_bad: bool,
 }
@@ -84,7 +88,8 @@ impl Realign {
         };
         let story = Story::new(self, disk, &stack, id)?;
         let job = self.job(id, story.to_payload()?)?;
-        let mut run = Run { disk, journal, place, story, verify: Verify::Read, skips_bad: false };
+        let (verify, is_displaced) = (Verify::Read, false);
+        let mut run = Run { disk, journal, place, story, is_displaced, verify, skips_bad: false };
         run.forget_stale()?;
         run.with_disks(|disks, place| begin(disks, place, job).map(drop))?;
         Ok(run)
@@ -166,24 +171,26 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     }
 }
 
-/// Returns the journal's place: the marker's. If no partition can be read, a power cut may have torn the
-/// table, and the disk is searched.
-fn journal_of(disk: &mut dyn Disk) -> Result<Span, MoveError> {
-    let read = straddle_layout::read_stack(disk, disk.identity().sector, None);
-    if let Ok(stack) = &read {
-        if let Some(marker) = straddle_layout::marker(disk, stack)? {
-            return Ok(marker.span);
+/// Returns the journal's place, and whether the table has no marker. The place is the marker's, or found where
+/// journals end as a rule. If there is no table, a power cut may have torn it: then, and if `is_whole`, all of
+/// the disk is searched.
+fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<(Span, bool), MoveError> {
+    let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
+        Ok(stack) => stack,
+        Err(error) => {
+            let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
+            return Ok((found.ok_or(error)?, false));
         }
-        if !stack.partitions.is_empty() {
-            return Err(MoveError::Nothing);
-        }
+    };
+    if let Some(marker) = straddle_layout::marker(disk, &stack)? {
+        return Ok((marker.span, false));
     }
-    let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
-    match (found, read) {
-        (Some(place), _) => Ok(place),
-        (None, Err(error)) => Err(error.into()),
-        (None, Ok(_)) => Err(MoveError::Nothing),
-    }
+    let has_table = displaced::has_table(&stack);
+    let found = match has_table {
+        true => displaced::find(disk, &stack, is_whole),
+        false => with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?,
+    };
+    found.map(|place| (place, has_table)).ok_or(MoveError::Nothing)
 }
 
 /// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
@@ -199,13 +206,30 @@ impl<'a> Run<'a> {
     ///
     /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
     pub fn find(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+        Self::found(target, file, false)
+    }
+
+    /// The same; if another program has written the table, all of the disk is searched for the journal.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn search(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+        Self::found(target, file, true)
+    }
+
+    fn found(
+        target: &'a mut Target<'_>,
+        file: Option<JournalFileHandle>,
+        is_whole: bool,
+    ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
-        let (journal, place) = match file {
+        let (journal, (place, is_displaced)) = match file {
             Some(file) => {
                 let place = Span::first(file.size);
-                (JournalPlace::File(file), place)
+                (JournalPlace::File(file), (place, false))
             }
-            None => (JournalPlace::Inside, journal_of(disk)?),
+            None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
         };
         let is_inside = matches!(journal, JournalPlace::Inside);
         let mut journal = journal;
@@ -230,7 +254,7 @@ impl<'a> Run<'a> {
         if job != story.realign.job(job.id(), job.payload().to_vec())? {
             return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
         }
-        Ok(Self { disk, journal, place, story, verify: Verify::Read, skips_bad: false })
+        Ok(Self { disk, journal, place, story, is_displaced, verify: Verify::Read, skips_bad: false })
     }
 
     /// The plan.
@@ -292,7 +316,7 @@ impl<'a> Run<'a> {
         };
         if self.story.table(self.disk)? != Some(Table::New) {
             self.place_head()?;
-            self.story.mend_boot_sectors(self.disk)?;
+            self.story.mend_new(self.disk)?;
             self.record(Which::New)?;
         }
         self.story.write(self.disk, Table::New)?;
@@ -319,18 +343,26 @@ impl<'a> Run<'a> {
             }
             self.story.write(self.disk, Table::Marked)?;
             self.place_head()?;
-            self.story.mend_boot_sectors(self.disk)?;
+            self.story.mend_new(self.disk)?;
             self.record(Which::Old)?;
         }
         let (verify, skips_bad) = (self.verify, self.skips_bad);
+        let beside = self.story.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
             let ended = match found {
-                Recovered::Unfinished(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                Recovered::Unfinished(held) => held.rollback(verify, watch)?,
-                Recovered::Moved(held) => held.rollback(verify, watch)?,
-                Recovered::Turned(held) if skips_bad => held.skip_bad().rollback(verify, watch)?,
-                Recovered::Turned(held) => held.rollback(verify, watch)?,
+                Recovered::Unfinished(held) if skips_bad => {
+                    held.beside(beside).skip_bad().rollback(verify, watch)?
+                }
+                Recovered::Unfinished(held) => held.beside(beside).rollback(verify, watch)?,
+                Recovered::Moved(held) if skips_bad => {
+                    held.beside(beside).skip_bad().rollback(verify, watch)?
+                }
+                Recovered::Moved(held) => held.beside(beside).rollback(verify, watch)?,
+                Recovered::Turned(held) if skips_bad => {
+                    held.beside(beside).skip_bad().rollback(verify, watch)?
+                }
+                Recovered::Turned(held) => held.beside(beside).rollback(verify, watch)?,
                 Recovered::Back(back) => Ended::Complete(back),
             };
             Ok(match ended {
@@ -339,6 +371,9 @@ impl<'a> Run<'a> {
             })
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
+        if self.story.table(self.disk)? != Some(Table::Old) {
+            self.story.mend_old(self.disk)?;
+        }
         self.story.write(self.disk, Table::Old)?;
         self.end()?;
         tell_kernel(self.disk, None)?;
@@ -371,25 +406,39 @@ impl<'a> Run<'a> {
     /// another program has written a table: nothing is written then.
     fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
         let is_inside = matches!(self.journal, JournalPlace::Inside);
-        // A journal in a file may be another disk's: only what cannot be read is torn for certain.
+        // A journal in a file may be another disk's: only what cannot be read is torn for certain. Neither is
+        // a table torn that lists something else than the marker.
         let may_be_torn = |error: &MoveError| match error {
             MoveError::Changed(_) => is_inside,
             error => matches!(error, MoveError::Read(_)),
         };
+        match self.story.table(self.disk) {
+            Err(error) if may_be_torn(&error) && !self.is_displaced => self.story.mend(self.disk)?,
+            _ => {}
+        }
+        if self.fits(state)? { Ok(()) } else { Err(MoveError::OtherTable) }
+    }
+
+    /// Whether the disk has a table that the move may have left.
+    pub(super) fn fits_table(&mut self) -> Result<bool, MoveError> {
+        let state = self.state()?;
+        self.fits(&state)
+    }
+
+    fn fits(&self, state: &State) -> Result<bool, MoveError> {
+        if self.is_displaced {
+            return Ok(false);
+        }
         let found = match self.story.table(self.disk) {
-            Err(error) if may_be_torn(&error) => {
-                self.story.mend(self.disk)?;
-                self.story.table(self.disk)?
-            }
+            Err(MoveError::Changed(_)) => return Ok(false),
             found => found?,
         };
         // The marker is durable before anything moves, and counts until all is moved or back.
-        let fits = match state {
+        Ok(match state {
             State::NotBegun | State::Back => found != Some(Table::New),
             State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
             State::Moved => found != Some(Table::Old),
-        };
-        if fits { Ok(()) } else { Err(MoveError::Foreign("its table is of another time".to_owned())) }
+        })
     }
 
     /// Writes the marker.

@@ -13,10 +13,10 @@ use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::recorded::recorded;
-use super::{MoveError, Realign};
+use super::{MoveError, Realign, logical};
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
-use crate::plan::{Change, former};
+use crate::plan::{Change, Entry, Slot, former};
 use crate::target::Disk;
 
 /// What is compared as a whole.
@@ -59,45 +59,110 @@ impl Guard {
         blocks: Boundary,
         spans: impl Iterator<Item = Span>,
     ) -> Vec<Self> {
-        let blocks: BTreeMap<u64, Span> = spans.flat_map(|span| around(disk, blocks, span)).collect();
-        let guard = |(at, block)| Some(Self { at, was: bytes_of(disk, block).ok()?, free: Vec::new() });
-        blocks.into_iter().filter_map(guard).collect()
+        let guard = |block: Span| {
+            Some(Self { at: block.start().get(), was: bytes_of(disk, block).ok()?, free: Vec::new() })
+        };
+        blocks_of(disk, blocks, spans).into_iter().filter_map(guard).collect()
     }
 
     /// Guards the boot sectors of the partitions that move, in their new places. The data are in the old ones.
     pub(super) fn of_boot_sectors(disk: &dyn Medium, realign: &Realign) -> Vec<Self> {
-        let (plan, mut guards) = (&realign.plan, Vec::new());
-        for (number, reference) in &realign.references {
-            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
-            let Some((entry, new)) = entry.and_then(|entry| Some((entry, plan.span(entry)?))) else {
-                continue;
-            };
-            let Change::Moved { from, sectors } = entry.change else { continue };
-            let Some(old) = former(from, sectors, plan.block()) else { continue };
-            let (written, fields) = recorded(reference, new.start());
-            let blocks: BTreeMap<u64, Span> =
-                written.into_iter().flat_map(|span| around(disk, realign.blocks, span)).collect();
-            guards
-                .extend(blocks.into_values().filter_map(|block| Self::moved(disk, block, old, new, &fields)));
-        }
-        guards
+        let written = recorded_in(realign).flat_map(|(written, _)| written);
+        let blocks = blocks_of(disk, realign.blocks, written);
+        blocks.into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
     }
 
-    /// Guards a physical sector at the new place of a partition. Around the partition it may hold anything.
-    fn moved(disk: &dyn Medium, block: Span, old: Span, new: Span, fields: &[Span]) -> Option<Self> {
+    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are when
+    /// all data are in their new places (`is_new`) or in their old ones. The data are in the old ones now.
+    ///
+    /// What has no data of partitions that move, and none of logical ones, is guarded only against a sector
+    /// that cannot be read: other partitions may be in use meanwhile.
+    pub(super) fn of_records(
+        disk: &dyn Medium,
+        realign: &Realign,
+        records: &[(u64, &[u8])],
+        is_new: bool,
+    ) -> Vec<Self> {
+        let span =
+            |(at, bytes): &(u64, &[u8])| Span::new(ByteOffset::new(*at), ByteCount::new(bytes.len() as u64));
+        let blocks = blocks_of(disk, realign.blocks, records.iter().filter_map(span));
+        let guard = |block| {
+            let mut guard =
+                if is_new { Self::after(disk, realign, block) } else { Self::before(disk, realign, block) }?;
+            // They are written next, in any case.
+            guard.was = guard.with(records);
+            Some(guard)
+        };
+        blocks.into_iter().filter_map(guard).collect()
+    }
+
+    /// A physical sector, when all data are in their new places.
+    fn after(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
+        let (plan, at) = (&realign.plan, block.start().get());
         let mut was = bytes_of(disk, block).ok()?;
-        let inside = common(block, new)?;
-        let skipped = inside.start().checked_since(new.start())?;
-        let source = Span::new(old.start().checked_add(skipped)?, inside.len())?;
-        let at = block.start().get();
-        lay_over(&mut was, at, &bytes_of(disk, source).ok()?, inside.start().get());
-        let within = |place: ByteOffset| usize::try_from(place.get().saturating_sub(at)).ok();
-        let mut free = vec![(0, within(inside.start())?), (within(inside.end())?, was.len())];
-        for field in fields.iter().filter_map(|field| common(*field, block)) {
-            free.push((within(field.start())?, within(field.end())?));
+        let mut kept = Vec::new();
+        for entry in &plan.table().partitions {
+            let Some((new, inside)) = plan.span(entry).and_then(|new| Some((new, common(block, new)?)))
+            else {
+                continue;
+            };
+            match entry.change {
+                Change::Moved { from, sectors } if logical::moves(entry) => {
+                    let old = former(from, sectors, plan.block())?;
+                    let skipped = inside.start().checked_since(new.start())?;
+                    let source = Span::new(old.start().checked_add(skipped)?, inside.len())?;
+                    lay_over(&mut was, at, &bytes_of(disk, source).ok()?, inside.start().get());
+                    kept.push(inside);
+                }
+                _ => kept.extend(matches!(entry.slot, Slot::Logical { .. }).then_some(inside)),
+            }
         }
+        let fields: Vec<Span> = recorded_in(realign).flat_map(|(_, fields)| fields).collect();
+        Self::keeping(block, was, &kept, &fields)
+    }
+
+    /// A physical sector, when all data are in their old places.
+    fn before(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
+        let plan = &realign.plan;
+        let moves = |number: u32| {
+            plan.table().partitions.iter().any(|entry| entry.number == number && logical::moves(entry))
+        };
+        let is_kept = |entry: &&Entry| matches!(entry.slot, Slot::Logical { .. }) || moves(entry.number);
+        let spans = plan.before().iter().filter(|entry| entry.slot != Slot::Extended).filter(is_kept);
+        let kept: Vec<Span> =
+            spans.filter_map(|entry| plan.span(entry)).filter_map(|span| common(block, span)).collect();
+        Self::keeping(block, bytes_of(disk, block).ok()?, &kept, &[])
+    }
+
+    /// A guard whose bytes may be anything but for those in `kept`, and in `fields`.
+    fn keeping(block: Span, was: Vec<u8>, kept: &[Span], fields: &[Span]) -> Option<Self> {
+        let at = block.start();
+        let within = |place: ByteOffset| usize::try_from(place.checked_since(at)?.get()).ok();
+        let range = |span: Span| Some((within(span.start())?, within(span.end())?));
+        let mut kept: Vec<(usize, usize)> = kept.iter().filter_map(|span| range(*span)).collect();
+        kept.sort_unstable();
+        let (mut free, mut next) = (Vec::new(), 0);
+        for (from, to) in kept {
+            free.push((next, from.max(next)));
+            next = next.max(to);
+        }
+        free.push((next, was.len().max(next)));
+        free.extend(fields.iter().filter_map(|field| common(*field, block)).filter_map(range));
         free.retain(|(from, to)| from < to);
-        Some(Self { at, was, free })
+        Some(Self { at: at.get(), was, free })
+    }
+
+    /// Keeps these bytes.
+    pub(super) fn of_bytes(at: ByteOffset, was: Vec<u8>) -> Self {
+        Self { at: at.get(), was, free: Vec::new() }
+    }
+
+    pub(super) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.was
     }
 
     /// Whether this fits a disk of so many bytes.
@@ -148,6 +213,22 @@ impl Guard {
             |state: &Vec<u8>, kept: &[usize]| kept.iter().all(|byte| state.get(*byte) == found.get(*byte));
         kept.any(|kept| states.iter().any(|state| is(state, &kept)))
     }
+}
+
+/// What records the starts of partitions that move, in their new places: the sectors, and the fields.
+fn recorded_in(realign: &Realign) -> impl Iterator<Item = (Vec<Span>, Vec<Span>)> {
+    let plan = &realign.plan;
+    realign.references.iter().filter_map(move |(number, reference)| {
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+        matches!(entry.change, Change::Moved { .. }).then_some(())?;
+        Some(recorded(reference, plan.span(entry)?.start()))
+    })
+}
+
+/// The physical sectors that `spans` have parts of.
+fn blocks_of(disk: &dyn Medium, blocks: Boundary, spans: impl Iterator<Item = Span>) -> Vec<Span> {
+    let found: BTreeMap<u64, Span> = spans.flat_map(|span| around(disk, blocks, span)).collect();
+    found.into_values().collect()
 }
 
 /// The physical sectors that `span` has a part of, by their first byte.

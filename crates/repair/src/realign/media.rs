@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use straddle_device::claim::{self, Claim};
-use straddle_device::{Medium, ReadError};
+use straddle_device::{FileId, Medium, ReadError};
 use straddle_relocate::{FileAccess, journal_len};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -25,6 +25,7 @@ pub enum JournalPlace {
 #[derive(Debug)]
 pub struct JournalFileHandle {
     pub(super) file: File,
+    /// Without symbolic links: what they lead to is the journal, and they are the user's.
     path: PathBuf,
     pub(super) size: ByteCount,
     _claim: Claim,
@@ -55,13 +56,15 @@ impl JournalFileHandle {
         Self::of(file, path)
     }
 
-    /// Opens the file of an unfinished move.
+    /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
+    /// one is removed in the end, and the link stays.
     ///
     /// # Errors
     ///
     /// [`MoveError::JournalFile`].
     pub fn open(path: &Path) -> Result<Self, MoveError> {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let path = &std::fs::canonicalize(path).map_err(failed)?;
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(io::Error::other("it is not a regular file")));
         }
@@ -76,10 +79,16 @@ impl JournalFileHandle {
         Ok(Self { file, path: path.to_owned(), size, _claim: claim })
     }
 
-    /// Removes the file of a move that is complete.
+    /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no
+    /// contents any more.
     pub(super) fn remove(self) -> Result<(), MoveError> {
-        std::fs::remove_file(&self.path)
-            .map_err(|source| MoveError::JournalFile { path: self.path.clone(), source })
+        let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
+        let own = FileId::of_open(&self.file).map_err(failed)?;
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(named) if FileId::of(&named) == own => std::fs::remove_file(&self.path).map_err(failed),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -46,6 +46,11 @@ pub enum MoveError {
         "byte {0} holds nothing that the journal knows: another program has changed it, or the journal is of another disk"
     )]
     Changed(ByteOffset),
+    /// The table is not the one that the move left.
+    #[error(
+        "nothing was written: the table is not the one that the move left: another program has written it, or the journal is of another disk"
+    )]
+    OtherTable,
     /// A write to the table failed.
     #[error("writing at byte {at} failed; 'straddle resume' goes on")]
     Write {
@@ -106,6 +111,7 @@ impl MoveError {
             | Self::Grown(_)
             | Self::Changed(_)
             | Self::Foreign(_)
+            | Self::OtherTable
             | Self::Turned
             | Self::Complete => ErrorKind::Refused,
             Self::Read(_)

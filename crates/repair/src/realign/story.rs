@@ -6,6 +6,7 @@
 //! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
 //! a chain's are written, durably, before the table that leads to them.
 
+mod restore;
 pub(super) mod wrapped;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,12 @@ struct StoryFile {
     guards: Vec<Guard>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     boot_guards: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    new_guards: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    old_guards: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rest: Vec<Guard>,
 }
 
 /// An extended boot record.
@@ -113,6 +120,11 @@ pub(super) struct Story {
     /// The physical sectors of the table, and those of boot sectors in their new places.
     guards: Vec<Guard>,
     boot_guards: Vec<Guard>,
+    /// The physical sectors of the new chain of extended boot records, and those of the old chain.
+    new_guards: Vec<Guard>,
+    old_guards: Vec<Guard>,
+    /// The sectors of a GPT that are the same in all three tables.
+    rest: Vec<Guard>,
 }
 
 impl Story {
@@ -150,7 +162,15 @@ impl Story {
         name_core(realign, disk, &enter, &mut places)?;
         let guards = Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span));
         let boot_guards = Guard::of_boot_sectors(disk, realign);
-        let story = Self { realign: realign.clone(), places, records, guards, boot_guards };
+        let of = |table| -> Vec<(u64, &[u8])> {
+            let of = records.iter().filter(|record| record.of == table);
+            of.map(|record| (record.at, record.bytes.as_slice())).collect()
+        };
+        let new_guards = Guard::of_records(disk, realign, &of(Table::New), true);
+        let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
+        let rest = restore::rest(disk, stack, &places)?;
+        let realign = realign.clone();
+        let story = Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -181,9 +201,16 @@ impl Story {
             bytes: hex(&record.bytes),
         };
         let records = self.records.iter().map(record).collect();
-        let (guards, boot_guards) = (self.guards.clone(), self.boot_guards.clone());
-        let realign = RealignFile::from(&self.realign);
-        let file = StoryFile { realign, table, records, guards, boot_guards };
+        let file = StoryFile {
+            realign: RealignFile::from(&self.realign),
+            table,
+            records,
+            guards: self.guards.clone(),
+            boot_guards: self.boot_guards.clone(),
+            new_guards: self.new_guards.clone(),
+            old_guards: self.old_guards.clone(),
+            rest: self.rest.clone(),
+        };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
@@ -217,10 +244,12 @@ impl Story {
             records.push(Record { at, of: if new { Table::New } else { Table::Old }, bytes });
         }
         let (guards, boot_guards) = (file.guards, file.boot_guards);
-        if !guards.iter().chain(&boot_guards).all(|guard| guard.fits(size)) {
+        let (new_guards, old_guards, rest) = (file.new_guards, file.old_guards, file.rest);
+        let of_boot = guards.iter().chain(&boot_guards).chain(&new_guards).chain(&old_guards);
+        if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
-        Ok(Self { realign, places, records, guards, boot_guards })
+        Ok(Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest })
     }
 
     /// Restores the physical sectors of the table that a power cut has torn, durably. They have the marker
@@ -234,10 +263,19 @@ impl Story {
         disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
     }
 
-    /// Restores the physical sectors of boot sectors that a power cut has torn, durably. All data are in their
-    /// new places.
-    pub(super) fn mend_boot_sectors(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
-        for guard in &self.boot_guards {
+    /// Restores the physical sectors of boot sectors and of new extended boot records that a power cut has torn,
+    /// durably. All data are in their new places.
+    pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        for guard in self.boot_guards.iter().chain(&self.new_guards) {
+            guard.mend(disk, &[Vec::new()])?;
+        }
+        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+    }
+
+    /// Restores the physical sectors of the old extended boot records that a power cut has torn, durably. All
+    /// data are in their old places.
+    pub(super) fn mend_old(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+        for guard in &self.old_guards {
             guard.mend(disk, &[Vec::new()])?;
         }
         disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
@@ -283,6 +321,15 @@ impl Story {
             }
         }
         Ok(None)
+    }
+
+    /// Where the new extended boot records are, which may be written before the new table counts.
+    pub(super) fn new_records(&self) -> Vec<Span> {
+        let of = self.records.iter().filter(|record| record.of == Table::New);
+        let span = |record: &Record| {
+            Span::new(ByteOffset::new(record.at), ByteCount::new(record.bytes.len() as u64))
+        };
+        of.filter_map(span).collect()
     }
 
     /// Writes the records of this table, durably.

@@ -8,7 +8,7 @@ use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
-use straddle_relocate::{Disks, State, inspect};
+use straddle_relocate::{Disks, Job, State, inspect};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
@@ -17,31 +17,34 @@ use super::{Journal, Realign, RealignError, Wanted, hibernated, make};
 use crate::plan::{Change, Situation};
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
-/// far a move is.
+/// far a move is. [`displaced`](super::displaced) finds a move without a marker.
 ///
 /// # Errors
 ///
 /// If the table cannot be read. A journal that cannot be read is [`MoveJournal::Unusable`].
 pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinished>, ReadError> {
     let Some(marker) = straddle_layout::marker(medium, stack)? else { return Ok(None) };
+    let found = |journal| Ok(Some(Unfinished { marker: Some(marker), journal }));
     if crate::copy::is_unfinished(medium)? {
-        return Ok(Some(Unfinished { marker, journal: MoveJournal::Copy }));
+        return found(MoveJournal::Copy);
     }
-    let journal = match inspect(Disks::one(&mut Reading(medium)), marker.span) {
+    found(match inspect(Disks::one(&mut Reading(medium)), marker.span) {
         Ok(None) => MoveJournal::Elsewhere,
-        Ok(Some((job, state))) => {
-            let total = job.moves().iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
-            MoveJournal::Inside(match state {
-                State::NotBegun => Stage::NotBegun,
-                State::Moving { done } => Stage::Moving { done, total: ByteCount::new(total) },
-                State::Moved => Stage::Moved,
-                State::RollingBack => Stage::RollingBack,
-                State::Back => Stage::Back,
-            })
-        }
+        Ok(Some((job, state))) => MoveJournal::Inside(stage(&job, state)),
         Err(error) => MoveJournal::Unusable(with_causes(&error)),
-    };
-    Ok(Some(Unfinished { marker, journal }))
+    })
+}
+
+/// How far the move of a journal is.
+pub(super) fn stage(job: &Job, state: State) -> Stage {
+    let total = job.moves().iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
+    match state {
+        State::NotBegun => Stage::NotBegun,
+        State::Moving { done } => Stage::Moving { done, total: ByteCount::new(total) },
+        State::Moved => Stage::Moved,
+        State::RollingBack => Stage::RollingBack,
+        State::Back => Stage::Back,
+    }
 }
 
 /// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if
@@ -89,7 +92,7 @@ fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> 
 }
 
 /// A medium, as a journal is read from it.
-struct Reading<'m>(&'m dyn Medium);
+pub(super) struct Reading<'m>(pub(super) &'m dyn Medium);
 
 impl straddle_relocate::Disk for Reading<'_> {
     fn size(&self) -> ByteCount {

@@ -2,14 +2,15 @@
 //! tears each write so often.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use straddle_device::{Medium, ReadError};
-use straddle_repair::realign::{Reference, Wanted};
+use straddle_repair::realign::{MoveError, Outcome, Reference, Run, Wanted};
 use straddle_repair::{Format, Simulated};
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::common::{Memory, Random, seeds};
-use super::{Powered, Shape};
+use super::common::{Memory, Random, seeds, target};
+use super::{Drive, Powered, Shape};
 
 const PHYSICAL: u64 = 4096;
 
@@ -128,6 +129,50 @@ fn tear_each(shape: &Shape) {
 #[test]
 fn an_mbr_and_boot_sectors_survive_torn_physical_sectors() {
     tear_each(&shape(Format::Mbr, 16_000, &[(63, 1_501), (1_564, 1_000)]));
+}
+
+/// All data have moved, and the new table does not count yet: each write of the way back is torn.
+fn tear_way_back(shape: &Shape) {
+    let on = || |_| ControlFlow::Continue(());
+    let moved = (0..shape.operations::<Drive>()).rev().find_map(|left| {
+        let mut drive = Drive::new(shape.before.clone(), left);
+        let _ = shape.begin_and_finish(&mut drive);
+        let medium = drive.seen;
+        Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).is_ok().then_some(medium)
+    });
+    let moved = moved.unwrap();
+    for cut in 0.. {
+        let what = format!("{}, write {cut} of the way back", shape.name);
+        let mut drive = Torn::on(moved.clone(), cut, cut);
+        let ended = Run::find(&mut target(&mut drive), None).unwrap().roll_back(&mut on());
+        let is_whole = ended.is_ok();
+        let mut drive = Drive::new(drive.medium, u64::MAX);
+        match Run::find(&mut target(&mut drive), None) {
+            Ok(run) => assert!(matches!(run.roll_back(&mut on()), Ok(Outcome::Complete(_))), "{what}"),
+            Err(error) => assert!(matches!(error, MoveError::Nothing), "{what}: {error}"),
+        }
+        assert!(!shape.is_new(&drive.seen, &what), "{what}");
+        if is_whole {
+            println!("{}: {cut} writes of the way back", shape.name);
+            return;
+        }
+    }
+}
+
+/// Records are in physical sectors that have data of the partition before them.
+#[test]
+fn extended_boot_records_beside_data_survive_torn_physical_sectors() {
+    let from_63 = Shape::with_logical(
+        20_000,
+        &[(63, 2_000)],
+        (2_063, 6_126),
+        &[(2_063, 2_126, 3_000), (5_126, 5_189, 3_000)],
+    );
+    let stays =
+        Shape::with_logical(20_000, &[], (2_047, 17_953), &[(2_047, 2_049, 3_001), (5_050, 5_051, 2_000)]);
+    for shape in [from_63, stays] {
+        tear_way_back(&shape);
+    }
 }
 
 #[test]

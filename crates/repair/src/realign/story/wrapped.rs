@@ -61,8 +61,16 @@ impl Story {
         // Sector 0 decides; a power cut may tear what is beside it in its physical sector.
         let first = Span::first(ByteCount::new(mbr::SECTOR_BYTES as u64));
         let guards = Guard::of_table(disk, realign.blocks, std::iter::once(first));
-        let (records, boot_guards) = (Vec::new(), Vec::new());
-        Ok(Self { realign: realign.clone(), places, records, guards, boot_guards })
+        Ok(Self {
+            realign: realign.clone(),
+            places,
+            records: Vec::new(),
+            guards,
+            boot_guards: Vec::new(),
+            new_guards: Vec::new(),
+            old_guards: Vec::new(),
+            rest: Vec::new(),
+        })
     }
 
     /// The first bytes of the file system, as they were.

@@ -1,0 +1,127 @@
+//! An unfinished move whose marker another program has removed: its journal is found without the table.
+//!
+//! The law of this module: a table that lists partitions is another program's, and is never overwritten unless
+//! [`Run::restore_table`] is called, which saves it first. A journal whose move is over counts for nothing.
+
+use std::path::Path;
+
+use straddle_audit::{MoveJournal, Unfinished};
+use straddle_device::Medium;
+use straddle_layout::{Stack, TableKind};
+use straddle_relocate::{Disks, Job, State, inspect, search, search_ends};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
+
+use super::MoveError;
+use super::carry::Run;
+use super::story::Story;
+use super::survey::{Reading, stage};
+use crate::apply::{ApplyError, save_steps};
+use crate::encode::Step;
+use crate::plan::{Entry, span_of};
+
+/// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
+const GPT_BACKUP: u64 = 33;
+/// The sectors that an MBR can address.
+const MBR_LBAS: u64 = 1 << 32;
+/// No more partitions are looked at: each costs reads.
+const MOST: usize = 64;
+
+/// Whether a table is on the disk that another program may use.
+pub(super) fn has_table(stack: &Stack) -> bool {
+    let is_table =
+        matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Foreign(_));
+    is_table || !stack.partitions.is_empty()
+}
+
+/// Searches the places where journals end as a rule: before the end of the disk, and before partitions.
+/// `is_whole` searches all of the disk then. Returns the place of a journal whose move is not over.
+pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option<Span> {
+    let ends = ends(medium.len(), stack);
+    let quick = search_ends(Disks::one(&mut Reading(medium)), &ends);
+    let place = match quick {
+        None if is_whole => search(Disks::one(&mut Reading(medium))),
+        found => found,
+    }?;
+    let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
+    (!is_over(&job, state, stack)).then_some(place)
+}
+
+/// Where a journal may end.
+fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
+    let end = size.get();
+    let mut ends = Vec::new();
+    for block in [BlockSize::B512, BlockSize::B4096].map(|block| block.get()) {
+        ends.extend([Some(end), end.checked_sub(GPT_BACKUP * block), Some(MBR_LBAS * block)]);
+        // The array of a GPT takes 16 KiB.
+        ends.push(end.checked_sub(block + 16_384));
+    }
+    for partition in stack.partitions.iter().take(MOST) {
+        let start = partition.span.start().get();
+        ends.extend([Some(start), Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
+    }
+    let mut ends: Vec<u64> = ends.into_iter().flatten().filter(|at| *at <= end).collect();
+    ends.extend(ends.clone().iter().map(|at| at / 4096 * 4096));
+    ends.sort_unstable();
+    ends.dedup();
+    ends.into_iter().rev().map(ByteOffset::new).collect()
+}
+
+/// Whether the table that is there is the one that the move ends with: only its journal is left.
+fn is_over(job: &Job, state: State, stack: &Stack) -> bool {
+    let Ok(story) = Story::from_payload(job.payload()) else { return false };
+    let plan = story.realign.plan();
+    let lists = |entries: &[Entry]| {
+        let is_there = |entry: &Entry| {
+            let span = span_of(entry, plan.block());
+            stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == span)
+        };
+        stack.partitions.len() == entries.len() && entries.iter().all(is_there)
+    };
+    match state {
+        State::Moved => lists(&plan.table().partitions),
+        State::NotBegun | State::Back => lists(plan.before()),
+        State::Moving { .. } | State::RollingBack => false,
+    }
+}
+
+/// Finds the journal of a move whose marker another program has removed. Only where journals end as a rule is
+/// searched. `None` if there is none, or the table has its marker.
+pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
+    let is_marked = stack.partitions.iter().any(straddle_layout::is_marker);
+    if is_marked || !has_table(stack) {
+        return None;
+    }
+    let place = find(medium, stack, false)?;
+    let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
+    let titles = [place.start(), place.end().checked_back(job.blocks().size())?];
+    Some(Unfinished { marker: None, journal: MoveJournal::Displaced { stage: stage(&job, state), titles } })
+}
+
+impl Run<'_> {
+    /// Writes the marker over the table that another program has written, after saving what it overwrites in a
+    /// new file at `backup`, which `undo` takes. Returns false, and makes no file, if the table is the move's.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError`]. If a write fails, or the power, it can be repeated with another file.
+    pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
+        if self.fits_table()? {
+            return Ok(false);
+        }
+        let steps = self.story.restoring(self.disk)?;
+        save_steps(self.disk, &steps, backup).map_err(ApplyError::from)?;
+        for step in &steps {
+            let written = match step {
+                Step::Write { at, new, .. } => {
+                    self.disk.write_at(ByteOffset::new(*at), new).map_err(|e| (*at, e))
+                }
+                Step::Flush => self.disk.flush().map_err(|error| (0, error)),
+            };
+            written.map_err(|(at, source)| MoveError::Write { at: ByteOffset::new(at), source })?;
+        }
+        let _ = self.disk.reread_table();
+        self.is_displaced = false;
+        // Nothing is left to write.
+        if self.story.restoring(self.disk)?.is_empty() { Ok(true) } else { Err(MoveError::Unwritten) }
+    }
+}

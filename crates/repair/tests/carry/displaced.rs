@@ -1,0 +1,160 @@
+//! A half-moved disk on which another program has written a table: the journal is found, the table is saved,
+//! and a power cut while the marker is restored loses nothing.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use straddle_device::Medium;
+use straddle_layout::read_stack;
+use straddle_repair::apply::{Backup, LaterWrites};
+use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Run, displaced};
+use straddle_repair::{Format, Part, Place, Request, Seed, Size};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
+
+use super::common::{Memory, Random, plan_and_write, seeds, target};
+use super::{Drive, Shape};
+
+/// The sectors of a GPT at the start of a disk, and at its end.
+const GPT: (u64, u64) = (34, 33);
+
+fn shapes() -> [Shape; 2] {
+    let parts = [(63, 3_001), (3_064, 2_000)];
+    [Shape::new(Format::Mbr, 16_000, &parts), Shape::new(Format::Gpt, 16_000, &parts)]
+}
+
+fn copy(from: &Memory, to: &mut Memory, first: u64, sectors: u64) {
+    let span = Span::new(ByteOffset::new(first * 512), ByteCount::new(sectors * 512)).unwrap();
+    to.put(first * 512, &Shape::bytes(from, span));
+}
+
+/// A blank disk with a table that another program might write.
+fn other(format: Format, len: u64) -> Memory {
+    let mut request = Request::new(Seed(7));
+    (request.table, request.allow_misaligned) = (Some(format), true);
+    let part = Part::new(Size::Sectors(5_000));
+    request.parts.push(Part { start: Some(Place::Sector(2_048)), ..part });
+    let mut disk = Memory::new(len);
+    plan_and_write(&mut disk, "512e", &request).unwrap();
+    disk
+}
+
+/// The disk with each of the tables, and whether the journal is found without reading all of the disk.
+fn displace(shape: &Shape, stopped: &Memory) -> Vec<(&'static str, Memory, bool)> {
+    let (len, sectors) = (stopped.len().get(), stopped.len().get() / 512);
+    let is_gpt = shape.name.contains("GPT");
+    let mut disks = Vec::new();
+    let mut old = stopped.clone();
+    copy(&shape.before, &mut old, 0, if is_gpt { GPT.0 } else { 1 });
+    if is_gpt {
+        copy(&shape.before, &mut old, sectors - GPT.1, GPT.1);
+    }
+    disks.push(("the old table", old, true));
+    let mut mbr = stopped.clone();
+    copy(&other(Format::Mbr, len), &mut mbr, 0, 1);
+    if is_gpt {
+        [1, sectors - 1].iter().for_each(|sector| mbr.put(sector * 512, &[0; 512]));
+    }
+    disks.push(("an MBR", mbr, true));
+    let (mut gpt, blank) = (stopped.clone(), other(Format::Gpt, len));
+    copy(&blank, &mut gpt, 0, GPT.0);
+    copy(&blank, &mut gpt, sectors - GPT.1, GPT.1);
+    // Beside an MBR the journal ends with the disk: that end is lost.
+    disks.push(("a GPT", gpt, is_gpt));
+    disks
+}
+
+fn go(run: Run<'_>, goes_back: bool) -> Result<Outcome, MoveError> {
+    let on = &mut |_| ControlFlow::Continue(());
+    if goes_back { run.roll_back(on) } else { run.finish(on) }
+}
+
+fn is_found(medium: &Memory) -> bool {
+    let stack = read_stack(medium, Some(BlockSize::B512), None).unwrap();
+    displaced(medium, &stack).is_some()
+}
+
+#[test]
+fn another_programs_table_is_overwritten_only_on_request_and_saved() {
+    for shape in shapes() {
+        let stopped = shape.stopped(JournalPlace::Inside).seen;
+        assert!(!is_found(&stopped) && !is_found(&shape.before) && !is_found(&shape.after));
+        for ((what, medium, is_quick), goes_back) in
+            displace(&shape, &stopped).into_iter().flat_map(|case| [(case.clone(), false), (case, true)])
+        {
+            let what = format!("{}, {what}, back: {goes_back}", shape.name);
+            let folder = tempfile::tempdir().unwrap();
+            let backup = folder.path().join("table");
+            assert_eq!(is_found(&medium), is_quick, "{what}");
+            let mut drive = Drive::new(medium.clone(), u64::MAX);
+            let again = shape.begin_and_finish(&mut drive).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::Refused, "{what}: {again}");
+            let mut disk = target(&mut drive);
+            match Run::find(&mut disk, None).and_then(|run| go(run, goes_back)) {
+                Err(MoveError::OtherTable) if is_quick => {}
+                Err(MoveError::Nothing) if !is_quick => {}
+                other => panic!("{what}: {other:?}"),
+            }
+            let refused = Run::search(&mut disk, None).and_then(|run| go(run, goes_back));
+            assert!(matches!(refused, Err(MoveError::OtherTable)), "{what}: {refused:?}");
+            drop(disk);
+            assert!(drive.seen == medium, "{what}: it was written to");
+            // The table that was there comes back from its backup.
+            let mut disk = target(&mut drive);
+            assert!(Run::search(&mut disk, None).unwrap().restore_table(&backup).unwrap(), "{what}");
+            let undone = Backup::load(&backup).unwrap();
+            undone.undo(&mut disk, LaterWrites::Refuse).unwrap().write().unwrap();
+            drop(disk);
+            assert!(drive.seen == medium, "{what}: it was not reverted");
+            let mut disk = target(&mut drive);
+            let mut run = Run::search(&mut disk, None).unwrap();
+            let exists = run.restore_table(&backup).unwrap_err();
+            assert!(exists.to_string().contains("cannot store the backup"), "{exists}");
+            assert!(run.restore_table(&folder.path().join("other")).unwrap(), "{what}");
+            assert!(!run.restore_table(&folder.path().join("none")).unwrap(), "{what}");
+            assert!(!folder.path().join("none").exists());
+            assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))), "{what}");
+            drop(disk);
+            assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
+            assert!(!is_found(&drive.seen), "{what}");
+        }
+    }
+}
+
+/// Restores the marker and goes on, on a drive that loses power after so many writes and flushes.
+fn recover(medium: Memory, left: u64, goes_back: bool, folder: &Path) -> (Drive, Result<Outcome, MoveError>) {
+    let mut drive = Drive::new(medium, left);
+    let mut disk = target(&mut drive);
+    let backup = tempfile::Builder::new().tempdir_in(folder).unwrap().path().to_owned();
+    let ended = Run::search(&mut disk, None).and_then(|mut run| {
+        run.restore_table(&backup)?;
+        go(run, goes_back)
+    });
+    drop(disk);
+    (drive, ended)
+}
+
+#[test]
+fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random::new(5);
+    for shape in shapes() {
+        let stopped = shape.stopped(JournalPlace::Inside).seen;
+        for (what, medium, _) in displace(&shape, &stopped) {
+            let (whole, ended) = recover(medium.clone(), u64::MAX, false, folder.path());
+            assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
+            for round in 0..seeds("MOVES", 24) {
+                let (cut, goes_back) = (round * 3 / 2 % whole.taken, random.chance(50));
+                let what = format!("{}, {what}, cut after {cut}, back: {goes_back}", shape.name);
+                let (drive, _) = recover(medium.clone(), cut, goes_back, folder.path());
+                let (drive, _) = recover(drive.cut(&mut random), random.below(12), goes_back, folder.path());
+                let medium = drive.cut(&mut random);
+                match recover(medium, u64::MAX, goes_back, folder.path()) {
+                    (drive, Ok(Outcome::Complete(_)) | Err(MoveError::Nothing)) => {
+                        assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
+                    }
+                    (_, ended) => panic!("{what}: {ended:?}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Another program writes its own table over the marker of an unfinished move.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::tools::{self, Dir, flat, list, number, straddle_in, transcript, word, write_table};
+use crate::{LEN, NAME, TABLES, begin, check, of_rule, planned};
+
+/// A table that has nothing to do with the disk's.
+const OTHER: [&str; 2] =
+    ["label: dos\nstart=2048, size=30000\nstart=40960, size=20000\n", "label: gpt\nstart=2048, size=30000\n"];
+
+/// The partitions of these tables, in sectors.
+const PARTS: [[(usize, usize); 2]; 2] = [[(63, 8_000), (8_063, 8_001)], [(34, 8_000), (8_034, 8_001)]];
+
+/// Runs the program; its status, and what it prints in one line.
+fn run(dir: &Dir, words: &[&str]) -> (Option<i32>, String) {
+    let output = straddle_in(dir, words);
+    (output.status.code(), flat(&transcript(&output)))
+}
+
+/// Every partition has the bytes that it had on `before`, wherever the table says that it is.
+fn check_contents(dir: &Dir, before: &[u8], table: usize) {
+    let (report, bytes) = (check(dir), fs::read(dir.join(NAME)).unwrap());
+    assert!(of_rule(&report, "S047").is_empty(), "{report}");
+    let partitions = list(&report, "partitions");
+    assert_eq!(partitions.len(), 3, "{report}");
+    for (partition, (start, sectors)) in partitions.iter().zip(PARTS[table]) {
+        let at = usize::try_from(number(partition, "start_bytes")).unwrap();
+        let was = &before[start * 512..][..sectors * 512];
+        assert!(bytes[at..at + was.len()] == *was, "{partition}");
+    }
+}
+
+#[test]
+fn a_move_goes_on_after_another_program_wrote_a_table() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for (table, other, way) in
+        [(0, 0, None), (0, 1, Some("--rollback")), (1, 0, Some("--rollback")), (1, 1, None)]
+    {
+        let dir = planned(TABLES[table], LEN);
+        let before = fs::read(dir.join(NAME)).unwrap();
+        begin(&dir, None);
+        write_table(&dir.join(NAME), 512, OTHER[other]);
+        let displaced = fs::read(dir.join(NAME)).unwrap();
+        let (is_quick, what) = (table == 1 || other == 0, format!("{table} {other} {way:?}"));
+        let report = check(&dir);
+        assert_eq!(of_rule(&report, "S047").len(), usize::from(is_quick), "{what}: {report}");
+        if is_quick {
+            let finding = of_rule(&report, "S047")[0];
+            let (message, fix) = (word(finding, "message"), word(&finding["fix"], "summary"));
+            assert!(message.contains("another program has written the table since"), "{message}");
+            assert!(
+                message.contains("bytes have moved") && fix.contains("--restore-table FILE"),
+                "{message} {fix}"
+            );
+            for partition in list(&report, "partitions") {
+                assert_eq!(partition["verdict"], "unfinished_move", "{partition}");
+            }
+            for words in [
+                &["plan", NAME, "--add", "1MiB"][..],
+                &["plan", NAME, "--table", "gpt", "--part", "rest", "--wipe"],
+                &["realign", NAME],
+                &["apply", "other.json", "--write", NAME],
+                &["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"],
+            ] {
+                let (status, text) = run(&dir, words);
+                assert!(status == Some(4) && text.contains("straddle resume"), "{words:?}: {text}");
+            }
+            let (status, text) = run(&dir, &["resume", NAME]);
+            assert!(status == Some(4) && text.contains("resume disk.img --restore-table FILE"), "{text}");
+        }
+        assert!(fs::read(dir.join(NAME)).unwrap() == displaced, "{what}: it was written to");
+        let resume: Vec<&str> = ["resume", NAME, "--restore-table", "saved"].into_iter().chain(way).collect();
+        let (status, text) = run(&dir, &resume);
+        assert!(status == Some(0) && text.contains("straddle undo saved --write"), "{what}: {text}");
+        check_contents(&dir, &before, table);
+        let (status, text) = run(&dir, &resume);
+        assert!(status != Some(0) && text.contains("no unfinished move"), "{text}");
+    }
+}
+
+/// The journal is in a file: the table tells nothing of it.
+#[test]
+fn a_journal_in_a_file_restores_the_table_on_request() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    let before = fs::read(dir.join(NAME)).unwrap();
+    begin(&dir, Some("journal"));
+    write_table(&dir.join(NAME), 512, OTHER[0]);
+    let displaced = fs::read(dir.join(NAME)).unwrap();
+    let resume = ["resume", NAME, "--journal", "journal"];
+    let (status, text) = run(&dir, &resume);
+    assert!(status == Some(4) && text.contains("--journal journal --restore-table FILE"), "{text}");
+    assert!(fs::read(dir.join(NAME)).unwrap() == displaced, "it was written to");
+    let (status, text) = run(&dir, &[&resume[..], &["--restore-table", "saved", "--rollback"]].concat());
+    assert_eq!(status, Some(0), "{text}");
+    check_contents(&dir, &before, 0);
+}
+
+/// Who has put the disk to another use removes the journal with the commands of the finding.
+#[test]
+fn a_journal_that_is_not_needed_any_more_is_removed() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, None);
+    write_table(&dir.join(NAME), 512, OTHER[0]);
+    let fix = word(&of_rule(&check(&dir), "S047")[0]["fix"], "summary").to_owned();
+    let (_, commands) = fix.split_once("remove the journal: ").unwrap();
+    tools::shell(commands, dir.path());
+    assert!(of_rule(&check(&dir), "S047").is_empty());
+    let (status, text) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
+    assert!(status != Some(0) && text.contains("no unfinished move"), "{text}");
+}
+
+#[test]
+fn a_journal_named_by_a_link_is_removed_and_the_link_stays() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, Some("journal"));
+    symlink("journal", dir.join("link")).unwrap();
+    let (status, text) = run(&dir, &["resume", NAME, "--journal", "link"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(!dir.join("journal").exists() && dir.join("link").is_symlink());
+    // A new journal is not made through a link.
+    let dir = planned(TABLES[0], LEN);
+    symlink("journal", dir.join("link")).unwrap();
+    let before = fs::read(dir.join(NAME)).unwrap();
+    let (status, text) = run(&dir, &["apply", "move.json", "--write", NAME, "--journal", "link"]);
+    assert!(status == Some(3) && text.contains("link"), "{text}");
+    assert!(fs::read(dir.join(NAME)).unwrap() == before && !dir.join("journal").exists());
+    assert!(dir.join("link").is_symlink());
+}
+
+/// What completes a copy is not `resume`.
+#[test]
+fn a_measurement_on_an_unfinished_copy_names_what_completes_it() {
+    let dir = Dir::new("copy");
+    let mut first = [0; 512];
+    first[32..57].copy_from_slice(b"straddle: unfinished copy");
+    (first[450], first[454], first[459]) = (0x7f, 1, 1);
+    first[510..].copy_from_slice(b"\x55\xaa");
+    let image = dir.image(NAME, LEN);
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[..512].copy_from_slice(&first);
+    fs::write(&image, &bytes).unwrap();
+    let (status, text) = run(&dir, &["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"]);
+    assert!(
+        status == Some(4) && text.contains("unfinished copy") && text.contains("straddle apply"),
+        "{text}"
+    );
+    assert!(!text.contains("straddle resume"), "{text}");
+}
