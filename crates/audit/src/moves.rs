@@ -84,6 +84,8 @@ pub struct Planned {
 pub struct Elsewhere {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
+    /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin.
+    pub data: Vec<(u32, ByteOffset)>,
     /// The disk or image to copy.
     pub source: String,
     /// The new image, or a word for the new disk.
@@ -141,17 +143,20 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     })
 }
 
-/// The fix that moves the partition for the data of a layer in it, which begin at byte `at` of the drive.
+/// The fix that moves or copies the partition for the data of a layer in it, which begin at byte `at` of the
+/// drive.
 pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
-    let planned = context.moves.planned.as_ref()?;
-    let (number, _) = planned.data.iter().find(|(_, data)| *data == at)?;
-    fix(context, *number)
+    let Moves { planned, elsewhere, .. } = context.moves;
+    let moved = planned.iter().flat_map(|planned| &planned.data);
+    let copied = elsewhere.iter().flat_map(|elsewhere| &elsewhere.data);
+    let (number, _) = moved.chain(copied).find(|(_, data)| *data == at)?;
+    fix(context, *number).or_else(|| copy(context, *number))
 }
 
 /// The fix that copies the disk to another one, on which partition `number` is aligned.
 pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     let elsewhere = context.moves.elsewhere.as_ref()?;
-    let Elsewhere { numbers, source, new, options, from, format, back, in_use } = elsewhere;
+    let Elsewhere { numbers, source, new, options, from, format, back, in_use, .. } = elsewhere;
     numbers.contains(&number).then_some(())?;
     let (source, new) = (operand(source), operand(new));
     let summary = match format {

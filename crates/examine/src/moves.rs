@@ -58,7 +58,9 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Option<Planne
 fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Option<Elsewhere> {
     let medium = target.medium.as_deref()?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    let numbers = realign::must_move(&situation).ok().filter(|numbers| !numbers.is_empty())?;
+    let moves = realign::must_move(&situation).ok().filter(|moves| !moves.is_empty())?;
+    let numbers = moves.iter().map(|(number, _)| *number).collect();
+    let data = moves.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
     let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());
     if source.contains(is_hidden) || !straddle_repair::copy::can_be_copied(&situation) {
         return None;
@@ -80,7 +82,7 @@ fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) ->
     let raw = quote_path(Path::new(&new));
     let back = is_qcow2.then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
     let in_use = in_use::is_in_partitions(target, examiner);
-    Some(Elsewhere { numbers, source, new, options, from, format, back, in_use })
+    Some(Elsewhere { numbers, data, source, new, options, from, format, back, in_use })
 }
 
 /// The options that make `straddle realign` see the topology of this run, each after a space. `None` if

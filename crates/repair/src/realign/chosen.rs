@@ -52,13 +52,16 @@ struct Sorted {
     stays: Vec<(u32, String)>,
 }
 
-/// The partitions that have to move if none is named.
+/// The partitions that have to move if none is named, with the byte of the drive where the data of a layer begin
+/// for which one is placed.
 ///
 /// # Errors
 ///
 /// If the table cannot be changed.
-pub fn must_move(situation: &Situation<'_>) -> Result<Vec<u32>, RealignError> {
-    Ok(sort(situation)?.moves.iter().map(|one| one.entry.number).collect())
+pub fn must_move(situation: &Situation<'_>) -> Result<Vec<(u32, Option<ByteOffset>)>, RealignError> {
+    let block = situation.block();
+    let data = |one: &Chosen| one.data(span_of(&one.entry, block)?.start());
+    Ok(sort(situation)?.moves.iter().map(|one| (one.entry.number, data(one))).collect())
 }
 
 /// The partitions that start off a boundary of 4096 bytes or of the drive and stay if they are not named, with

@@ -57,7 +57,8 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option
                 let found = situation.stack.partitions.iter().find(|p| p.number == *number);
                 found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
             };
-            let mut primary = must_move(situation).ok()?;
+            let moves = must_move(situation).ok()?;
+            let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
             primary.retain(|number| !is_logical(number));
             (named(situation, &primary)?, primary)
         }
