@@ -72,8 +72,11 @@ fn contents(random: &mut Random) -> Option<Vec<u8>> {
     }
 }
 
+/// Bytes, and the sector where they are put.
+type Put = (u64, Vec<u8>);
+
 /// A random disk: its drive, its table, and what is at which sector.
-fn disk(random: &mut Random) -> (&'static str, u64, String, Vec<(u64, Vec<u8>)>) {
+fn disk(random: &mut Random) -> (&'static str, u64, String, Vec<Put>) {
     let is_gpt = random.below(2) == 0;
     let sectors = (40 + random.below(100)) * 2048 + random.below(3);
     let mut script = match is_gpt {
@@ -153,7 +156,7 @@ fn agree(folder: &Path, image: &Path, drive: &str, what: &str) -> &'static str {
     if said.status.code() == Some(0) {
         for partition in list(&report, "partitions") {
             let number = number(partition, "number");
-            let is_off = self::number(partition, "start_lba") % 8 != 0;
+            let is_off = !self::number(partition, "start_lba").is_multiple_of(8);
             let stays = words.contains(&format!("partition {number} stays: "));
             assert!(!(stays && printed.contains(&number)), "{what}\n{words}");
             assert!(stays || printed.contains(&number) || !is_off, "{what}: {number}\n{words}");
