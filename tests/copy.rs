@@ -249,6 +249,62 @@ fn the_printed_commands_realign_other_images() {
     }
 }
 
+/// What `check` prints first for an image that is not raw is the copy, which works as it is printed.
+#[test]
+fn the_first_fix_of_other_images_is_a_copy() {
+    if !is_ready() || !present(&["qemu-img", "gzip"]) {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    for (make, image) in [
+        ("qemu-img convert -O qcow2 xp.img disk.qcow2", "disk.qcow2"),
+        ("qemu-img convert -O vmdk xp.img disk.vmdk", "disk.vmdk"),
+        ("qemu-img convert -O vpc -o subformat=fixed,force_size xp.img disk.vhd", "disk.vhd"),
+        ("gzip -c xp.img >disk.img.gz", "disk.img.gz"),
+    ] {
+        shell(folder, &format!("{make}; sha256sum {image} >sum"));
+        let (_, text) = straddle(folder, &["check", "--json", image]);
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let findings = report["targets"][0]["findings"].as_array().unwrap();
+        let fix = &findings.iter().find(|finding| finding["code"] == "S001").unwrap()["fix"];
+        let lines = fix["commands"].as_array().unwrap().iter().map(|one| one["line"].as_str().unwrap());
+        let lines = lines.collect::<Vec<_>>().join("\n");
+        assert!(lines.starts_with(&format!("straddle realign {image} --to disk.")), "{lines}");
+        shell(folder, &lines);
+        shell(folder, "sha256sum -c --quiet sum; mv disk*.raw new.img; rm copy.json");
+        shell(folder, JUDGE);
+    }
+}
+
+/// A plan as JSON has the old and the new places, what to mind, and the command that goes on.
+#[test]
+fn a_plan_as_json_matches_its_schema() {
+    if !is_ready() {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    let words = ["realign", "xp.img", "--to", "new.img", "--json", "--save", "copy.json"];
+    let report = tools::json_in(folder, &words);
+    tools::valid(&report, "realign-to");
+    assert_eq!((&report["source"]["name"], &report["target"]), (&"xp.img".into(), &"new.img".into()));
+    let saved = std::fs::read_to_string(folder.join("copy.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
+    let copies = report["copies"].as_array().unwrap();
+    assert_eq!(copies.len(), saved["extents"].as_array().unwrap().len());
+    for (place, extent) in copies.iter().zip(saved["extents"].as_array().unwrap()) {
+        assert_eq!(
+            [&place["from_bytes"], &place["size_bytes"], &place["to_bytes"]],
+            [&extent[0], &extent[1], &extent[2]]
+        );
+        assert!(place["to_bytes"].as_u64().unwrap().is_multiple_of(4096), "{report:#}");
+    }
+    assert!(report["warnings"][0].as_str().unwrap().contains("identities are kept"), "{report:#}");
+    shell(folder, report["next"].as_str().unwrap());
+    shell(folder, JUDGE);
+}
+
 /// A file system without a table gets one on the copy.
 #[test]
 fn a_file_system_that_fills_its_disk_gets_a_partition_on_the_copy() {

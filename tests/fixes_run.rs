@@ -348,9 +348,9 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
 fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
     let mut fixes = BTreeMap::new();
     for finding in list(report, "findings") {
-        let (Some(number), Some(fix)) = (finding["partition"].as_u64(), finding.get("fix")) else { continue };
-        let fix = finding.get("instead").unwrap_or(fix);
-        if !is_realigned(fix) {
+        let Some(number) = finding["partition"].as_u64() else { continue };
+        let mut all = [finding.get("instead"), finding.get("fix")].into_iter().flatten();
+        if let Some(fix) = all.find(|fix| !is_realigned(fix) && !is_copied(fix)) {
             fixes.entry(number).or_insert(fix);
         }
     }
@@ -359,7 +359,13 @@ fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
 
 /// Whether this fix is a plan of `straddle realign`.
 fn is_realigned(fix: &Value) -> bool {
-    fix["commands"][0]["line"].as_str().is_some_and(|line| line.starts_with("straddle realign"))
+    let is_plan = |line: &str| line.starts_with("straddle realign") && !line.contains(" --to ");
+    fix["commands"][0]["line"].as_str().is_some_and(is_plan)
+}
+
+/// Whether this fix is a copy to another disk.
+fn is_copied(fix: &Value) -> bool {
+    fix["commands"][0]["line"].as_str().is_some_and(|line| line.contains(" --to "))
 }
 
 #[test]

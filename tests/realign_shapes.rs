@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "realign/agrees.rs"]
+mod agrees;
 mod tools;
 
 use std::fs;
@@ -182,10 +184,10 @@ fn the_command_of_a_refusal_makes_room() {
     }
 }
 
-/// What cannot be shrunk is named as such.
+/// What cannot be shrunk is named as such, with the command that copies the disk, which works as it is printed.
 #[test]
-fn a_refusal_says_what_cannot_be_shrunk() {
-    if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs"]) {
+fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
+    if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs", "cryptsetup"]) {
         return;
     }
     let dir = Dir::new("unshrinkable");
@@ -196,11 +198,26 @@ fn a_refusal_says_what_cannot_be_shrunk() {
             "partition 2 (xfs) by 512 bytes to 122879488 bytes, which is not possible",
         ),
         ("mkfs.exfat 2", "partition 2 (exfat) by 512 bytes to 122879488 bytes, which is not possible"),
+        (
+            "printf secret | cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 2 -",
+            "partition 2 (crypto_LUKS) by 512 bytes to 122879488 bytes",
+        ),
     ];
     for (make, expected) in cases {
         full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
         let (status, text) = program(dir.path(), &["realign", "disk.img"]);
         assert!(status == 4 && text.contains(expected), "{make}: {text}");
+        let (_, command) = text.split_once("to copy it to another disk: ").unwrap();
+        shell(dir.path(), command);
+        shell(
+            dir.path(),
+            "straddle apply copy.json --from disk.img --write NEW; mv NEW new.img
+             from=$(sfdisk -d new.img | sed -n 's/^new.img2.*start= *\\([0-9]*\\),.*/\\1/p')
+             [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=512 skip=$from count=240000 status=none) 2
+             rm new.img copy.json",
+        );
+        let (_, text) = program(dir.path(), &["check", "disk.img"]);
+        assert!(text.contains("straddle realign disk.img --to NEW --save copy.json"), "{make}: {text}");
     }
 }
 
@@ -244,10 +261,10 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
             ),
         );
         let (status, text) = program(dir.path(), &["realign", "disk.img"]);
-        assert!(status == 0 && text.contains("nothing to do: no partition starts off a boundary"), "{text}");
+        assert!(status == 0 && text.contains("nothing to do: no partition has to move"), "{text}");
     }
     // 63 + 4041 is a multiple of 8.
     disk(4041, 63);
     let (status, text) = program(dir.path(), &["realign", "disk.img"]);
-    assert!(status == 0 && text.contains("nothing to do: no partition starts off a boundary"), "{text}");
+    assert!(status == 0 && text.contains("nothing to do: no partition has to move"), "{text}");
 }

@@ -215,10 +215,10 @@ fn an_overlay_gives_the_command_that_reads_it() {
             let run = output(Command::new("sh").args(["-c", &straddle]).current_dir(dir.path()), "");
             // The command is on a line of its own.
             let all = transcript(&run);
-            let Some(next) = all.lines().find_map(|line| line.strip_prefix("    straddle ")) else {
+            let Some(next) = all.lines().find_map(|line| line.strip_prefix("    straddle check ")) else {
                 break run;
             };
-            line = format!("straddle {next}");
+            line = format!("straddle check {next}");
             rounds += 1;
             assert!(rounds < 4, "{all}");
         };

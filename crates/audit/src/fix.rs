@@ -15,7 +15,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use self::caution::caution;
 use self::entry::Entry;
-pub use self::shrink::shrinking;
+pub use self::shrink::{can_shrink, shrinking};
 use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
 use crate::{Context, weigh};

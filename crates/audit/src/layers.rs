@@ -16,7 +16,7 @@ use crate::filesystems::FileSystemPlace;
 use crate::finding::{Finding, Fix, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
 use crate::way::{self, Step};
-use crate::{Context, Severity, rebuild};
+use crate::{Context, Severity, moves, rebuild};
 
 /// The striped array that a layer stands on, and the layer's place in it.
 #[derive(Clone, Copy)]
@@ -45,7 +45,19 @@ struct Place<'a> {
     array: Option<Array>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The whole disk.
+    fn disk(context: &'a Context<'a>) -> Self {
+        Self {
+            context,
+            subject: Subject::Disk,
+            path: Vec::new(),
+            start: Some(ByteOffset::ZERO),
+            base: ByteOffset::ZERO,
+            array: None,
+        }
+    }
+
     /// The path from the drive to here, as shown to users: `partition 1 > md0 > LV vg/root`.
     fn label(&self) -> String {
         way::label(&self.path)
@@ -54,28 +66,36 @@ impl Place<'_> {
 
 /// Adds all findings about the layers on the partitions and on the whole disk.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let disk = Place {
-        context,
-        subject: Subject::Disk,
-        path: Vec::new(),
-        start: Some(ByteOffset::ZERO),
-        base: ByteOffset::ZERO,
-        array: None,
-    };
     if let Some(layer) = &context.stack.layer {
-        check_layer(&disk, layer, findings);
+        check_layer(&Place::disk(context), layer, findings);
     }
     for partition in &context.stack.partitions {
-        let Some(layer) = &partition.layer else { continue };
-        let place = Place {
-            subject: Subject::Partition(partition.number),
-            path: vec![Step::partition(partition.number)],
-            start: Some(partition.span.start()),
-            base: partition.span.start(),
-            ..disk.clone()
-        };
-        check_layer(&place, layer, findings);
+        check_partition(context, partition, findings);
     }
+}
+
+fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+    let Some(layer) = &partition.layer else { return };
+    let place = Place {
+        subject: Subject::Partition(partition.number),
+        path: vec![Step::partition(partition.number)],
+        start: Some(partition.span.start()),
+        base: partition.span.start(),
+        ..Place::disk(context)
+    };
+    check_layer(&place, layer, findings);
+}
+
+/// The bytes of the drive at which the misaligned data of layers on a partition begin, where all that is on
+/// them is misaligned with them.
+pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<ByteOffset> {
+    let mut findings = Vec::new();
+    check_partition(context, partition, &mut findings);
+    let stays = |fix: &Fix| fix.summary.starts_with(STAYS);
+    let is_off = |f: &&Finding| {
+        f.severity > Severity::Advice && f.miss.is_some() && !f.fix.as_ref().is_some_and(stays)
+    };
+    findings.iter().filter(is_off).filter_map(|finding| finding.at).collect()
 }
 
 fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
@@ -332,9 +352,12 @@ fn off(
         miss.boundary.size().get(),
         miss.name,
     );
-    let fix = Some(rebuild::on_boundary(&place.label(), layer, miss.boundary));
+    let rebuilt = rebuild::on_boundary(&place.label(), layer, miss.boundary);
+    let moved = moves::of_data(place.context, piece.drive);
+    let instead = moved.is_some().then(|| rebuilt.clone());
+    let fix = Some(moved.unwrap_or(rebuilt));
     let (layer, at) = (place.path.clone(), Some(shown.drive));
-    Finding { layer, at, miss: Some(miss), fix, ..Finding::new(rule, place.subject, message) }
+    Finding { layer, at, miss: Some(miss), fix, instead, ..Finding::new(rule, place.subject, message) }
 }
 
 /// The advice that two misaligned layers cancel each other out.

@@ -18,6 +18,8 @@ pub struct Moves {
     pub unfinished: Option<Unfinished>,
     /// The move that `straddle realign` plans.
     pub planned: Option<Planned>,
+    /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 /// A move that has begun and is not finished.
@@ -74,6 +76,8 @@ pub enum Stage {
 pub struct Planned {
     /// The partitions that move, and where to.
     pub places: Vec<(u32, Lba)>,
+    /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin now.
+    pub data: Vec<(u32, ByteOffset)>,
     /// The options that the plan needs, each after a space.
     pub options: String,
     /// The size of the journal, if it has to be in a file.
@@ -84,6 +88,29 @@ pub struct Planned {
 
 /// The unit of the commands that are printed.
 const SECTOR: u64 = 512;
+/// A copy that `straddle realign --to` plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The partitions that have to move.
+    pub numbers: Vec<u32>,
+    /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin.
+    pub data: Vec<(u32, ByteOffset)>,
+    /// The disk or image to copy.
+    pub source: String,
+    /// The new image, or a word for the new disk.
+    pub new: String,
+    /// The options of the first command, each after a space.
+    pub options: String,
+    /// The options with which the second command opens the source, each after a space.
+    pub from: String,
+    /// The format of the image, if that is why nothing is moved in place.
+    pub format: Option<String>,
+    /// The command that makes the new image one of the old format again, if there is one.
+    pub back: Option<String>,
+    /// Whether the disk is in use.
+    pub in_use: bool,
+}
+
 /// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
@@ -92,7 +119,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     let planned = context.moves.planned.as_ref()?;
     planned.places.iter().find(|(moved, _)| *moved == number)?;
     let target = operand(context.target);
-    let Planned { places, options, journal, in_use } = planned;
+    let Planned { places, options, journal, in_use, .. } = planned;
     let to: Vec<String> =
         places.iter().map(|(number, to)| format!("partition {number} to LBA {to}")).collect();
     let what = match to.as_slice() {
@@ -121,6 +148,47 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             command(format!("straddle apply move.json --write {target}{file}")),
         ],
         risk: Risk::Backup,
+        caution: Some(caution),
+    })
+}
+
+/// The fix that moves or copies the partition for the data of a layer in it, which begin at byte `at` of the
+/// drive.
+pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
+    let Moves { planned, elsewhere, .. } = context.moves;
+    let moved = planned.iter().flat_map(|planned| &planned.data);
+    let copied = elsewhere.iter().flat_map(|elsewhere| &elsewhere.data);
+    let (number, _) = moved.chain(copied).find(|(_, data)| *data == at)?;
+    fix(context, *number).or_else(|| copy(context, *number))
+}
+
+/// The fix that copies the disk to another one, on which partition `number` is aligned.
+pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
+    let elsewhere = context.moves.elsewhere.as_ref()?;
+    let Elsewhere { numbers, source, new, options, from, format, back, in_use, .. } = elsewhere;
+    numbers.contains(&number).then_some(())?;
+    let (source, new) = (operand(source), operand(new));
+    let summary = match format {
+        Some(_) => "copy it to a raw image with aligned partitions".to_owned(),
+        None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one".to_owned(),
+    };
+    let mut caution =
+        "the source is only read, and the copy has its identities: do not use both at the same time"
+            .to_owned();
+    if let Some(back) = back {
+        caution += &format!("; {back} makes it a {} image again", format.as_deref().unwrap_or_default());
+    }
+    if *in_use {
+        caution += "; the disk is in use: unmount it, or start another system, before the first command";
+    }
+    let command = |line: String| Command { tool: "straddle", line };
+    Some(Fix {
+        summary,
+        commands: vec![
+            command(format!("straddle realign {source}{options} --to {new} --save copy.json")),
+            command(format!("straddle apply copy.json --from {source}{from} --write {new}")),
+        ],
+        risk: Risk::Safe,
         caution: Some(caution),
     })
 }

@@ -8,7 +8,7 @@ use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
 use crate::finding::{Finding, Fix, Miss};
 use crate::fix;
-use crate::layers::{split, split_fix};
+use crate::layers::{self, split, split_fix};
 use crate::makeup::{self, Above};
 use crate::{Context, Severity, moves, weigh};
 
@@ -42,10 +42,12 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
         false if found.iter().any(|f| curable(&f)) => {
-            let moved = moved(context, partition, &mut found);
-            let other = fix::relocate(context, partition);
-            instead = other.clone().filter(|fix| moved.is_some() && !fix.commands.is_empty());
-            moved.or(other)
+            let (first, second) = fixes(context, partition);
+            instead = second;
+            if first.as_ref().is_some_and(realigns) {
+                leave_ends(&mut found);
+            }
+            first
         }
         false => None,
     };
@@ -57,27 +59,72 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     findings.append(&mut found);
 }
 
-/// The fix that moves a partition with its data. A move keeps the partition's length.
-fn moved(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) -> Option<Fix> {
-    let fix = moves::fix(context, partition.number)?;
-    for finding in
-        found.iter_mut().filter(|f| f.rule.code == Code::END_STRADDLES && f.severity > Severity::Advice)
-    {
-        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves along"));
-    }
-    Some(fix)
+/// The fix for a badly placed partition, and another one: a plan of `straddle realign` comes first, unless it is
+/// a copy of a disk that another program changes in place.
+fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<Fix>) {
+    let here = moves::fix(context, partition.number);
+    let copy = moves::copy(context, partition.number);
+    let is_format = context.moves.elsewhere.as_ref().is_some_and(|copy| copy.format.is_some());
+    let (first, last) = if is_format { (copy, None) } else { (None, copy) };
+    let other = fix::relocate(context, partition);
+    let in_place = other.clone().filter(|fix| !fix.commands.is_empty());
+    let mut all = [here, first, in_place, last].into_iter().flatten();
+    let (first, second) = (all.next(), all.next());
+    (first.or(other), second)
 }
 
-/// The partitions whose starts are misaligned, and not made up for by a layer on them.
-pub fn to_move(context: &Context<'_>) -> Vec<u32> {
-    let has_to = |partition: &&Partition| {
-        let mut found = Vec::new();
-        let stays = check_start(context, partition, &mut found);
-        weigh::placement(context, partition, &mut found);
-        !stays && found.iter().any(|f| f.severity > Severity::Advice && f.fix.is_none())
-    };
+/// Whether a fix is a plan of `straddle realign`.
+fn realigns(fix: &Fix) -> bool {
+    fix.commands.first().is_some_and(|command| command.tool == "straddle")
+}
+
+/// A move keeps the partition's length.
+fn leave_ends(found: &mut [Finding]) {
+    let is_end = |f: &&mut Finding| f.rule.code == Code::END_STRADDLES && f.severity > Severity::Advice;
+    for finding in found.iter_mut().filter(is_end) {
+        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves along"));
+    }
+}
+
+/// What a partition's start comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfStart {
+    /// It is misaligned, and costs something: it has to move.
+    Moves,
+    /// It may be misaligned, and stays all the same, because of this.
+    Stays(String),
+    /// It is on every boundary of the drive that is more than advice. The data of layers on it that are
+    /// misaligned all the same begin at these bytes of the drive.
+    OnBoundary(Vec<ByteOffset>),
+}
+
+/// What the starts of the partitions come to, by number.
+pub fn starts(context: &Context<'_>) -> Vec<(u32, OfStart)> {
     let placed = |p: &&Partition| p.role != Role::Extended && !straddle_layout::is_marker(p);
-    context.stack.partitions.iter().filter(placed).filter(has_to).map(|p| p.number).collect()
+    let partitions = context.stack.partitions.iter().filter(placed);
+    partitions.map(|partition| (partition.number, of_start(context, partition))).collect()
+}
+
+fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
+    let mut found = Vec::new();
+    let stays = check_start(context, partition, &mut found);
+    check_atomic(context, partition, &mut found);
+    found.retain(|finding| finding.severity > Severity::Advice);
+    if stays {
+        return OfStart::Stays("what is in it is aligned there".to_owned());
+    }
+    if found.is_empty() {
+        return OfStart::OnBoundary(layers::misaligned(context, partition));
+    }
+    if let Some(why) = weigh::nothing_is_lost(context, partition) {
+        return OfStart::Stays(why);
+    }
+    if found.iter().all(|finding| finding.fix.is_some()) {
+        let why =
+            "it is a member of an array that begins on another disk, and what is on that may be aligned";
+        return OfStart::Stays(why.to_owned());
+    }
+    OfStart::Moves
 }
 
 /// Checks a file system on the whole disk: it starts at byte 0, which is misaligned on a drive with shifted

@@ -77,7 +77,7 @@ fn lower(finding: &mut Finding, why: &str) {
 }
 
 /// Why the position of this partition does not matter, if it does not.
-fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
+pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
     if context.stack.is_hybrid_iso {
         return Some("the disk is an ISO 9660 image, which is only read".to_owned());
     }

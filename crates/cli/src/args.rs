@@ -122,6 +122,8 @@ pub(crate) enum SchemaOf {
     Plan,
     /// `realign --json`.
     Realign,
+    /// `realign --to --json`.
+    RealignTo,
     /// `explain --json`.
     Explain,
     /// `explain rmw --json`.

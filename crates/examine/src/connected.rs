@@ -18,7 +18,8 @@ pub(crate) fn prepare(
     findings: &mut Findings,
 ) -> Option<(String, String)> {
     let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
-    if !findings.iter().filter_map(|finding| finding.fix.as_ref()).any(names_node) {
+    let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
+    if !all.into_iter().any(names_node) {
         return None;
     }
     if name.contains(is_hidden) {

@@ -1,8 +1,6 @@
 //! A target with everything found on it.
 
-use straddle_audit::{
-    Asked, Context, Finding, Findings, Judgement, Kind, Moves, Place, Recognised, Reported,
-};
+use straddle_audit::{Asked, Context, Finding, Findings, Judgement, Kind, Place, Recognised, Reported};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
@@ -179,7 +177,7 @@ fn audit(
     let file = target.through.as_ref().map_or(name, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
-    let nothing = Moves::default();
+    let moves = moves::of(examiner, name, target, stack);
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
@@ -193,11 +191,10 @@ fn audit(
         stack,
         container: target.container.as_ref(),
         disagreements,
-        moves: &nothing,
+        moves: &moves,
         page: options.page,
     };
-    let moves = moves::of(examiner, target, stack, &context);
-    let mut findings = straddle_audit::run(&Context { moves: &moves, ..context });
+    let mut findings = straddle_audit::run(&context);
     let (only, ignore) = (options.only.clone(), options.ignore.clone());
     straddle_audit::ask(&mut findings, &Asked { only, ignore, partition: target.partition });
     findings
@@ -217,11 +214,17 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
 fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
-    let has_commands = findings.iter().filter_map(|f| f.fix.as_ref()).any(|fix| !fix.commands.is_empty());
-    let unpack = if has_commands {
-        format!("; before running the commands below, unpack it: {command}")
-    } else {
-        String::new()
+    let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
+    let tools: Vec<&str> = fixes.flat_map(|fix| &fix.commands).map(|command| command.tool).collect();
+    let is_own = |tool: &&str| *tool == "straddle";
+    let unpack = match (tools.iter().any(is_own), tools.iter().all(is_own)) {
+        (_, true) => String::new(),
+        (false, _) => format!("; before running the commands below, unpack it: {command}"),
+        (true, _) => {
+            format!(
+                "; straddle reads it as it is; before running the other commands below, unpack it: {command}"
+            )
+        }
     };
     target
         .remarks

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use straddle_audit::{Context, Moves, Planned, Unfinished};
+use straddle_audit::{Elsewhere, Moves, Planned, Unfinished};
+use straddle_device::image::Format;
+use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::Stack;
 use straddle_repair::{Situation, realign};
@@ -30,37 +32,68 @@ fn found(target: &Target, stack: &Stack) -> Option<Unfinished> {
     marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
 }
 
-/// Returns what is known about moves; `context` is that of the audit, without it.
-pub(crate) fn of(examiner: &Examiner, target: &Target, stack: &Stack, context: &Context<'_>) -> Moves {
+/// Returns what is known about moves.
+pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
     if target.medium.is_none() {
         return Moves::default();
     }
     if let Some(unfinished) = found(target, stack) {
-        return Moves { unfinished: Some(unfinished), planned: None };
+        return Moves { unfinished: Some(unfinished), ..Moves::default() };
     }
-    Moves { unfinished: None, planned: planned(examiner, target, stack, context) }
+    // Arrays and mappings have no table of their own as a rule.
+    let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
+    // A damaged table is mended first.
+    if !is_disk || target.zoned.is_some() || !stack.problems.is_empty() || stack.partitions.len() > MOST {
+        return Moves::default();
+    }
+    match planned(examiner, target, stack) {
+        None => Moves { elsewhere: elsewhere(examiner, name, target, stack), ..Moves::default() },
+        planned => Moves { planned, ..Moves::default() },
+    }
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets.
-fn planned(examiner: &Examiner, target: &Target, stack: &Stack, context: &Context<'_>) -> Option<Planned> {
+fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Option<Planned> {
     let medium = target.medium.as_deref()?;
-    // Arrays and mappings have no table of their own as a rule, and an archive is not written to.
-    let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
-    if !is_disk || target.container.is_some() || target.through.is_some() || target.zoned.is_some() {
-        return None;
-    }
-    // A damaged table is mended first.
-    if !stack.problems.is_empty() {
-        return None;
-    }
-    let numbers = straddle_audit::to_move(context);
-    if numbers.is_empty() || stack.partitions.len() > MOST {
+    // Only the bytes of a raw image are written to.
+    if target.container.is_some() || target.through.is_some() {
         return None;
     }
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
     let options = options(examiner, target)?;
     let in_use = in_use::is_in_partitions(target, examiner);
-    realign::planned(&situation, &numbers, &options, in_use)
+    realign::planned(&situation, &options, in_use)
+}
+
+/// Returns the copy that `straddle realign --to` would plan for the target.
+fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Option<Elsewhere> {
+    let medium = target.medium.as_deref()?;
+    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let moves = realign::must_move(&situation).ok().filter(|moves| !moves.is_empty())?;
+    let numbers = moves.iter().map(|(number, _)| *number).collect();
+    let data = moves.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
+    let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());
+    if source.contains(is_hidden) || !straddle_repair::copy::can_be_copied(&situation) {
+        return None;
+    }
+    let mut options = options(examiner, target)?;
+    let mut from = examiner.options().open.format.map_or_else(String::new, |f| format!(" --from-format {f}"));
+    for file in &examiner.options().open.allow_backing {
+        let file = format!(" --allow-backing {}", quote_path(file));
+        options += &file;
+        from += &file;
+    }
+    let format = target.container.as_ref().map(|container| container.format.to_string());
+    let format = format.or_else(|| target.through.as_ref().map(|_| "compressed".to_owned()));
+    let new = match format {
+        Some(_) => straddle_repair::copy::raw_name(Path::new(&source)).display().to_string(),
+        None => "NEW".to_owned(),
+    };
+    let is_qcow2 = target.container.as_ref().is_some_and(|container| container.format == Format::Qcow2);
+    let raw = quote_path(Path::new(&new));
+    let back = is_qcow2.then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
+    let in_use = in_use::is_in_partitions(target, examiner);
+    Some(Elsewhere { numbers, data, source, new, options, from, format, back, in_use })
 }
 
 /// The options that make `straddle realign` see the topology of this run, each after a space. `None` if

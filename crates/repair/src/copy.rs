@@ -13,6 +13,8 @@ mod layout;
 mod run;
 mod source;
 
+use std::path::{Path, PathBuf};
+
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
@@ -24,11 +26,11 @@ use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Format, Plan, Situation};
-use crate::realign::{Reference, refer, wrapped_partition};
+use crate::realign::{Reference, USUAL_PHYSICAL, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
-use layout::Item;
+use layout::{Ground, Item};
 pub use run::Copied;
 pub(crate) use run::is_unfinished;
 pub use source::Source;
@@ -60,6 +62,7 @@ pub struct Copy {
     source: Fingerprint,
     extents: Vec<Move>,
     references: Vec<(u32, Reference)>,
+    anchors: Vec<(u32, ByteCount)>,
     lead: ByteCount,
     over: Vec<String>,
 }
@@ -85,6 +88,12 @@ impl Copy {
         &self.references
     }
 
+    /// The partitions that are placed so that the data of a layer in them are aligned, with the offset of these
+    /// data: their own starts are off the boundary.
+    pub fn anchors(&self) -> &[(u32, ByteCount)] {
+        &self.anchors
+    }
+
     /// What is on the new disk and will be lost.
     pub fn over(&self) -> &[String] {
         &self.over
@@ -94,6 +103,23 @@ impl Copy {
     pub fn total(&self) -> ByteCount {
         ByteCount::new(self.extents.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
     }
+}
+
+/// Whether a copy of `source`, a disk with a table, can be planned.
+pub fn can_be_copied(source: &Situation<'_>) -> bool {
+    let wanted = CopyWanted { wipe: false, grain: None, wrap: None, seed: Seed(0) };
+    hibernated(source.stack).is_none() && items(source, &wanted).is_ok()
+}
+
+/// The name of a raw image for a copy of `image`.
+pub fn raw_name(image: &Path) -> PathBuf {
+    let raw = image.with_extension("raw");
+    if raw != image {
+        return raw;
+    }
+    let mut name = image.as_os_str().to_owned();
+    name.push(".raw");
+    name.into()
 }
 
 /// The size of a new image with this `topology` for a copy of `source`: that of the source, or more if its
@@ -131,13 +157,19 @@ fn places(
     wanted: &CopyWanted,
 ) -> Result<Vec<ByteOffset>, u64> {
     let block = topology.logical.value();
-    let grain = Grain::of(topology, size, block, wanted.grain);
+    let ground = ground(topology, size, wanted);
     let blocks = if format == Format::Gpt { 1 + 128 * 128 / block.get() } else { 0 };
     let reserve = blocks.saturating_mul(block.get());
     let end = ByteOffset::new(size.get().saturating_sub(reserve));
-    layout::starts(items, grain.start, block, end).ok_or_else(|| {
-        layout::end(items, grain.start, block).map_or(u64::MAX, |end| end.get().saturating_add(reserve))
-    })
+    layout::starts(items, ground, end)
+        .ok_or_else(|| layout::end(items, ground).map_or(u64::MAX, |end| end.get().saturating_add(reserve)))
+}
+
+/// The boundaries of a new disk.
+fn ground(topology: &Topology, size: ByteCount, wanted: &CopyWanted) -> Ground {
+    let block = topology.logical.value();
+    let grain = |asked| Grain::of(topology, size, block, asked).start;
+    Ground { grain: grain(wanted.grain), drive: grain(wanted.grain.or(Some(USUAL_PHYSICAL))), block }
 }
 
 /// Makes a plan to copy `source` to `target`. The stack of the source must have been read with its layers.
@@ -162,7 +194,11 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
             places(&items, target.topology, size, format, wanted)
         })
         .map_err(|needed| CopyError::TooSmall { needed, size })?;
-    let request = request(source, target, wanted, (&items, &starts), format);
+    let ground = ground(target.topology, size, wanted);
+    let anchor = |item: &Item| (item.partition.number, item.anchor(ground.drive, block));
+    let anchors: Vec<_> = items.iter().map(anchor).filter(|(_, at)| *at != ByteCount::ZERO).collect();
+    let mut request = request(source, target, wanted, (&items, &starts), format);
+    request.allow_misaligned = !anchors.is_empty();
     let plan = table(target, &request)?;
     let mut extents = Vec::new();
     let mut references = Vec::new();
@@ -173,7 +209,10 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
             plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
         let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
         let of_it = refer::references(&item.partition, entry, format, *start, block, None);
-        references.extend(of_it.into_iter().map(|reference| (entry.number, reference)));
+        let is_nothing =
+            |one: &Reference| *one == Reference::BiosBoot && is_empty(source.medium, item.partition.span);
+        let of_it = of_it.into_iter().filter(|one| !is_nothing(one));
+        references.extend(of_it.map(|reference| (entry.number, reference)));
         if wanted.wrap.is_some() {
             let boot = refer::boot_sector(&item.partition, *start, None, item.len);
             let is_zero = |one: &Reference| matches!(one, Reference::BootSector { recorded: 0, kind, .. } if kind.boots_from_recorded_start());
@@ -188,7 +227,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     let sector = source.block();
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
-    Copy { plan, source, extents, references, lead: ByteCount::new(lead), over }.checked()
+    Copy { plan, source, extents, references, anchors, lead: ByteCount::new(lead), over }.checked()
 }
 
 /// Returns the table of the new disk, as if there were nothing on it.

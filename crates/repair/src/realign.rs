@@ -24,6 +24,7 @@
 mod around;
 mod boot;
 mod carry;
+mod chosen;
 mod displaced;
 mod error;
 mod file;
@@ -37,7 +38,6 @@ mod recorded;
 pub(crate) mod refer;
 mod room;
 mod settle;
-mod shrink;
 mod story;
 mod survey;
 mod validate;
@@ -56,14 +56,18 @@ use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 use boot::Loaders;
+pub(crate) use boot::is_empty;
 pub use boot::starts_grub;
 pub use carry::Watch;
 pub(crate) use carry::obstacle;
 pub use carry::{Outcome, Run};
+use chosen::{Chosen, chosen};
+pub use chosen::{must_move, staying};
 pub use displaced::displaced;
 pub use error::{RealignError, Shrink};
 pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
+pub(crate) use inner::{offset as anchor, starts as anchored};
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
@@ -80,14 +84,14 @@ pub use wrap::{Wrap, wrap};
 pub const VERSION: u32 = 1;
 
 /// The physical sector to assume of a drive that may hide its own.
-const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+pub(crate) const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 /// The largest physical sector that moves count in.
 const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
 
 /// What to realign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The partitions to align, by number; every misaligned one if this is empty.
+    /// The partitions to align, by number; those that have to move by the audit's account if this is empty.
     pub partitions: Vec<u32>,
     /// Starts to use instead of the nearest ones, by number of the partition.
     pub starts: Vec<(u32, ByteOffset)>,
@@ -226,78 +230,13 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
     if !lacks_room || fine.start == coarse.start {
         return first;
     }
+    let (grain, starts) = (coarse.start.size(), fine.start.size());
+    base.note(format!("there is no room for all on the grain of {grain}: new starts are on {starts}"));
     match attempt(&base, &request, &fine, &chosen) {
         // What is only off the advised grain is fine as it is.
         Err(RealignError::Nothing) => first,
         second => second,
     }
-}
-
-/// A partition that is to be aligned, and the start that was requested for it.
-struct Chosen {
-    entry: Entry,
-    start: Option<ByteOffset>,
-    anchor: Option<Anchor>,
-}
-
-impl Chosen {
-    /// The boundary of its starts.
-    fn grain(&self, grain: Boundary) -> Boundary {
-        self.anchor.as_ref().map_or(grain, |anchor| inner::starts(grain, anchor.offset))
-    }
-}
-
-/// Returns the partitions to move: those that are named or have a requested start, or else all misaligned
-/// ones.
-fn chosen(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
-    let block = base.situation().block();
-    let entries = base.table().partitions.clone();
-    let named = wanted.partitions.iter().chain(wanted.starts.iter().map(|(number, _)| number));
-    if let Some(missing) = named.clone().find(|number| !entries.iter().any(|e| e.number == **number)) {
-        return Err(RealignError::NoSuchPartition(*missing));
-    }
-    let (mut found, mut inside) = (Vec::new(), Vec::new());
-    for entry in &entries {
-        let start = wanted.starts.iter().find(|(number, _)| *number == entry.number).map(|(_, start)| *start);
-        let anchor = base.partition(entry.number).and_then(|found| inner::anchor(found, grain, block));
-        let one = Chosen { entry: entry.clone(), start, anchor };
-        let at = span_of(entry, block).map(Span::start);
-        let is_off = at.is_some_and(|at| !one.grain(grain).is_aligned(at));
-        let is_named = named.clone().any(|number| *number == entry.number);
-        let is_all = wanted.partitions.is_empty() && wanted.starts.is_empty();
-        let has_way = one.anchor.as_ref().is_some_and(|anchor| anchor.way.is_some())
-            && at.is_some_and(|at| grain.is_aligned(at));
-        let is_chosen = is_named || (is_all && is_off && !has_way && entry.slot != Slot::Extended);
-        if is_all && is_off && has_way {
-            inside.push(one);
-            continue;
-        }
-        if !is_chosen {
-            continue;
-        }
-        if entry.slot == Slot::Extended {
-            return Err(RealignError::Container(entry.number));
-        }
-        found.push(one);
-    }
-    for one in &found {
-        let (number, grain) = (one.entry.number, one.grain(grain));
-        if let Some(start) = one.start.filter(|start| !grain.is_aligned(*start)) {
-            let why = format!("it is {} bytes past a boundary", grain.past(start).get());
-            return Err(RealignError::Start { number, start, why });
-        }
-    }
-    let others_way = |one: &Chosen| {
-        let Anchor { what, way, .. } = one.anchor.as_ref()?;
-        Some((one.entry.number, *what, way.clone()?))
-    };
-    for (number, what, way) in inside.iter().filter_map(others_way) {
-        if found.is_empty() {
-            return Err(RealignError::Inside { number, what, way });
-        }
-        base.note(format!("partition {number} starts on a boundary, and its {what} does not: {way}"));
-    }
-    Ok(found)
 }
 
 /// Makes a plan with this grain.
@@ -465,7 +404,7 @@ fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
         let partition = stack.partitions.iter().find(|p| p.number == *number)?;
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
         let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
-        let command = partition.layer.as_ref().and_then(|layer| shrink::command(layer, to));
+        let command = partition.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, to));
         Some(Shrink { number: *number, by: *by, to, content, command })
     };
     let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(describe).collect();

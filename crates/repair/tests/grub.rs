@@ -127,8 +127,10 @@ fn disk(format: Format, parts: &[(u64, u64, &str)]) -> Memory {
 fn planned(disk: &Memory) -> Realign {
     let stack = stack_of(disk, BlockSize::new(512).unwrap());
     let topology = topology("512e");
-    make(&Situation { medium: disk, topology: &topology, stack: &stack, serial: None }, &Wanted::default())
-        .unwrap()
+    // BIOS boot partitions move if they are named.
+    let partitions = stack.partitions.iter().map(|partition| partition.number).collect();
+    let wanted = Wanted { partitions, ..Wanted::default() };
+    make(&Situation { medium: disk, topology: &topology, stack: &stack, serial: None }, &wanted).unwrap()
 }
 
 /// What refers to partition 1, without what every partition of an MBR disk has.

@@ -8,6 +8,7 @@ mod common;
 use common::logical::mbr;
 use common::{Memory, stack_of, topology};
 use straddle_layout::layer::{Facts, Layer, Luks, Md, Pv};
+use straddle_layout::view::Piece;
 use straddle_layout::{Content, Stack, VolumeKind};
 use straddle_repair::Situation;
 use straddle_repair::realign::{Realign, RealignError, Wanted, make};
@@ -19,14 +20,19 @@ fn disk(start: u64, offset: u64, facts: fn(u64) -> (VolumeKind, Facts)) -> (Memo
     let mut stack = stack_of(&disk, BlockSize::B512);
     let partition = stack.partitions.iter_mut().find(|p| p.number == 1).unwrap();
     let (kind, facts) = facts(offset * 512);
+    let len = ByteCount::new(1 << 20);
+    let data = ByteOffset::new((start + offset) * 512);
+    // Volumes of a PV are relative to its first byte.
+    let first = if kind == VolumeKind::Pv { offset * 512 } else { 0 };
+    let span = Span::new(ByteOffset::new(first), len).unwrap();
     partition.layer = Some(Layer {
         kind: Content::Volume(kind),
         name: String::new(),
         uuid: String::new(),
-        below: Span::first(partition.span.len()),
+        below: partition.span,
         drive: Some(partition.span.start()),
         facts,
-        space: Vec::new(),
+        space: vec![Piece { span, below: data, drive: data }],
         children: Vec::new(),
         remarks: Vec::new(),
     });

@@ -15,7 +15,9 @@ use straddle_layout::layer::{Facts, FileSystem, Layer};
 use straddle_layout::{Content, FsKind, Stack};
 use straddle_relocate::{Disks, Ended, Recovered, Verify, begin, journal_len, open};
 use straddle_repair::apply::{ApplyError, Prepared};
-use straddle_repair::realign::{Journal, Realign, RealignError, RealignFile, Reference, Trim, Wanted, make};
+use straddle_repair::realign::{
+    Journal, Realign, RealignError, RealignFile, Reference, Trim, Wanted, make, staying,
+};
 use straddle_repair::{Change, Format, Part, Place, PlanError, Request, Seed, Situation, Size, Step, encode};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -72,9 +74,13 @@ impl Disk {
         self
     }
 
-    fn make(&self, wanted: &Wanted) -> Result<Realign, RealignError> {
+    fn situation(&self) -> Situation<'_> {
         let Self { medium, topology, stack } = self;
-        make(&Situation { medium, topology, stack, serial: None }, wanted)
+        Situation { medium, topology, stack, serial: None }
+    }
+
+    fn make(&self, wanted: &Wanted) -> Result<Realign, RealignError> {
+        make(&self.situation(), wanted)
     }
 
     /// The plan to align all that is misaligned, checked as [`checked`](Self::checked) does.
@@ -193,7 +199,10 @@ fn what_refers_to_the_old_place_is_listed() {
     };
     // Not recorded: nothing to correct.
     fs.hidden_sectors = Some(0);
-    let realign = disk.make(&Wanted::default()).unwrap();
+    // An EFI system partition moves if it is named.
+    assert_eq!(staying(&disk.situation()).unwrap().iter().map(|one| one.0).collect::<Vec<_>>(), [5]);
+    let all = Wanted { partitions: vec![1, 2, 3, 4, 5], ..Wanted::default() };
+    let realign = disk.make(&all).unwrap();
     let exfat = Reference::BootSector {
         kind: FsKind::Exfat,
         recorded: 4097,

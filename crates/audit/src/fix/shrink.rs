@@ -6,11 +6,11 @@
 //! that is pasted twice does nothing the second time.
 
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{FsKind, Partition};
-use straddle_units::{ByteCount, Lba, MIB, Span};
+use straddle_layout::{Content, FsKind, Partition, VolumeKind};
+use straddle_units::{ByteCount, KIB, Lba, MIB, Span};
 
 use super::entry::Entry;
-use super::{Place, room};
+use super::{Place, room, swap};
 use crate::finding::Command;
 use crate::{Context, weigh};
 
@@ -28,6 +28,9 @@ pub(super) const UNUSED: &str =
 
 /// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
 const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
+
+/// The size of a PV is a multiple of this, whatever its disk's sectors are.
+const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
 /// How many extra physical sectors a partition may be shrunk by, so that sfdisk finds room to move it.
 const TRIES: u64 = 3;
@@ -60,7 +63,7 @@ pub(super) fn steps(
         let layer = partition.layer.as_ref()?;
         let mut lines = match weigh::fits(layer, old.len(), len) {
             true => Vec::new(),
-            false => vec![shrinking(layer, len)?],
+            false => vec![first_step(layer, len)?],
         };
         lines.push(entry(old.start())?.sfdisk_size().line);
         if moves {
@@ -70,21 +73,112 @@ pub(super) fn steps(
     })
 }
 
-/// The command that shrinks `layer` to `len` bytes, with DEVICE for what it is on; `None` if there is none.
-pub fn shrinking(layer: &Layer, len: ByteCount) -> Option<String> {
-    match layer.kind.file_system()? {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
-            Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", len.get() / 1024))
+/// How contents are made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Resize2fs,
+    Ntfsresize,
+    Btrfs,
+    Fatresize,
+    Mkswap,
+    Pvresize,
+    /// A tool does it, and nothing shows afterwards how many bytes are used.
+    Unseen,
+    /// Not at all.
+    Never,
+    /// Not known.
+    Unknown,
+}
+
+fn way(content: Content) -> Way {
+    if content == Content::Volume(VolumeKind::Pv) {
+        return Way::Pvresize;
+    }
+    let Some(kind) = content.file_system() else { return Way::Unknown };
+    match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Way::Resize2fs,
+        FsKind::Ntfs => Way::Ntfsresize,
+        FsKind::Btrfs => Way::Btrfs,
+        FsKind::Vfat => Way::Fatresize,
+        FsKind::Swap => Way::Mkswap,
+        FsKind::Nilfs2 | FsKind::Reiserfs => Way::Unseen,
+        FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Way::Never,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Way::Never,
+        FsKind::Jbd | FsKind::F2fs => Way::Unknown,
+    }
+}
+
+/// Whether such contents can be made smaller; `None` if that is not known.
+pub fn can_shrink(content: Content) -> Option<bool> {
+    match way(content) {
+        Way::Unknown => None,
+        way => Some(way != Way::Never),
+    }
+}
+
+/// The command after which `layer` uses no more than `to` bytes, with DEVICE for what it is on; `None` if there is
+/// none, or if it cannot be seen afterwards how many bytes are used.
+pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
+    let bytes = to.get();
+    let fs = match &layer.facts {
+        Facts::FileSystem(fs) => Some(fs),
+        _ => None,
+    };
+    match way(layer.kind) {
+        Way::Resize2fs => Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", bytes / KIB)),
+        Way::Btrfs => {
+            let devid = fs?.devid.filter(|_| to >= BTRFS_LEAST)?;
+            Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{bytes} DIR && umount DIR"))
         }
-        FsKind::Btrfs => {
-            let Facts::FileSystem(fs) = &layer.facts else { return None };
-            let devid = fs.devid.filter(|_| len >= BTRFS_LEAST)?;
-            let len = len.get();
-            Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{len} DIR && umount DIR"))
+        // ntfsresize leaves the last cluster to the copy of the boot sector, if the size is in clusters.
+        Way::Ntfsresize => Some(format!("ntfsresize --size {} DEVICE", to.floor_to(fs?.block).get())),
+        Way::Fatresize => Some(format!("fatresize --size {bytes} DEVICE")),
+        Way::Mkswap => Some(format!("mkswap --uuid {} DEVICE {}", swap::dashed(&layer.uuid)?, bytes / KIB)),
+        Way::Pvresize => {
+            let bytes = to.floor_to(PV_GRAIN).get();
+            Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))
         }
-        FsKind::Ntfs => Some(format!("ntfsresize --size {} DEVICE", len.get())),
-        FsKind::Jbd | FsKind::Xfs | FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs => None,
-        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Vfat | FsKind::Exfat => None,
-        FsKind::Swap | FsKind::Zfs => None,
+        Way::Unseen | Way::Never | Way::Unknown => None,
+    }
+}
+
+/// The command that shrinks `layer`, if one line can shrink it and then the partition, and move both.
+fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
+    let is_one = matches!(way(layer.kind), Way::Resize2fs | Way::Btrfs | Way::Ntfsresize);
+    shrinking(layer, len).filter(|_| is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_layout::layer::FileSystem;
+
+    use super::*;
+
+    /// Those that `tests/realign_shapes.rs` cannot run.
+    #[test]
+    fn the_commands_have_the_number_of_bytes() {
+        let to = ByteCount::new(307_199_488);
+        let of = |kind: FsKind, fs: FileSystem| {
+            let layer = Layer {
+                kind: Content::FileSystem(kind),
+                name: String::new(),
+                uuid: String::new(),
+                below: Span::first(ByteCount::new(307_200_000)),
+                drive: None,
+                facts: Facts::FileSystem(fs),
+                space: Vec::new(),
+                children: Vec::new(),
+                remarks: Vec::new(),
+            };
+            shrinking(&layer, to)
+        };
+        let line = of(FsKind::Vfat, FileSystem::default());
+        assert_eq!(line.as_deref(), Some("fatresize --size 307199488 DEVICE"));
+        let btrfs = FileSystem { devid: Some(2), ..FileSystem::default() };
+        let line = "mount DEVICE DIR && btrfs filesystem resize 2:307199488 DIR && umount DIR";
+        assert_eq!(of(FsKind::Btrfs, btrfs).as_deref(), Some(line));
+        assert_eq!(of(FsKind::Xfs, FileSystem::default()), None);
+        assert_eq!(can_shrink(Content::FileSystem(FsKind::Xfs)), Some(false));
+        assert_eq!(can_shrink(Content::FileSystem(FsKind::F2fs)), None);
     }
 }

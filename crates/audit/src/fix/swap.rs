@@ -46,7 +46,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
 }
 
 /// Formats 32 hexadecimal digits as a UUID with dashes.
-fn dashed(digits: &str) -> Option<String> {
+pub(super) fn dashed(digits: &str) -> Option<String> {
     let group = |range| digits.get(range);
     let groups = [group(0..8)?, group(8..12)?, group(12..16)?, group(16..20)?, group(20..32)?];
     (digits.len() == 32).then(|| groups.join("-"))

@@ -291,7 +291,7 @@ pub(crate) struct RealignArguments {
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) target: PathBuf,
 
-    /// Align only this partition [default: all that are misaligned]. Can be repeated.
+    /// Align only this partition [default: those that have to move, as `check` says]. Can be repeated.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(crate) partition: Vec<u32>,
 
@@ -327,7 +327,7 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print JSON (see `straddle schema realign`).
+    /// Print JSON (see `straddle schema realign`, and `realign-to` for --to).
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use straddle_bench::Progress as _;
-use straddle_device::image::Format;
+use straddle_device::image::{Format, Limits};
 use straddle_device::live::Machine;
 use straddle_device::topology::Topology;
 use straddle_device::{FileId, Medium, MemoryMedium, Options};
@@ -26,6 +26,7 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Bar;
+use crate::view::json::copy::CopyReport;
 use crate::view::text;
 
 /// The disk that is copied.
@@ -74,6 +75,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         logical: arguments.logical,
         format: arguments.format,
         allow_backing: elsewhere.allow_backing.clone(),
+        read_through: Some(Limits::default()),
         ..Options::default()
     };
     check_apart(&arguments.target, &options, new)?;
@@ -108,22 +110,22 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         let situation = Situation { medium: &medium, topology: &topology, stack: &stack, serial: None };
         copy::plan(&source, &situation, &wanted).with_context(|| name)?
     };
-    let json = made.to_json()? + "\n";
     if let Some(path) = &arguments.save {
-        save(path, &json, &[&arguments.target, new])?;
+        save(path, &(made.to_json()? + "\n"), &[&arguments.target, new])?;
     }
-    let shown = match arguments.json {
-        true => json,
-        false => text::copy::plan(
-            &made,
-            (&arguments.target, &how_opened(arguments.format, &elsewhere.allow_backing), new),
-            arguments.save.as_deref(),
-            output::width(),
-            styles,
-        ),
+    let view = text::copy::View {
+        copy: &made,
+        old: &arguments.target,
+        options: &how_opened(arguments.format, &elsewhere.allow_backing),
+        new,
+        saved: arguments.save.as_deref(),
     };
+    if arguments.json {
+        output::print_json(&CopyReport::of(&view))?;
+        return Ok(Exit::Success);
+    }
     let mut out = output::stdout();
-    out.write_all(shown.as_bytes())?;
+    out.write_all(text::copy::plan(&view, output::width(), styles).as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
 }
@@ -159,6 +161,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
         logical: Some(made.source().sector),
         format: arguments.from_format,
         allow_backing: arguments.allow_backing.clone(),
+        read_through: Some(Limits::default()),
         ..Options::default()
     };
     check_apart(from, &options, new)?;

@@ -1,7 +1,5 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
@@ -41,8 +39,27 @@ fn shrinking(shrink: &Shrink, operand: &str, size: &str) -> Option<String> {
     Some(if cuts { command + size } else { command })
 }
 
-/// Adds the option for a disk without a table, if it can be given a partition.
-pub(super) fn hint(error: RealignError, situation: &Situation<'_>, target: &Path) -> anyhow::Error {
+/// Adds the option for a disk without a table, if it can be given a partition, and the copy for one without room.
+pub(super) fn hint(
+    error: RealignError,
+    situation: &Situation<'_>,
+    arguments: &RealignArguments,
+) -> anyhow::Error {
+    let target = arguments.target.as_path();
+    if error.lacks_room() {
+        let mut options = String::new();
+        if let Some(logical) = arguments.logical {
+            options += &format!(" --logical {logical}");
+        }
+        if let Some(format) = arguments.format {
+            options += &format!(" --format {format}");
+        }
+        let operand = quote_path(target);
+        let text = format!(
+            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save copy.json"
+        );
+        return RefusedError(text).into();
+    }
     let why = match situation.stack.kind {
         TableKind::Content(content) => format!("{content} fills it, without a table"),
         TableKind::None => "it has no partition table".to_owned(),
@@ -62,7 +79,7 @@ pub(super) fn hint(error: RealignError, situation: &Situation<'_>, target: &Path
 pub(super) fn of_container(error: TargetError, arguments: &RealignArguments) -> anyhow::Error {
     let TargetError::NotRaw(format) = &error else { return error.into() };
     let operand = quote_path(&arguments.target);
-    let raw = quote_path(&arguments.target.with_extension("raw"));
+    let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
     let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };
     let text = format!(
         "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{wrap} --to {raw} --save copy.json && straddle \

@@ -65,16 +65,16 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         false => match realign::make(&situation, &wanted(arguments, block)?) {
             Err(RealignError::Nothing) if is_all(arguments) && !stack.partitions.is_empty() => {
                 let mut out = output::stdout();
-                writeln!(
-                    out,
-                    "{}: nothing to do: no partition starts off a boundary",
-                    output::printable(&name)
-                )?;
+                for (number, why) in realign::staying(&situation).unwrap_or_default() {
+                    writeln!(out, "partition {number} stays: {why}")?;
+                }
+                let shown = output::printable(&name);
+                writeln!(out, "{shown}: nothing to do: no partition has to move")?;
                 out.flush()?;
                 return Ok(Exit::Success);
             }
             made => made
-                .map_err(|error| elsewhere::hint(error, &situation, &arguments.target))
+                .map_err(|error| elsewhere::hint(error, &situation, arguments))
                 .with_context(|| name.clone())?,
         },
     };

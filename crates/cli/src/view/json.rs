@@ -8,6 +8,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod copy;
 mod device;
 pub(crate) mod drive;
 pub(crate) mod efficiency;

@@ -9,8 +9,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Copy, CopyError, LEAD, VERSION};
 use crate::fingerprint::Fingerprint;
-use crate::plan::{Change, FingerprintFile, Format, Plan, PlanFile, Slot};
-use crate::realign::ReferenceFile;
+use crate::plan::{Change, Entry, FingerprintFile, Format, Plan, PlanFile, Slot};
+use crate::realign::{ReferenceFile, anchored};
 
 /// A plan to copy a disk as JSON: numbers without units, and unchecked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct CopyFile {
     pub source: FingerprintFile,
     /// What is copied: first byte on the source, number of bytes, and the byte on the new disk.
     pub extents: Vec<[u64; 3]>,
+    /// The partitions that are placed for the data of a layer in them, with the offset of these data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anchors: Vec<(u32, u64)>,
     /// How many bytes before the first partition are copied for boot loaders.
     pub lead: u64,
     /// What refers to the old places.
@@ -77,10 +80,19 @@ impl Copy {
             references: (file.references.into_iter())
                 .map(|one| Ok((one.partition, one.what.try_into()?)))
                 .collect::<Result<_, CopyError>>()?,
+            anchors: file.anchors.into_iter().map(|(of, at)| (of, ByteCount::new(at))).collect(),
             lead: ByteCount::new(file.lead),
             over: file.over,
         };
         copy.checked()
+    }
+
+    /// Whether a partition, or the data in it for which it is placed, starts on a boundary.
+    fn is_aligned(&self, entry: &Entry) -> bool {
+        let anchor = self.anchors.iter().find(|(number, _)| *number == entry.number);
+        let grain = anchored(self.plan.grain(), anchor.map_or(ByteCount::ZERO, |(_, at)| *at));
+        let start = self.plan.span(entry).map(Span::start);
+        entry.slot == Slot::Extended || start.is_none_or(|start| grain.is_aligned(start))
     }
 
     /// Returns the plan if it is valid.
@@ -110,9 +122,7 @@ impl Copy {
                 return Err(invalid("what it copies is not on the source, or goes to no partition"));
             }
         }
-        if self.extents.len() != places.len()
-            || places.iter().any(|place| !plan.grain().is_aligned(place.start()))
-        {
+        if self.extents.len() != places.len() || entries.iter().any(|entry| !self.is_aligned(entry)) {
             return Err(invalid("a partition gets nothing, or would not be aligned"));
         }
         let first = places.iter().map(|place| place.start().get()).min().unwrap_or_default();
@@ -142,6 +152,7 @@ impl From<&Copy> for CopyFile {
             extents: (copy.extents.iter())
                 .map(|one| [one.from.start().get(), one.from.len().get(), one.to.get()])
                 .collect(),
+            anchors: copy.anchors.iter().map(|(of, at)| (*of, at.get())).collect(),
             lead: copy.lead.get(),
             references: (copy.references.iter())
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })

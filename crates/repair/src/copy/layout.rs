@@ -1,10 +1,13 @@
 //! Places for copies of partitions on another disk.
 //!
 //! The law of this module: the order of the source is kept. A partition starts where it did if that is a
-//! boundary and the ones before leave it free, or on the next boundary.
+//! boundary and the ones before leave it free, or on the next boundary. If the data of a layer in it would be off a
+//! boundary there, and its format cannot align them, it is placed for the data.
 
 use straddle_layout::Partition;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, MIB, Span};
+
+use crate::realign::{anchor, anchored};
 
 /// The first start, as on every new table.
 const FIRST: ByteOffset = ByteOffset::new(MIB);
@@ -24,30 +27,40 @@ pub(super) struct Item {
     pub(super) partition: Partition,
 }
 
+impl Item {
+    /// The offset of the data of a layer that the format cannot align, if it is off the boundaries of `drive`.
+    pub(super) fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
+        let found = self.kind.is_none().then(|| anchor(&self.partition, drive, block)).flatten();
+        found.unwrap_or_default()
+    }
+}
+
+/// The boundaries of the new disk.
+#[derive(Clone, Copy)]
+pub(super) struct Ground {
+    /// The boundary of starts.
+    pub(super) grain: Boundary,
+    /// The boundary that is more than advice.
+    pub(super) drive: Boundary,
+    /// The logical sector.
+    pub(super) block: BlockSize,
+}
+
 /// The starts of all items up to `end`; `None` if they do not fit.
-pub(super) fn starts(
-    items: &[Item],
-    grain: Boundary,
-    block: BlockSize,
-    end: ByteOffset,
-) -> Option<Vec<ByteOffset>> {
+pub(super) fn starts(items: &[Item], ground: Ground, end: ByteOffset) -> Option<Vec<ByteOffset>> {
     [false, true].into_iter().find_map(|is_tight| {
-        let (starts, last) = place(items, grain, block, is_tight)?;
+        let (starts, last) = place(items, ground, is_tight)?;
         (last <= end).then_some(starts)
     })
 }
 
 /// Where the last of them ends if they are as close together as possible.
-pub(super) fn end(items: &[Item], grain: Boundary, block: BlockSize) -> Option<ByteOffset> {
-    place(items, grain, block, true).map(|(_, end)| end)
+pub(super) fn end(items: &[Item], ground: Ground) -> Option<ByteOffset> {
+    place(items, ground, true).map(|(_, end)| end)
 }
 
-fn place(
-    items: &[Item],
-    grain: Boundary,
-    block: BlockSize,
-    is_tight: bool,
-) -> Option<(Vec<ByteOffset>, ByteOffset)> {
+fn place(items: &[Item], ground: Ground, is_tight: bool) -> Option<(Vec<ByteOffset>, ByteOffset)> {
+    let Ground { grain, drive, block } = ground;
     let (mut at, mut found) = (FIRST, Vec::new());
     for item in items {
         if item.logical.is_some() {
@@ -55,7 +68,7 @@ fn place(
             at = grain.ceil(at)?.checked_add(block.bytes())?;
         }
         let wished = if is_tight { at } else { at.max(item.at.start()) };
-        let start = grain.ceil(wished)?;
+        let start = anchored(grain, item.anchor(drive, block)).ceil(wished)?;
         let sectors = item.len.get().div_ceil(block.get());
         at = start.checked_add(block.bytes().checked_mul(sectors)?)?;
         found.push(start);

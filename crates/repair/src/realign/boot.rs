@@ -11,7 +11,7 @@
 
 use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_device::{Medium, ReadError};
-use straddle_layout::{Content, Partition, Stack};
+use straddle_layout::{Content, Partition, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::Reference;
@@ -20,6 +20,9 @@ use crate::fingerprint::bytes_of;
 /// Boot loaders for BIOS count these sectors, whatever the disk's own are.
 pub(super) const SECTOR: u64 = 512;
 pub(super) const SECTOR_LEN: usize = 512;
+
+/// How many bytes of a BIOS boot partition are looked at: the usual size of one.
+const CORE: usize = 1 << 20;
 
 /// The first instruction, over the BIOS parameter block to `LOCAL(after_BPB)`.
 const JUMP: &[u8] = &[0xEB, 0x63, 0x90];
@@ -64,6 +67,8 @@ pub(crate) struct Loaders {
     has_lilo: bool,
     /// The start of a partition, and the hidden sectors that SYSLINUX adds.
     syslinux: Vec<(ByteOffset, u64)>,
+    /// The starts of BIOS boot partitions that hold nothing.
+    empty: Vec<ByteOffset>,
 }
 
 /// A boot image of GRUB, and what its core image lists.
@@ -103,7 +108,15 @@ impl Loaders {
                 found.syslinux.push((at, u64::from(le32(&boot, HIDDEN))));
             }
         }
+        let is_bios_boot = |one: &&Partition| types::name(&one.kind) == Some("BIOS boot");
+        let empty = stack.partitions.iter().filter(is_bios_boot).map(|one| one.span);
+        found.empty = empty.filter(|span| is_empty(medium, *span)).map(Span::start).collect();
         Ok(found)
+    }
+
+    /// Whether the partition that starts at `start` is a BIOS boot partition that holds nothing.
+    pub(super) fn is_empty(&self, start: ByteOffset) -> bool {
+        self.empty.contains(&start)
     }
 
     /// What of the boot code is wrong when `partition` starts at `to`.
@@ -169,6 +182,12 @@ impl Seen {
 /// If the disk cannot be read.
 pub fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
     Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
+}
+
+/// Whether a BIOS boot partition holds nothing: GRUB's core image begins in its first sector.
+pub(crate) fn is_empty(medium: &dyn Medium, span: Span) -> bool {
+    let mut first = vec![0; usize::try_from(span.len().get()).unwrap_or(CORE).min(CORE)];
+    medium.read_at(span.start(), &mut first).is_ok() && first.iter().all(|byte| *byte == 0)
 }
 
 /// Returns the sector at byte `at`; `None` if the disk ends before.

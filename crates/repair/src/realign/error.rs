@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use straddle_layout::{Content, FsKind};
+use straddle_layout::Content;
 use straddle_relocate::RelocateError;
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
@@ -26,13 +26,7 @@ pub struct Shrink {
 impl Shrink {
     /// Whether these contents can be shrunk at all; `None` if that is not known.
     pub fn is_possible(&self) -> Option<bool> {
-        match self.content?.file_system()? {
-            FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Ntfs | FsKind::Btrfs => Some(true),
-            FsKind::Nilfs2 | FsKind::Reiserfs | FsKind::Vfat | FsKind::Swap => Some(true),
-            FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Some(false),
-            FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Some(false),
-            FsKind::Jbd | FsKind::F2fs => None,
-        }
+        straddle_audit::can_shrink(self.content?)
     }
 }
 
@@ -54,7 +48,7 @@ impl fmt::Display for Shrink {
 #[non_exhaustive]
 pub enum RealignError {
     /// No partition has to move.
-    #[error("no partition starts off a boundary")]
+    #[error("no partition has to move")]
     Nothing,
     /// Only the data of a layer in a partition are misaligned, and its format has a way to align them.
     #[error(
@@ -153,6 +147,18 @@ pub enum RealignError {
 }
 
 impl RealignError {
+    /// Whether the disk has no places for all partitions, so that another one may.
+    pub const fn lacks_room(&self) -> bool {
+        matches!(
+            self,
+            Self::NoRoom { .. }
+                | Self::MustShrink { .. }
+                | Self::Blocked { .. }
+                | Self::Logical(_)
+                | Self::Mixed(_)
+        )
+    }
+
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -40,6 +40,12 @@ pub(super) fn anchor(partition: &Partition, grain: Boundary, block: BlockSize) -
     })
 }
 
+/// The offset of the data of a partition that is to be placed for them: they are off `grain`, and their format
+/// cannot align them.
+pub(crate) fn offset(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<ByteCount> {
+    anchor(partition, grain, block).filter(|anchor| anchor.way.is_none()).map(|anchor| anchor.offset)
+}
+
 /// The offset of a layer's data in it, and their name.
 fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
     match &layer.facts {
@@ -78,7 +84,7 @@ fn way(layer: &Layer) -> Option<String> {
 }
 
 /// The boundary of starts of a partition whose data begin at this offset.
-pub(super) fn starts(grain: Boundary, offset: ByteCount) -> Boundary {
+pub(crate) fn starts(grain: Boundary, offset: ByteCount) -> Boundary {
     let size = grain.size();
     let back = offset.remainder(size);
     let phase = grain.phase().checked_add(size).and_then(|phase| phase.checked_sub(back));

@@ -108,7 +108,8 @@ pub(crate) fn references(
         found.push(Reference::WindowsVolume);
     }
     let of_loaders = loaders.map(|loaders| loaders.references(partition, start)).unwrap_or_default();
-    if entry.kind == kinds::BIOS_BOOT && of_loaders.is_empty() {
+    let is_empty = loaders.is_some_and(|loaders| loaders.is_empty(partition.span.start()));
+    if entry.kind == kinds::BIOS_BOOT && of_loaders.is_empty() && !is_empty {
         found.push(Reference::BiosBoot);
     }
     found.extend(of_loaders);

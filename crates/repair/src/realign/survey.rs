@@ -13,7 +13,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
 use super::media::read;
-use super::{Journal, Realign, RealignError, Wanted, hibernated, make};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, make, must_move};
 use crate::plan::{Change, Situation};
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
@@ -47,23 +47,22 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
     }
 }
 
-/// Plans to move the partitions `numbers`, with all other misaligned ones where that is possible. `None` if
-/// there is no plan. `options` are those that the command needs for the same topology.
-pub fn planned(situation: &Situation<'_>, numbers: &[u32], options: &str, in_use: bool) -> Option<Planned> {
+/// Plans to move the partitions that have to move. `None` if there is no plan. `options` are those that the
+/// command needs for the same topology.
+pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option<Planned> {
     if hibernated(situation.stack).is_some() {
         return None;
     }
-    let only = |realign: &Realign| moved(realign).all(|(number, _)| numbers.contains(&number));
-    let every = make(situation, &Wanted::default());
-    let (realign, named) = match every {
-        Ok(realign) if only(&realign) => (realign, Vec::new()),
-        Ok(_) => (named(situation, numbers)?, numbers.to_vec()),
+    let (realign, named) = match make(situation, &Wanted::default()) {
+        Ok(realign) => (realign, Vec::new()),
         Err(RealignError::Logical(_)) => {
-            let is_logical = |number: &&u32| {
-                let found = situation.stack.partitions.iter().find(|p| p.number == **number);
+            let is_logical = |number: &u32| {
+                let found = situation.stack.partitions.iter().find(|p| p.number == *number);
                 found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
             };
-            let primary: Vec<u32> = numbers.iter().filter(|number| !is_logical(number)).copied().collect();
+            let moves = must_move(situation).ok()?;
+            let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
+            primary.retain(|number| !is_logical(number));
             (named(situation, &primary)?, primary)
         }
         Err(_) => return None,
@@ -73,11 +72,16 @@ pub fn planned(situation: &Situation<'_>, numbers: &[u32], options: &str, in_use
     }
     let named: String = named.iter().map(|number| format!(" --partition {number}")).collect();
     let places = moved(&realign).collect();
+    let data = realign.anchors().iter().filter_map(|(number, offset)| {
+        let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;
+        Some((*number, partition.span.start().checked_add(*offset)?))
+    });
+    let data = data.collect();
     let journal = match realign.journal() {
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
-    Some(Planned { places, options: format!("{options}{named}"), journal, in_use })
+    Some(Planned { places, data, options: format!("{options}{named}"), journal, in_use })
 }
 
 fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {

@@ -11,7 +11,6 @@ use straddle_layout::{
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
-use super::shrink;
 use super::story::wrapped::HEAD;
 use super::validate::invalid;
 use super::{
@@ -152,7 +151,7 @@ fn whole(stack: &Stack, size: ByteCount, block: BlockSize) -> Result<Partition, 
 
 fn no_room(whole: &Partition, used: ByteCount, free: ByteCount) -> RealignError {
     let missing = used.saturating_sub(free);
-    let command = whole.layer.as_ref().and_then(|layer| shrink::command(layer, free));
+    let command = whole.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, free));
     let shrink = Shrink { number: ONLY, by: missing, to: free, content: whole.content, command };
     RealignError::WrapRoom { missing, shrink }
 }

@@ -124,7 +124,7 @@ struct TrimReport {
 /// What refers to the old place of a partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Reference")]
-struct ReferenceReport {
+pub(super) struct ReferenceReport {
     /// The number of the partition.
     partition: u32,
     /// What refers to it.
@@ -202,7 +202,7 @@ impl RealignReport {
                 drive: estimate.drive.clone(),
                 time_s: estimate.seconds,
             }),
-            references: realign.references().iter().map(reference).collect(),
+            references: realign.references().iter().map(|one| reference(one, words(&one.1))).collect(),
             notes: plan.notes().to_vec(),
         }
     }
@@ -222,7 +222,8 @@ fn moved(plan: &Plan, one: &Move) -> MoveReport {
     }
 }
 
-fn reference((partition, reference): &(u32, Reference)) -> ReferenceReport {
+/// Reports a reference; `text` says what is done about it.
+pub(super) fn reference((partition, reference): &(u32, Reference), text: String) -> ReferenceReport {
     let kind = match reference {
         Reference::BootSector { .. } => ReferenceKind::BootSector,
         Reference::ActivePartition => ReferenceKind::ActivePartition,
@@ -238,5 +239,5 @@ fn reference((partition, reference): &(u32, Reference)) -> ReferenceReport {
         Reference::Zones => ReferenceKind::Zones,
         _ => ReferenceKind::Other,
     };
-    ReferenceReport { partition: *partition, kind, text: words(reference) }
+    ReferenceReport { partition: *partition, kind, text }
 }

@@ -4,6 +4,7 @@ use schemars::generate::SchemaSettings;
 
 use super::bench::BenchReport;
 use super::check::Report;
+use super::copy::CopyReport;
 use super::drive::DrivesReport;
 use super::efficiency::EfficiencyReport;
 use super::explain::{ExplainReport, RmwReport};
@@ -29,6 +30,9 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Plan => (generator.into_root_schema_for::<PlanReport>(), "plan", super::plan::SCHEMA),
         SchemaOf::Realign => {
             (generator.into_root_schema_for::<RealignReport>(), "realign", super::realign::SCHEMA)
+        }
+        SchemaOf::RealignTo => {
+            (generator.into_root_schema_for::<CopyReport>(), "realign-to", super::copy::SCHEMA)
         }
         SchemaOf::Bench => (generator.into_root_schema_for::<BenchReport>(), "bench", super::bench::SCHEMA),
         SchemaOf::Drive => (generator.into_root_schema_for::<DrivesReport>(), "drive", super::drive::SCHEMA),

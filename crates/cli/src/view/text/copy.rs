@@ -7,18 +7,27 @@ use straddle_repair::copy::Copy;
 use straddle_repair::realign::Reference;
 
 use super::plan::{pictures, table};
-use super::realign::words;
-use super::wrap;
+use super::{realign, wrap};
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
-/// Returns the plan in full, for a terminal of `width` characters; `apply` opens the source with `options`.
-pub(crate) fn plan(
-    copy: &Copy,
-    (old, options, new): (&Path, &str, &Path),
-    saved: Option<&Path>,
-    width: usize,
-    styles: Styles,
-) -> String {
+/// What to mind after a copy.
+pub(crate) const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
+
+/// A plan, and what is shown with it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) copy: &'a Copy,
+    pub(crate) old: &'a Path,
+    /// The options with which `apply` opens the source, each after a space.
+    pub(crate) options: &'a str,
+    pub(crate) new: &'a Path,
+    /// The file of the plan, if it is saved.
+    pub(crate) saved: Option<&'a Path>,
+}
+
+/// Returns the plan in full, for a terminal of `width` characters.
+pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
+    let View { copy, old, new, .. } = *view;
     let plan = copy.plan();
     let size = plan.disk().size;
     let headline = format!(
@@ -42,26 +51,37 @@ pub(crate) fn plan(
         line(&printable(note));
     }
     for (number, reference) in copy.references() {
-        let what = match reference {
-            Reference::BiosBoot => "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk".to_owned(),
-            reference => words(reference),
-        };
-        line(&format!("partition {number}: {what}"));
+        line(&format!("partition {number}: {}", words(reference)));
     }
-    line(
-        "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time",
-    );
-    let (old, new) = (quote_path(old) + options, quote_path(new));
-    let _ = match saved {
-        Some(path) => writeln!(
-            text,
-            "nothing is written yet: straddle apply {} --from {old} --write {new}",
-            quote_path(path)
-        ),
-        None => writeln!(
-            text,
-            "nothing is written: keep the plan with --save FILE, then straddle apply FILE --from {old} --write {new}"
-        ),
+    for (number, offset) in copy.anchors() {
+        let at = offset.get();
+        line(&format!(
+            "partition {number}: the data in it, {at} bytes behind its start, are aligned, and not the start"
+        ));
+    }
+    line(IDENTITIES);
+    let _ = match view.saved {
+        Some(path) => writeln!(text, "nothing is written yet: {}", next(view, &quote_path(path))),
+        None => {
+            writeln!(text, "nothing is written: keep the plan with --save FILE, then {}", next(view, "FILE"))
+        }
     };
     text
+}
+
+/// The command that makes the copy of the plan in `file`.
+pub(crate) fn next(view: &View<'_>, file: &str) -> String {
+    let old = quote_path(view.old) + view.options;
+    format!("straddle apply {file} --from {old} --write {}", quote_path(view.new))
+}
+
+/// Says what refers to a partition's old place, and what is done about it.
+pub(crate) fn words(reference: &Reference) -> String {
+    match reference {
+        Reference::BiosBoot => {
+            "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk"
+                .to_owned()
+        }
+        reference => realign::words(reference),
+    }
 }
