@@ -16,7 +16,7 @@ use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
 use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
-use straddle_examine::ExamineError;
+use straddle_examine::{ChangeError, ExamineError};
 use straddle_guest::GuestError;
 use straddle_io::{Operation, Refusal, Request};
 use straddle_media::{MediaError, StoreError};
@@ -166,6 +166,9 @@ fn of_devices() -> Vec<Sample> {
         sample(OpenError::Allowed { path: path(), source: cause() }),
         sample(ExamineError::Open(OpenError::Io(cause()))),
         sample(ExamineError::Read(read())),
+        sample(ChangeError::Open(OpenError::Io(cause()))),
+        sample(ChangeError::Target(DiskError::Io(cause()))),
+        sample(ChangeError::Read(read())),
     ]
 }
 

@@ -139,6 +139,7 @@ kinds! {
     straddle_drive::disksim::ImportError,
     straddle_drive::profile::StartError,
     straddle_drive::ssd::FlashError,
+    straddle_examine::ChangeError,
     straddle_examine::ExamineError,
     straddle_guest::GuestError,
     straddle_media::MediaError,

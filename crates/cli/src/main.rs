@@ -10,6 +10,7 @@ mod cost;
 mod estimate;
 mod exit;
 mod input;
+mod interrupt;
 mod keep;
 mod limited;
 mod measured;

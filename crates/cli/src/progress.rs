@@ -1,10 +1,17 @@
 //! A progress bar on stderr for long work.
 
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use straddle_bench::Progress;
+use straddle_units::ByteCount;
+
+use crate::interrupt::on_interrupt;
 
 /// Work that ends sooner gets no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -69,6 +76,40 @@ impl Drop for Bar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Shows how far moves or copies of data are, and stops them on Ctrl-C.
+pub(crate) struct Watcher {
+    bar: Bar,
+    stop: Arc<AtomicBool>,
+    what: &'static str,
+    /// When the first report came, and the bytes done by then.
+    first: Option<(Instant, u64)>,
+}
+
+impl Watcher {
+    /// Starts with a word for what is done.
+    pub(crate) fn start(what: &'static str) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+        let mut bar = Bar::new();
+        bar.tell(what);
+        Ok(Self { bar, stop, what, first: None })
+    }
+
+    /// Takes a report; breaks at the first one after an interrupt.
+    pub(crate) fn look(&mut self, progress: straddle_relocate::Progress) -> ControlFlow<()> {
+        let (done, total) = (progress.done.get(), progress.total.get().max(1));
+        let (begun, before) = *self.first.get_or_insert((Instant::now(), done));
+        let elapsed = begun.elapsed().as_secs();
+        if let Some(rate) = done.saturating_sub(before).checked_div(elapsed) {
+            let unit = if rate >> 20 > 0 { 20 } else { 10 };
+            self.bar.tell(&format!("{}, {}/s", self.what, ByteCount::new(rate >> unit << unit)));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
+        self.bar.advance(done as f64 / total as f64);
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

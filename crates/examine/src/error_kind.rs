@@ -2,7 +2,7 @@
 
 use straddle_units::ErrorKind;
 
-use crate::ExamineError;
+use crate::{ChangeError, ExamineError};
 
 impl ExamineError {
     /// Returns the kind of failure.
@@ -11,6 +11,20 @@ impl ExamineError {
             Self::Open(error) => error.kind(),
             Self::Read(error) => error.kind(),
             Self::Gone(_) => ErrorKind::Failed,
+        }
+    }
+}
+
+impl ChangeError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Target(error) => error.kind(),
+            Self::Open(error) => error.kind(),
+            Self::Read(error) => error.kind(),
+            Self::NoBytes => ErrorKind::Failed,
+            Self::OwnSectors => ErrorKind::Usage,
+            Self::Unrecognised(..) => ErrorKind::Refused,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The law of this crate: it alone decides the sector size in which a table counts, which of two possible
 //! contents of a disk counts, and what the running kernel adds. Commands and other programs translate
-//! [`Examined`]; they decide nothing. It writes nothing.
+//! [`Examined`], or plan from what is [`Present`]; they decide nothing. It writes nothing.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -23,6 +23,7 @@
 //! ```
 
 mod below;
+mod change;
 mod connected;
 mod error_kind;
 mod examined;
@@ -44,11 +45,12 @@ use straddle_device::live::Machine;
 use straddle_device::{OpenError, ReadError, Target};
 use straddle_units::ByteCount;
 
+pub use change::{ChangeError, Depth, Present};
 pub use examined::{Cost, Examined, Price};
 pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use recognised::is_root;
-pub use sectors::{read_converted, read_table};
+pub use sectors::read_table;
 pub use straddle_audit::MoveJournal;
 
 /// How targets are opened and judged.

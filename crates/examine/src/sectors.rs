@@ -40,7 +40,7 @@ pub fn read_table(target: &mut Target, options: &Options) -> Result<Option<Stack
 
 /// Reads a table that may count in sectors of another size than `new`, the target's. `former` is the table's
 /// own size, if the user knows it.
-pub fn read_converted(
+pub(crate) fn read_converted(
     medium: &dyn Medium,
     new: BlockSize,
     former: Option<BlockSize>,

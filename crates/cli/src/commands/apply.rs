@@ -9,17 +9,15 @@ use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared
 use straddle_repair::{Step, Target, in_memory_only};
 
 use super::copy;
-use super::realign::{self, Saved};
+use super::realign;
+use super::saved::Saved;
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
-/// The largest plan accepted, in bytes.
-pub(super) const LARGEST_PLAN: u64 = 16 << 20;
-
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
-    let saved = load(&arguments.plan)?;
+    let saved = Saved::load(&arguments.plan)?;
     if let Saved::Copy(made) = &saved {
         return copy::apply(made, arguments);
     }
@@ -164,18 +162,6 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     out.flush()?;
     reread?;
     Ok(Exit::Success)
-}
-
-fn load(path: &Path) -> Result<Saved> {
-    let unread = || format!("{}: cannot read the plan", path.display());
-    let metadata = fs::metadata(path).with_context(unread)?;
-    if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
-        return Err(
-            UsageError(format!("{}: not a plan: not a regular file, or too large", path.display())).into()
-        );
-    }
-    let text = fs::read_to_string(path).with_context(unread)?;
-    Saved::from_json(&text, path)
 }
 
 /// Lists every write, one per line.

@@ -16,13 +16,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use straddle_device::Options;
 use straddle_device::sysfs::{Directory, partitions};
-use straddle_device::{Medium, Options};
-use straddle_repair::realign::{Journal, JournalPlace, MoveError, Realign, Reference, Run, starts_grub};
-use straddle_repair::{Change, Target, examine};
+use straddle_examine::{Depth, Present};
+use straddle_repair::realign::{ELSEWHERE, JournalPlace, MoveError, Realign, Run};
+use straddle_repair::{Change, Target};
 
-use super::apply::LARGEST_PLAN;
 use super::realign::carry_on;
+use super::saved::LARGEST_PLAN;
 use crate::exit::{Exit, RefusedError};
 use crate::input;
 use crate::output::{self, plural, quote_path};
@@ -139,14 +140,14 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 }
 
 /// Installs what moves the partitions of `disk` at the next start.
-pub(super) fn prepare(disk: &Path, realign: &Realign, medium: &dyn Medium) -> Result<Exit> {
+pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
     let name = disk.display().to_string();
     let refuse = |why: String| Err(RefusedError(format!("{name}: not at boot: {why}")).into());
     let sys = match sysfs_of(disk) {
         Some(sys) => sys,
         None => return refuse("it is not a whole disk".to_owned()),
     };
-    if let Some(why) = obstacle(realign, medium, &place::partitions(&sys))? {
+    if let Some(why) = obstacle(realign, present, &place::partitions(&sys))? {
         return refuse(why);
     }
     let Some(generator) = Generator::find() else {
@@ -202,30 +203,9 @@ fn stable_name(disk: &Path) -> PathBuf {
 }
 
 /// Why the machine could not start while the partitions are being moved; `None` if it can.
-fn obstacle(realign: &Realign, medium: &dyn Medium, listed: &[(u32, String)]) -> Result<Option<String>> {
-    if let Journal::Elsewhere { .. } = realign.journal() {
-        return Ok(Some("there is no room for the journal on the disk itself".to_owned()));
-    }
-    let stack = straddle_layout::read_all(medium, Some(realign.plan().block()), None)?;
-    if let Some(number) = straddle_repair::realign::hibernated(&stack) {
-        return Ok(Some(format!(
-            "partition {number} holds a hibernated system: start and shut it down first"
-        )));
-    }
-    const RESCUE: &str = "start from another medium, and use 'straddle realign' there";
-    for (number, reference) in realign.references() {
-        let what = match reference {
-            Reference::ActivePartition if starts_grub(medium)? => continue,
-            Reference::ActivePartition => "the boot code of the disk starts it",
-            Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
-                "GRUB's core image is in it"
-            }
-            Reference::Lilo => "LILO reads kernels by their sectors",
-            Reference::Syslinux { .. } => "SYSLINUX is in it",
-            Reference::EfiBootEntries => "the firmware reads the boot loader from it",
-            _ => continue,
-        };
-        return Ok(Some(format!("partition {number}: {what}, and cannot while it moves: {RESCUE}")));
+fn obstacle(realign: &Realign, present: &Present, listed: &[(u32, String)]) -> Result<Option<String>> {
+    if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
+        return Ok(Some(why));
     }
     let entries = &realign.plan().table().partitions;
     let moving = entries.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }));
@@ -240,7 +220,7 @@ fn obstacle(realign: &Realign, medium: &dyn Medium, listed: &[(u32, String)]) ->
         let holds = |(number, device): &&(u32, String)| moving.contains(number) && below.contains(device);
         if let Some((number, _)) = listed.iter().find(holds) {
             return Ok(Some(format!(
-                "{} is in partition {number}, and the boot loader cannot read it while it moves: {RESCUE}, or give \
+                "{} is in partition {number}, and the boot loader cannot read it while it moves: {ELSEWHERE}, or give \
                  /boot a partition that is aligned",
                 path.display()
             )));
@@ -337,18 +317,15 @@ fn moved(disk: &Path, begun: &mut Option<Realign>) -> Result<(String, Exit)> {
 /// has none.
 fn agree(disk: &Path, realign: &Realign) -> Result<()> {
     let Some(sys) = sysfs_of(disk) else { return Ok(()) };
-    let examined = examine(disk, &Options::default())?;
-    let medium = examined.medium.as_deref().context("its bytes cannot be read")?;
-    let block = examined.topology.logical.value();
     let entries = &realign.plan().table().partitions;
     let moves = |number: u32| {
         entries.iter().any(|entry| entry.number == number && matches!(entry.change, Change::Moved { .. }))
     };
     for _ in 0..REREADS.0 {
-        let stack = straddle_layout::read_stack(medium, Some(block), None)?;
+        let present = Present::to_change(disk, &Options::default(), Depth::Table)?;
         let start = |p: &straddle_layout::Partition| (p.number, p.span.start().get());
         let mut table: Vec<(u32, u64)> =
-            stack.partitions.iter().map(start).filter(|(number, _)| moves(*number)).collect();
+            present.stack().partitions.iter().map(start).filter(|(number, _)| moves(*number)).collect();
         table.sort_unstable();
         let listed = partitions(&Directory::new(sys.clone()));
         let listed = listed.iter().map(|p| (p.number, p.span.start().get()));

@@ -2,70 +2,38 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use straddle_bench::Progress as _;
 use straddle_device::image::{Format, Limits};
 use straddle_device::live::Machine;
-use straddle_device::topology::Topology;
-use straddle_device::{FileId, Medium, MemoryMedium, Options};
-use straddle_layout::{Stack, read_all, read_stack};
+use straddle_device::{FileId, MemoryMedium, Options};
+use straddle_examine::{Depth, Present};
+use straddle_layout::read_stack;
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
-use straddle_repair::{Situation, Target, examine, serial_of};
+use straddle_repair::{Situation, Target};
 use straddle_units::ByteCount;
 
-use super::lab::on_interrupt;
 use super::plan::random_seed;
-use super::realign::{check_map, rescue_map, save};
+use super::realign::{check_map, rescue_map};
+use super::saved::save;
 use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
-use crate::progress::Bar;
+use crate::progress::Watcher;
 use crate::view::json::copy::CopyReport;
 use crate::view::text;
 
-/// The disk that is copied.
-struct Old {
-    medium: Box<dyn Medium>,
-    topology: Topology,
-    stack: Stack,
-    serial: Option<String>,
-}
-
-impl Old {
-    fn open(path: &Path, options: &Options) -> Result<Self> {
-        let name = path.display().to_string();
-        let mut target = straddle_device::open(path, options).with_context(|| name.clone())?;
-        if let Some(number) = target.partition {
-            return Err(
-                RefusedError(format!("{name}: is partition {number} of a disk: name the disk")).into()
-            );
-        }
-        let uses = Machine::read(None).uses(path);
-        if !uses.is_empty() {
-            return Err(RefusedError(format!("{name}: in use: {}", uses.join("; "))).into());
-        }
-        straddle_examine::read_table(&mut target, options).with_context(|| name.clone())?;
-        let serial = serial_of(&target);
-        let block = target.topology.logical.value();
-        let medium = target.medium.with_context(|| format!("{name}: its bytes cannot be read"))?;
-        let stack = read_all(medium.as_ref(), Some(block), options.logical).with_context(|| name.clone())?;
-        Ok(Self { medium, topology: target.topology, stack, serial })
+/// Opens the disk that is copied.
+fn open_source(path: &Path, options: &Options) -> Result<Present> {
+    let name = path.display().to_string();
+    let source = Present::to_copy(path, options).with_context(|| name.clone())?;
+    let uses = Machine::read(None).uses(path);
+    if !uses.is_empty() {
+        return Err(RefusedError(format!("{name}: in use: {}", uses.join("; "))).into());
     }
-
-    fn situation(&self) -> Situation<'_> {
-        Situation {
-            medium: self.medium.as_ref(),
-            topology: &self.topology,
-            stack: &self.stack,
-            serial: self.serial.as_deref(),
-        }
-    }
+    Ok(source)
 }
 
 /// Plans a copy.
@@ -79,7 +47,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         ..Options::default()
     };
     check_apart(&arguments.target, &options, new)?;
-    let old = Old::open(&arguments.target, &options)?;
+    let old = open_source(&arguments.target, &options)?;
     let format = elsewhere.table.map_or(straddle_repair::Format::Gpt, Into::into);
     let wanted = CopyWanted {
         wipe: elsewhere.wipe,
@@ -92,17 +60,13 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     let made = if fs::symlink_metadata(new).is_ok() {
         let options = Options { assume, ..Options::default() };
         let name = new.display().to_string();
-        let target = examine(new, &options).with_context(|| name.clone())?;
-        let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;
-        let stack = read_stack(medium, Some(target.topology.logical.value()), None)?;
-        let serial = serial_of(&target);
-        let situation =
-            Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
+        let target = Present::to_change(new, &options, Depth::OldTable).with_context(|| name.clone())?;
+        let situation = target.situation();
         copy::plan(&source, &situation, &wanted).with_context(|| name)?
     } else {
         check_name(new)?;
         let name = arguments.target.display().to_string();
-        let mut topology = old.topology.clone();
+        let mut topology = old.topology().clone();
         assume.apply(&mut topology);
         let size = copy::new_size(&source, &topology, &wanted).with_context(|| name.clone())?;
         let medium = MemoryMedium::sparse(Vec::new(), size);
@@ -183,18 +147,10 @@ fn run(
     target: &mut Target<'_>,
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
-    let stop = Arc::new(AtomicBool::new(false));
-    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
-    let mut bar = Bar::new();
-    bar.tell("copying");
-    let mut watch = |progress: straddle_relocate::Progress| {
-        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
-        bar.advance(progress.done.get() as f64 / progress.total.get().max(1) as f64);
-        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    let mut watcher = Watcher::start("copying")?;
     let moves = &arguments.moves;
     let how = (moves.verify == VerifyMode::Read, moves.skip_bad.is_some());
-    Ok(made.run(source, target, how, &mut watch)?)
+    Ok(made.run(source, target, how, &mut |progress| watcher.look(progress))?)
 }
 
 /// The options with which `apply` opens the source as `realign` did, each after a space.

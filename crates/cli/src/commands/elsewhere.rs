@@ -1,6 +1,7 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
 use anyhow::{Context, Result};
+use straddle_examine::ChangeError;
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
 use straddle_repair::{Format, Seed, Situation, TargetError};
@@ -76,8 +77,8 @@ pub(super) fn hint(
 }
 
 /// Says how to realign an image that is not raw.
-pub(super) fn of_container(error: TargetError, arguments: &RealignArguments) -> anyhow::Error {
-    let TargetError::NotRaw(format) = &error else { return error.into() };
+pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> anyhow::Error {
+    let ChangeError::Target(TargetError::NotRaw(format)) = &error else { return error.into() };
     let operand = quote_path(&arguments.target);
     let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
     let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };

@@ -13,6 +13,7 @@ use straddle_units::ByteCount;
 
 use crate::args::LabArguments;
 use crate::exit::{Exit, UsageError};
+use crate::interrupt::on_interrupt;
 use crate::keep;
 use crate::output;
 use crate::target::Drive;
@@ -90,16 +91,6 @@ fn clean() -> Result<Exit> {
 fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
     stream.write_all(piece)?;
     stream.flush()
-}
-
-/// Sets `stop` on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends this process at once. If SIGHUP is
-/// ignored (nohup), it stays ignored.
-pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
-    for signal in straddle_serve::signals::ending() {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
-    Ok(())
 }
 
 fn job(arguments: &LabArguments) -> Result<Job> {

@@ -15,6 +15,7 @@ pub(crate) mod plan;
 mod probe;
 mod realign;
 mod reproduce;
+mod saved;
 mod serve;
 mod sim;
 

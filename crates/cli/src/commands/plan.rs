@@ -4,20 +4,18 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
-use straddle_device::{DeviceKind, Options, Target};
-use straddle_layout::{Stack, TableKind};
+use anyhow::{Context, Result};
+use straddle_device::{Options, Target};
+use straddle_examine::{Depth, Present};
+use straddle_layout::TableKind;
 use straddle_repair::peers::{Free, Peer, peers};
-use straddle_repair::{
-    Plan, Request, Seed, Situation, examine, from_sfdisk, make, parse_file, serial_of, to_sfdisk,
-};
-use straddle_units::{BlockSize, ByteOffset, Lba};
+use straddle_repair::{Plan, Request, Seed, from_sfdisk, make, parse_file, to_sfdisk};
+use straddle_units::{ByteOffset, Lba};
 
-use super::apply::LARGEST_PLAN;
+use super::saved::save;
 use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::input;
-use crate::keep;
 use crate::output::{self, Styles};
 use crate::view::json::plan::PlanReport;
 use crate::view::text;
@@ -44,11 +42,12 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
-    let mut target = examine(&arguments.target, &options).with_context(|| name.clone())?;
-    let stack = match arguments.convert_table {
-        Some(size) => read_other(&mut target, arguments.logical, size.into(), &name)?,
-        None => read(&mut target, &options, &name)?,
+    let depth = match arguments.convert_table {
+        Some(size) => Depth::OtherSectors { former: arguments.logical, new: size.into() },
+        None => Depth::Table,
     };
+    let present = Present::to_change(&arguments.target, &options, depth).with_context(|| name.clone())?;
+    let (target, stack) = (present.target(), present.stack());
     let listed = target.kernel_partitions.as_deref().unwrap_or_default().len();
     if request.table.is_some() && stack.kind == TableKind::None && listed > 0 && !request.wipe {
         let text = format!(
@@ -57,15 +56,13 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         );
         return Err(RefusedError(text).into());
     }
-    let medium = target.medium.as_deref().ok_or_else(|| unreadable(&name))?;
-    let serial = serial_of(&target);
-    let situation =
-        Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
-    let plan = make(&situation, &request).with_context(|| name.clone())?;
+    let plan = make(&present.situation(), &request).with_context(|| name.clone())?;
     if let Some(path) = &arguments.save {
-        keep_plan(path, &plan, arguments)?;
+        let inputs = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
+        let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
+        save(path, &(plan.to_json()? + "\n"), &inputs)?;
     }
-    let peers = if arguments.explain || arguments.json { all_peers(&target, &plan) } else { Vec::new() };
+    let peers = if arguments.explain || arguments.json { all_peers(target, &plan) } else { Vec::new() };
     let planned = Planned { name, plan, peers };
     if arguments.json {
         output::print_json(&PlanReport::of(&planned))?;
@@ -80,21 +77,6 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
-}
-
-/// Saves the plan, replacing at most an older plan. A backup of what `apply` overwrote is text too, and the
-/// only copy.
-fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> {
-    let files = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
-    let inputs: Vec<&Path> = files.into_iter().flatten().map(PathBuf::as_path).collect();
-    keep::may_replace(path, &inputs)?;
-    let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    let is_plan = || input::text(path, LARGEST_PLAN).is_ok_and(|text| Plan::from_json(&text).is_ok());
-    if present && !is_plan() {
-        let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
-        return Err(RefusedError(text).into());
-    }
-    keep::write(path, (plan.to_json()? + "\n").as_bytes(), &inputs)
 }
 
 /// Returns the request made by the command line and its files.
@@ -136,37 +118,6 @@ pub(super) fn random_seed() -> Result<Seed> {
     let mut file = fs::File::open("/dev/urandom").context("cannot read random numbers")?;
     std::io::Read::read_exact(&mut file, &mut bytes).context("cannot read random numbers")?;
     Ok(Seed(u128::from_be_bytes(bytes)))
-}
-
-/// Reads the target's table, in the target's own sector size. Refuses a target that has no table of its own.
-fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
-    if target.kind != DeviceKind::Image && options.logical.is_some() {
-        return Err(UsageError(format!(
-            "{name} reports its own sector size: --logical applies to images only"
-        ))
-        .into());
-    }
-    straddle_examine::read_table(target, options)?.ok_or_else(|| unreadable(name))
-}
-
-fn unreadable(name: &str) -> anyhow::Error {
-    anyhow!("{name}: its bytes cannot be read")
-}
-
-/// Reads a table that counts in a sector size other than `new`. The target has sectors of `new` bytes or, for
-/// an image, is meant to have them. `former` is the sector size in which the table counts, if the user gave
-/// it.
-fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
-    target.topology.adopt_table_block(new);
-    let logical = target.topology.logical.value();
-    if logical != new {
-        let text = format!(
-            "{name} has {logical}-byte sectors: a table in {new}-byte sectors would not be recognised"
-        );
-        return Err(RefusedError(text).into());
-    }
-    let medium = target.medium.as_deref().ok_or_else(|| unreadable(name))?;
-    Ok(straddle_examine::read_converted(medium, new, former)?)
 }
 
 /// Returns where the other tools would put each new partition.

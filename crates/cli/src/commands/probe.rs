@@ -20,8 +20,8 @@ use straddle_units::Span;
 
 use crate::args::ProbeArguments;
 use crate::commands::bench::real::{end_session, journals, refuse_unrestored, refused};
-use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
+use crate::interrupt::on_interrupt;
 use crate::keep;
 use crate::measured::Measured;
 use crate::output::{self, Styles};

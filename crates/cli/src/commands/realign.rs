@@ -3,34 +3,28 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use straddle_bench::Progress as _;
 use straddle_device::Options;
+use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
-use straddle_repair::copy::Copy;
 use straddle_repair::realign::{
     self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::{Place, Plan, Situation, Target, examine, serial_of};
+use straddle_repair::{Place, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
-use super::apply::LARGEST_PLAN;
 use super::at_boot;
 use super::copy;
 use super::elsewhere;
-use super::lab::on_interrupt;
+use super::saved::save;
 use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::estimate;
 use crate::exit::{Exit, RefusedError};
-use crate::input;
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
-use crate::progress::Bar;
+use crate::progress::Watcher;
 use crate::view::json::realign::RealignReport;
 use crate::view::text;
 
@@ -50,20 +44,14 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
-    let target = examine(&arguments.target, &options);
-    let mut target =
-        target.map_err(|error| elsewhere::of_container(error, arguments)).with_context(|| name.clone())?;
-    straddle_examine::read_table(&mut target, &options).with_context(|| name.clone())?;
-    let block = target.topology.logical.value();
-    let medium = target.medium.as_deref().with_context(|| format!("{name}: its bytes cannot be read"))?;
-    let stack = straddle_layout::read_all(medium, Some(block), options.logical)?;
-    let serial = serial_of(&target);
-    let situation =
-        Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
+    let present = Present::to_change(&arguments.target, &options, Depth::Contents);
+    let present =
+        present.map_err(|error| elsewhere::of_container(error, arguments)).with_context(|| name.clone())?;
+    let situation = present.situation();
     let realign = match arguments.elsewhere.wrap {
         true => elsewhere::wrap(&situation, arguments, &name)?,
-        false => match realign::make(&situation, &wanted(arguments, block)?) {
-            Err(RealignError::Nothing) if is_all(arguments) && !stack.partitions.is_empty() => {
+        false => match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
+            Err(RealignError::Nothing) if is_all(arguments) && !present.stack().partitions.is_empty() => {
                 let mut out = output::stdout();
                 for (number, why) in realign::staying(&situation).unwrap_or_default() {
                     writeln!(out, "partition {number} stays: {why}")?;
@@ -96,7 +84,7 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         out.flush()?;
     }
     if arguments.at_boot.is_some() {
-        return at_boot::prepare(&arguments.target, &realign, medium);
+        return at_boot::prepare(&arguments.target, &realign, &present);
     }
     Ok(Exit::Success)
 }
@@ -122,20 +110,6 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
         starts: starts.collect::<Result<_>>()?,
         grain: arguments.grain,
     })
-}
-
-/// Saves the plan, replacing at most an older plan.
-pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
-    keep::may_replace(path, targets)?;
-    let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    let is_plan = |text: String| {
-        Realign::from_json(&text).is_ok() || Plan::from_json(&text).is_ok() || Copy::from_json(&text).is_ok()
-    };
-    if present && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
-        let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
-        return Err(RefusedError(text).into());
-    }
-    keep::write(path, json.as_bytes(), targets)
 }
 
 /// Moves the data of a plan and writes its table.
@@ -200,15 +174,8 @@ pub(super) fn carry_on(run: Run<'_>, path: &Path, is_back: bool) -> Result<Exit>
 
 /// Runs to the end, or to the first safe point after an interrupt.
 fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
-    let stop = Arc::new(AtomicBool::new(false));
-    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
-    let mut bar = Bar::new();
-    bar.tell(if is_back { "moving back" } else { "moving" });
-    let mut watch = |progress: straddle_relocate::Progress| {
-        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
-        bar.advance(progress.done.get() as f64 / progress.total.get().max(1) as f64);
-        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
+    let mut watch = |progress| watcher.look(progress);
     let mut run = run.verify(match moves.verify {
         VerifyMode::Read => Verify::Read,
         VerifyMode::None => Verify::None,
@@ -226,7 +193,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     if let (Err(_), Some(map)) = (&ended, &moves.skip_bad) {
         let _ = fs::remove_file(map);
     }
-    drop(bar);
+    drop(watcher);
     let operand = quote_path(path);
     let journal = moves.journal.as_deref();
     let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
@@ -316,30 +283,4 @@ pub(super) fn rescue_map(bad: &[Bad]) -> String {
         let _ = writeln!(map, "0x{at:X}  0x{len:X}  -");
     }
     map
-}
-
-/// Reads a plan of either kind.
-pub(super) enum Saved {
-    /// Of a table.
-    Table(Box<Plan>),
-    /// Of moves.
-    Moves(Box<Realign>),
-    /// Of a copy.
-    Copy(Box<Copy>),
-}
-
-impl Saved {
-    pub(super) fn from_json(text: &str, path: &Path) -> Result<Self> {
-        let name: PathBuf = path.to_owned();
-        let value = serde_json::from_str::<serde_json::Value>(text);
-        let has = |key: &str| value.as_ref().is_ok_and(|value| value.get(key).is_some());
-        let (is_realign, is_copy) = (has("realign"), has("copy"));
-        Ok(if is_copy {
-            Self::Copy(Box::new(Copy::from_json(text).with_context(|| name.display().to_string())?))
-        } else if is_realign {
-            Self::Moves(Box::new(Realign::from_json(text).with_context(|| name.display().to_string())?))
-        } else {
-            Self::Table(Box::new(Plan::from_json(text).with_context(|| name.display().to_string())?))
-        })
-    }
 }

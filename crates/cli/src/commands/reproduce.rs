@@ -14,8 +14,8 @@ use straddle_reproduce::lab::input::Inputs;
 use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
-use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
+use crate::interrupt::on_interrupt;
 use crate::keep;
 use crate::output::{self, Styles};
 use crate::progress::Bar;

@@ -180,7 +180,7 @@ impl Seen {
 /// # Errors
 ///
 /// If the disk cannot be read.
-pub fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
+pub(super) fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
     Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
 }
 

@@ -20,8 +20,8 @@ use straddle_real::{
 use straddle_units::Span;
 
 use crate::args::{BenchArguments, Way};
-use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::interrupt::on_interrupt;
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;

@@ -1,0 +1,144 @@
+//! Targets whose layout is to be changed, or copied.
+//!
+//! The law of this module: what a plan starts from is read here, and nowhere else: the table in the target's own
+//! sectors, and its contents if the plan depends on them. The target is open for reading only.
+
+use std::path::Path;
+
+use straddle_device::topology::Topology;
+use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
+use straddle_layout::{Stack, read_all, read_stack};
+use straddle_repair::{Situation, TargetError, serial_of};
+use straddle_units::BlockSize;
+
+use crate::sectors::{self, read_converted};
+
+/// A target, with what a plan needs to know of it.
+#[non_exhaustive]
+pub struct Present {
+    target: Target,
+    medium: Box<dyn Medium>,
+    stack: Stack,
+    serial: Option<String>,
+}
+
+/// How much of a target is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The table.
+    Table,
+    /// The table, in sectors of the size that is known before it is read: it is going to be replaced.
+    OldTable,
+    /// The table, which counts in sectors of another size than the target's, `new`; `former` if the user knows it.
+    OtherSectors {
+        /// The size of the table's sectors, if it is known.
+        former: Option<BlockSize>,
+        /// The size of the target's sectors.
+        new: BlockSize,
+    },
+    /// The table, and what is in the partitions.
+    Contents,
+}
+
+/// Why nothing can be planned for a target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// It cannot be opened, or no table could be written to it.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// None of its bytes can be read.
+    #[error("its bytes cannot be read")]
+    NoBytes,
+    /// A device knows the size of its sectors.
+    #[error("it reports its own sector size: --logical applies to images only")]
+    OwnSectors,
+    /// The table would count in sectors that the target does not have.
+    #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]
+    Unrecognised(BlockSize, BlockSize),
+}
+
+impl Present {
+    /// Opens a raw image or a whole disk to which a table can be written.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`] with the reason.
+    pub fn to_change(path: &Path, options: &Options, depth: Depth) -> Result<Self, ChangeError> {
+        Self::of(straddle_repair::examine(path, options)?, options, depth)
+    }
+
+    /// Opens a disk, or an image of any format, that is only read.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`] with the reason.
+    pub fn to_copy(path: &Path, options: &Options) -> Result<Self, ChangeError> {
+        let target = straddle_device::open(path, options)?;
+        if let Some(number) = target.partition {
+            return Err(TargetError::Partition(number).into());
+        }
+        Self::of(target, options, Depth::Contents)
+    }
+
+    fn of(mut target: Target, options: &Options, depth: Depth) -> Result<Self, ChangeError> {
+        if target.kind != DeviceKind::Image && options.logical.is_some() {
+            return Err(ChangeError::OwnSectors);
+        }
+        if let Depth::Table | Depth::Contents = depth {
+            sectors::read_table(&mut target, options)?;
+        }
+        if let Depth::OtherSectors { new, .. } = depth {
+            target.topology.adopt_table_block(new);
+            let logical = target.topology.logical.value();
+            if logical != new {
+                return Err(ChangeError::Unrecognised(logical, new));
+            }
+        }
+        let serial = serial_of(&target);
+        let block = Some(target.topology.logical.value());
+        let medium = target.medium.take().ok_or(ChangeError::NoBytes)?;
+        let stack = match depth {
+            Depth::Table | Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
+            Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
+            Depth::Contents => read_all(medium.as_ref(), block, options.logical)?,
+        };
+        Ok(Self { target, medium, stack, serial })
+    }
+
+    /// What plans start from.
+    pub fn situation(&self) -> Situation<'_> {
+        Situation {
+            medium: self.medium.as_ref(),
+            topology: &self.target.topology,
+            stack: &self.stack,
+            serial: self.serial.as_deref(),
+        }
+    }
+
+    /// What is known of the target, whose medium is apart.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Its sectors.
+    pub fn topology(&self) -> &Topology {
+        &self.target.topology
+    }
+
+    /// Its bytes.
+    pub fn medium(&self) -> &dyn Medium {
+        self.medium.as_ref()
+    }
+
+    /// Its table.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+}
