@@ -35,6 +35,7 @@ struct Fix {
     of: Place,
     line: String,
     risk: String,
+    caution: String,
 }
 
 fn place(finding: &Value) -> Place {
@@ -64,7 +65,8 @@ fn fixes(report: &Value) -> Vec<Fix> {
     for (finding, fix) in listed.flat_map(|f| both(f).into_iter().flatten().map(move |fix| (f, fix))) {
         let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
-        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(&fix, "risk") };
+        let caution = fix["caution"].as_str().unwrap_or_default().to_owned();
+        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(&fix, "risk"), caution };
         // A copy leaves the disk as it is; tests/copy.rs and tests/pasted.rs make it.
         let is_copy = fix.line.contains(" --to ");
         if !lines.is_empty() && !is_copy && !fixes.iter().any(|known| known.line == fix.line) {
@@ -420,6 +422,11 @@ fn in_the_guest() {
     let line = line.replace("luksFormat", &format!("luksFormat {quick}"));
     let line = line.replace("reencrypt", &format!("reencrypt {quick}"));
     println!("\nFIX: {}\t{line}", variable("STACK"));
+    // What the warning asks for: nothing uses the disk when it is written to.
+    let line = match fix.caution.contains("the disk is in use") {
+        true => line.replacen('\n', &format!("\n{}\n", variable("STOP")), 1),
+        false => line,
+    };
     let is_safe = fix.risk == "safe" && !variable("DEVICE").is_empty();
     let kept = is_safe.then(|| files(&variable("DEVICE")));
     // What it saves goes into memory: the guest writes nowhere else.

@@ -15,7 +15,7 @@ printf secret >/tmp/key
 modprobe -a loop dm-mod 2>/dev/null
 
 # The stack made by the functions below, and the device that DEVICE stands for.
-undo=() device=''
+undo=() device='' stop=:
 disk() { # MIB START... : a disk of 4096-byte sectors with a partition at each START
 	local mib=$1
 	shift
@@ -32,7 +32,10 @@ raid() { # LEVEL MIB MEMBERS : an array of the first partition and of spares
 	local chunk=(--chunk=64)
 	[ "$1" != 1 ] || chunk=()
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level="$1" "${chunk[@]}" --raid-devices="$3" "${members[@]}" &&
-		later mdadm --quiet --stop /dev/md0
+		later stop_md && stop='mdadm --quiet --stop /dev/md0'
+}
+stop_md() { # unless the fix has
+	[ ! -e /sys/block/md0/md ] || [ "$(cat /sys/block/md0/md/array_state)" = clear ] || mdadm --quiet --stop /dev/md0
 }
 fill() { # some files, to be there afterwards
 	mount "$device" /mnt && head -c 3000000 /dev/urandom >/mnt/a && cp "$0" /mnt/b && umount /mnt
@@ -106,10 +109,10 @@ failed=0
 [ $# -gt 0 ] || set -- swap-63 swap-63-room luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
 for stack; do
 	for ((fix = 0; ; fix++)); do
-		undo=() device=''
+		undo=() device='' stop=:
 		"stack_$stack" || { echo "$stack: not set up" >&2; exit 1; }
 		sync
-		said=$(STACK=$stack FIX=$fix DISK=/dev/$D DEVICE=$device \
+		said=$(STACK=$stack FIX=$fix DISK=/dev/$D DEVICE=$device STOP=$stop \
 			"$FIXES" --exact --ignored --nocapture --test-threads=1 in_the_guest 2>&1)
 		status=$?
 		sed -n 's/^FIX: //p' <<<"$said" >>"$OUT/tried"

@@ -4,7 +4,8 @@ straddle=$1 action=$2
 shift 2
 case $action in
 move)
-	"$straddle" realign "$DISK" --save /tmp/move.json >/dev/null
+	# One of the drives hides its physical sectors.
+	"$straddle" realign "$DISK" --assume 512e --save /tmp/move.json >/dev/null
 	"$straddle" apply /tmp/move.json --write "$DISK" >/dev/null
 	echo complete
 	;;

@@ -137,7 +137,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
         );
     }
     if *in_use {
-        caution += "; the disk is in use: unmount it, or start another system, before the second command";
+        caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
     }
     let file = if journal.is_some() { " --journal move.journal" } else { "" };
     let command = |line: String| Command { tool: "straddle", line };
@@ -179,7 +179,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
         caution += &format!("; {back} makes it a {} image again", format.as_deref().unwrap_or_default());
     }
     if *in_use {
-        caution += "; the disk is in use: unmount it, or start another system, before the first command";
+        caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the first command";
     }
     let command = |line: String| Command { tool: "straddle", line };
     Some(Fix {

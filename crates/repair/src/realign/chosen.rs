@@ -132,7 +132,9 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
             OfStart::OnBoundary(_) if one.anchor.is_some() => stays(ALIGNED_INSIDE),
             OfStart::OnBoundary(_) => {
                 let physical = base.situation().topology.physical.value().get();
-                stays(&format!("its start is aligned for this drive, with sectors of {physical} bytes"));
+                let why = format!("its start is aligned for this drive, with sectors of {physical} bytes");
+                let is_small = physical < USUAL_PHYSICAL.get();
+                stays(&if is_small { why + "; --assume 512e if it hides larger ones" } else { why });
             }
         }
     }
