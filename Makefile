@@ -137,9 +137,6 @@ docs: build
 	for command in check plan realign explain explain-rmw efficiency bench probe drive drive-fit lab reproduce serve sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
-	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null
-	$${CARGO_TARGET_DIR:-target}/release/straddle bench random-write drive:wd-green-2010 \
-	    --svg docs/figures/random-write.svg > /dev/null
 	STRADDLE=$${CARGO_TARGET_DIR:-target}/release/straddle scripts/pages
 	STRADDLE=$${CARGO_TARGET_DIR:-target}/release/straddle scripts/transcripts
 

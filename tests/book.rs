@@ -15,7 +15,7 @@ use tools::{Dir, present, text, transcript};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_straddle");
 
 /// The folders whose files are all generated.
-const GENERATED: [&str; 4] = ["rules", "drives", "commands", "experiments"];
+const GENERATED: [&str; 5] = ["rules", "drives", "commands", "experiments", "figures"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
