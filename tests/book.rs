@@ -220,3 +220,23 @@ fn links_that_lead_nowhere_are_noticed() {
         assert!(run.status.code() == Some(1) && text(&run.stderr).contains(&said), "{}", transcript(&run));
     }
 }
+
+#[test]
+fn what_the_book_needs_is_named() {
+    let dir = Dir::new("mdbook");
+    let book = |words: &[&str]| {
+        let mut command = script("book");
+        command.args(words).env("PATH", "/usr/bin:/bin").env("CARGO_HOME", dir.path()).env("CARGO", "false");
+        command.output().unwrap()
+    };
+    if Path::new("/usr/bin/mdbook").exists() {
+        tools::not_run("mdbook is a package of this machine");
+        return;
+    }
+    let missing = book(&["--missing"]);
+    assert!(missing.status.success() && text(&missing.stdout).starts_with("mdbook "), "{}", transcript(&missing));
+    let run = book(&[]);
+    assert_eq!(run.status.code(), Some(1), "{}", transcript(&run));
+    let said = text(&run.stderr);
+    assert!(said.contains("mdbook cannot be installed: false install --locked --version"), "{said}");
+}
