@@ -207,7 +207,8 @@ fn links_that_lead_nowhere_are_noticed() {
         return;
     }
     let dir = Dir::new("links");
-    let page = |link: &str| format!("<html><body><h1 id=\"top\">A</h1><a href=\"{link}\">b</a></body></html>");
+    let page =
+        |link: &str| format!("<html><body><h1 id=\"top\">A</h1><a href=\"{link}\">b</a></body></html>");
     for number in 0..50 {
         fs::write(dir.join(&format!("{number}.html")), page("0.html#top")).unwrap();
     }
@@ -234,7 +235,11 @@ fn what_the_book_needs_is_named() {
         return;
     }
     let missing = book(&["--missing"]);
-    assert!(missing.status.success() && text(&missing.stdout).starts_with("mdbook "), "{}", transcript(&missing));
+    assert!(
+        missing.status.success() && text(&missing.stdout).starts_with("mdbook "),
+        "{}",
+        transcript(&missing)
+    );
     let run = book(&[]);
     assert_eq!(run.status.code(), Some(1), "{}", transcript(&run));
     let said = text(&run.stderr);
