@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -38,7 +38,7 @@ lint: setup
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
-	shellcheck scripts/* tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
+	shellcheck $$(grep -lE '^#!.*sh$$' scripts/*) tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
 	    crates/cli/src/commands/at_boot/initramfs-* crates/cli/src/commands/at_boot/dracut-* \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh tests/sysroots/capture \
@@ -146,6 +146,9 @@ docs: build
 	for command in check plan realign realign-to explain explain-rmw efficiency bench probe drive drive-fit lab reproduce serve sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
-	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null
-	$${CARGO_TARGET_DIR:-target}/release/straddle bench random-write drive:wd-green-2010 \
-	    --svg docs/figures/random-write.svg > /dev/null
+	STRADDLE=$${CARGO_TARGET_DIR:-target}/release/straddle scripts/pages
+	STRADDLE=$${CARGO_TARGET_DIR:-target}/release/straddle scripts/transcripts
+
+# The book of docs/ in target/book, its links checked. Installs mdbook with cargo if it is missing; asks first on a terminal.
+book:
+	@scripts/book
