@@ -135,7 +135,7 @@ fn agree(folder: &Path, image: &Path, drive: &str, what: &str) -> &'static str {
     let words = text(&said.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     let refusal = text(&said.stderr);
     let outcome = match plan.status.code() {
-        Some(0) => {
+        Some(0) if !words.contains("nothing to do") => {
             let json: Value = serde_json::from_slice(&plan.stdout).unwrap();
             assert_eq!(printed, moved(&json), "{what}\n{words}");
             // Boot code that is not understood is not moved.

@@ -46,8 +46,8 @@ pub enum Journal {
     Displaced {
         /// How far the move is.
         stage: Stage,
-        /// Where the journal's two headers are.
-        titles: [ByteOffset; 2],
+        /// Where the journal's headers are: two, or one if the other is overwritten.
+        titles: Vec<ByteOffset>,
     },
 }
 
@@ -197,14 +197,15 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
     if let Journal::Displaced { stage, titles } = journal {
+        let at = titles.first().copied();
         let message = format!(
-            "byte {} begins the journal of an unfinished move of partitions, and the table has no marker of it: another program has written the \
+            "byte {} is in the journal of an unfinished move of partitions, and no table has the marker of it: another program has written the \
              table since; {}",
-            titles[0],
+            at.unwrap_or(ByteOffset::ZERO),
             stage.sentence()
         );
         let fix = fix_of(context, journal);
-        findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(titles[0]), message).fixed_by(fix));
+        findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, at, message).fixed_by(fix));
         return;
     }
     if *journal == Journal::Copy {
@@ -290,7 +291,7 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             Vec::new(),
         ),
         Journal::Displaced { titles, .. } => {
-            let wipe = titles.map(|at| {
+            let wipe = titles.iter().map(|at| {
                 let sector = at.get() / SECTOR;
                 format!(
                     "dd if=/dev/zero of={} bs={SECTOR} seek={sector} count=1 conv=notrunc",
@@ -302,7 +303,7 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
                     "save the table that is there to a new file on another disk, and go on with the move: {resume} --restore-table FILE; or bring back the old \
                      layout: {resume} --rollback --restore-table FILE; what was written to the disk since counts as data of the partitions that move; or, if \
                      nothing of them is needed any more, remove the journal: {}",
-                    wipe.join(" && ")
+                    wipe.collect::<Vec<_>>().join(" && ")
                 ),
                 Vec::new(),
             )

@@ -490,8 +490,8 @@ struct Title {
     hash: Hash,
 }
 
-/// Whether a sector begins as a title does.
-pub(crate) fn is_title(sector: &[u8]) -> bool {
+/// Whether a sector begins as the title of a journal does.
+pub fn is_title(sector: &[u8]) -> bool {
     sector.starts_with(MAGIC)
 }
 

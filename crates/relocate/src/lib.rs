@@ -168,6 +168,7 @@ pub use engine::{Progress, Verify, Watch};
 pub use error::{Device, RelocateError};
 pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
+pub use journal::is_title;
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, journal_len, open,
 };

@@ -130,6 +130,10 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateErro
     let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
     match (turned, undone) {
         (Some(done), _) if done > forward.count() => damaged("more windows are moved than there are"),
+        // It was turned before anything had moved.
+        (Some(0), None | Some(0)) if journal.records(disks, Direction::Forward)?.is_empty() => {
+            Ok(State::Back)
+        }
         (Some(done), Some(other)) if done == other => {
             let back = Sequence::back(&journal.job, done);
             let flight = Flight::of(journal.records(disks, Direction::Back)?, &back)?;

@@ -12,6 +12,8 @@ use crate::journal::{Journal, in_memory, is_title};
 const PIECE: u64 = 4 * MIB;
 /// The largest physical sector in which [`search_ends`] looks for a last title.
 const LARGEST: u64 = 4096;
+/// Titles that are followed to their bodies, which may be long: more are none of ours.
+const MOST: u32 = 8;
 
 /// Searches the journal's disk for a journal, from its end on; returns its place.
 ///
@@ -19,9 +21,10 @@ const LARGEST: u64 = 4096;
 pub fn search(mut disks: Disks<'_>) -> Option<Span> {
     let device = disks.device_of_journal();
     let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
-    while end > 0 {
+    let mut left = MOST;
+    while end > 0 && left > 0 {
         let start = end.saturating_sub(PIECE);
-        if let Some(place) = within(&mut disks, start, end) {
+        if let Some(place) = within(&mut disks, start, end, &mut left) {
             return Some(place);
         }
         end = start;
@@ -35,11 +38,12 @@ pub fn search_ends(mut disks: Disks<'_>, ends: &[ByteOffset]) -> Option<Span> {
     let size = disks.get(device).size().get();
     let is_end = |end: &u64| *end >= SECTOR && *end <= size && end.is_multiple_of(SECTOR);
     let mut ends = ends.iter().map(|end| end.get()).filter(is_end);
-    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end))
+    let mut left = MOST;
+    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left))
 }
 
-/// The journal with the last title in these bytes.
-fn within(disks: &mut Disks<'_>, start: u64, end: u64) -> Option<Span> {
+/// The journal with the last title in these bytes. `left` counts the titles that are still followed.
+fn within(disks: &mut Disks<'_>, start: u64, end: u64, left: &mut u32) -> Option<Span> {
     let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
     let mut bytes = vec![0; in_memory(ByteCount::new(end - start))];
     let disk = disks.get(device);
@@ -53,6 +57,7 @@ fn within(disks: &mut Disks<'_>, start: u64, end: u64) -> Option<Span> {
     let sectors = (start..).step_by(sector).zip(bytes.chunks(sector));
     let titles: Vec<u64> = sectors.filter_map(|(at, sector)| is_title(sector).then_some(at)).collect();
     titles.into_iter().rev().find_map(|at| {
+        *left = left.checked_sub(1)?;
         let place = Journal::located(disks, ByteOffset::new(at))?;
         matches!(Journal::read(disks, place), Ok(Some(_))).then_some(place)
     })

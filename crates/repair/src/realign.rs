@@ -28,6 +28,7 @@ mod chosen;
 mod displaced;
 mod error;
 mod file;
+mod find;
 mod guard;
 mod inner;
 mod logical;

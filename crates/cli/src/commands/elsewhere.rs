@@ -1,11 +1,13 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
 use anyhow::{Context, Result};
+use straddle_device::Assume;
 use straddle_examine::ChangeError;
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
 use straddle_repair::{Format, Seed, Situation, TargetError};
 
+use super::copy::how_opened;
 use super::plan::random_seed;
 use crate::args::RealignArguments;
 use crate::exit::RefusedError;
@@ -18,7 +20,10 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
     let made = realign::wrap(situation, &wanted);
     if let Err(error @ RealignError::WrapRoom { shrink, .. }) = &made {
         let operand = quote_path(&arguments.target);
-        let larger = format!("to copy it to a larger disk: straddle realign {operand} --wrap --to NEW");
+        let larger = format!(
+            "to copy it to a larger disk: straddle realign {operand}{} --wrap --to NEW",
+            how_seen(arguments)
+        );
         // resize2fs cuts a file off behind the file system.
         let is_file = arguments.target.metadata().is_ok_and(|metadata| metadata.is_file());
         let size = situation.medium.len().get();
@@ -48,13 +53,7 @@ pub(super) fn hint(
 ) -> anyhow::Error {
     let target = arguments.target.as_path();
     if error.lacks_room() {
-        let mut options = String::new();
-        if let Some(logical) = arguments.logical {
-            options += &format!(" --logical {logical}");
-        }
-        if let Some(format) = arguments.format {
-            options += &format!(" --format {format}");
-        }
+        let options = how_seen(arguments);
         let operand = quote_path(target);
         let text = format!(
             "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save copy.json"
@@ -69,11 +68,20 @@ pub(super) fn hint(
     let wanted = Wrap { format: Format::Gpt, grain: None, seed: Seed(0) };
     let text = match realign::wrap(situation, &wanted) {
         Ok(_) | Err(RealignError::WrapRoom { .. }) => {
-            format!("{why}: straddle realign {} --wrap", quote_path(target))
+            format!("{why}: straddle realign {}{} --wrap", quote_path(target), how_seen(arguments))
         }
         Err(_) => format!("{why}: there is nothing to realign"),
     };
     RefusedError(text).into()
+}
+
+/// The options that say what the target is, each after a space.
+fn how_seen(arguments: &RealignArguments) -> String {
+    let assumed = arguments.assume.as_ref().and_then(Assume::words).filter(|words| !words.is_empty());
+    let assumed = assumed.map(|words| format!(" --assume {words}"));
+    let logical = arguments.logical.map(|logical| format!(" --logical {logical}"));
+    let format = arguments.format.map(|format| format!(" --format {format}"));
+    assumed.into_iter().chain(logical).chain(format).collect()
 }
 
 /// Says how to realign an image that is not raw.
@@ -82,9 +90,10 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
     let operand = quote_path(&arguments.target);
     let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
     let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };
+    let (seen, opened) = (how_seen(arguments), how_opened(arguments.format, &[]));
     let text = format!(
-        "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{wrap} --to {raw} --save copy.json && straddle \
-         apply copy.json --from {operand} --write {raw}"
+        "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save copy.json && straddle \
+         apply copy.json --from {operand}{opened} --write {raw}"
     );
     let back = match *format {
         straddle_device::image::Format::Qcow2 => {

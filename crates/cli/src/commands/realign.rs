@@ -12,7 +12,7 @@ use straddle_relocate::{Bad, Verify};
 use straddle_repair::realign::{
     self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::{Place, Target};
+use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use super::at_boot;
@@ -25,7 +25,7 @@ use crate::exit::{Exit, RefusedError};
 use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
-use crate::view::json::realign::RealignReport;
+use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
@@ -51,15 +51,8 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let realign = match arguments.elsewhere.wrap {
         true => elsewhere::wrap(&situation, arguments, &name)?,
         false => match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
-            Err(RealignError::Nothing) if is_all(arguments) && !present.stack().partitions.is_empty() => {
-                let mut out = output::stdout();
-                for (number, why) in realign::staying(&situation).unwrap_or_default() {
-                    writeln!(out, "partition {number} stays: {why}")?;
-                }
-                let shown = output::printable(&name);
-                writeln!(out, "{shown}: nothing to do: no partition has to move")?;
-                out.flush()?;
-                return Ok(Exit::Success);
+            Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
+                return nothing(&name, &situation, arguments.json);
             }
             made => made
                 .map_err(|error| elsewhere::hint(error, &situation, arguments))
@@ -71,7 +64,8 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         save(path, &(realign.to_json_with(estimate.clone())? + "\n"), &[&arguments.target])?;
     }
     if arguments.json {
-        output::print_json(&RealignReport::of(&name, &realign, estimate.as_ref()))?;
+        let report = RealignReport::of(&name, &realign, estimate.as_ref());
+        output::print_json(&RealignOutput::Plan(Box::new(report)))?;
     } else {
         let next = match (&arguments.save, arguments.at_boot) {
             (_, Some(_)) => text::realign::Next::AtBoot,
@@ -89,11 +83,26 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     Ok(Exit::Success)
 }
 
-/// Whether a disk without misaligned partitions is as it should be: no partition is named, and nothing waits for
-/// a plan.
+/// Whether a disk without misaligned partitions is as it should be: no partition is named.
 fn is_all(arguments: &RealignArguments) -> bool {
-    let names = !arguments.partition.is_empty() || !arguments.start.is_empty();
-    !names && !arguments.json && arguments.save.is_none() && arguments.at_boot.is_none()
+    arguments.partition.is_empty() && arguments.start.is_empty()
+}
+
+/// Says that there is nothing to do. Nothing is saved or prepared.
+fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
+    let staying = realign::staying(situation).unwrap_or_default();
+    let notes = staying.into_iter().map(|(number, why)| format!("partition {number} stays: {why}"));
+    if is_json {
+        output::print_json(&RealignOutput::Nothing(NothingReport::of(name, notes.collect())))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = output::stdout();
+    for note in notes {
+        writeln!(out, "{note}")?;
+    }
+    writeln!(out, "{}: nothing to do: no partition has to move", output::printable(name))?;
+    out.flush()?;
+    Ok(Exit::Success)
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
@@ -215,7 +224,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let shown = output::printable(name);
     let mut out = output::stdout();
     // The list comes first: nothing else has it once the journal is gone.
-    let bad = unreadable(&ended, moves, is_back)?;
+    let bad = unreadable(&ended, moves)?;
     match ended {
         Outcome::Paused => {
             writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
@@ -241,18 +250,14 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
 
 /// Saves the list of what could not be read, at the places where its filler is now; without a file for it, it
 /// goes to standard error.
-fn unreadable(ended: &Outcome, moves: &MoveArguments, is_back: bool) -> Result<Vec<Bad>> {
+fn unreadable(ended: &Outcome, moves: &MoveArguments) -> Result<Vec<Bad>> {
     let Outcome::Complete(bad) = ended else {
         if let Some(map) = &moves.skip_bad {
             fs::remove_file(map).with_context(|| map.display().to_string())?;
         }
         return Ok(Vec::new());
     };
-    let mut bad = bad.clone();
-    if is_back {
-        bad.iter_mut().for_each(|one| one.to = one.from.start());
-    }
-    let text = rescue_map(&bad);
+    let text = rescue_map(bad);
     let areas = output::plural(bad.len(), "area");
     match &moves.skip_bad {
         Some(map) => {
@@ -262,7 +267,7 @@ fn unreadable(ended: &Outcome, moves: &MoveArguments, is_back: bool) -> Result<V
         None if bad.is_empty() => {}
         None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
     }
-    Ok(bad)
+    Ok(bad.clone())
 }
 
 pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {

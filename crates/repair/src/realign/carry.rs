@@ -19,7 +19,7 @@
 
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open, search,
+    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open, search_ends,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -28,9 +28,7 @@ use super::media::{Carrier, Writer};
 use super::recorded::{Which, record};
 use super::story::wrapped::HEAD;
 use super::story::{Story, Table};
-use super::{
-    Journal, JournalFileHandle, JournalPlace, MoveError, Realign, Reference, displaced, inner, logical, refer,
-};
+use super::{Journal, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
@@ -41,7 +39,8 @@ pub type Watch<'w> = straddle_relocate::Watch<'w>;
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The table that was aimed at counts, with its data. The list has what could not be read.
+    /// The table that was aimed at counts, with its data. The list has what could not be read, and where (`to`) its
+    /// filler is now.
     Complete(Vec<Bad>),
     /// It was stopped at a safe point.
     Paused,
@@ -50,13 +49,13 @@ pub enum Outcome {
 /// A move that has begun.
 pub struct Run<'a> {
     pub(super) disk: &'a mut dyn Disk,
-    journal: JournalPlace,
-    place: Span,
+    pub(super) journal: JournalPlace,
+    pub(super) place: Span,
     pub(super) story: Story,
     /// Whether the table on the disk has no marker, but is one that other programs use.
     pub(super) is_displaced: bool,
-    verify: Verify,
-    skips_bad: bool,
+    pub(super) verify: Verify,
+    pub(super) skips_bad: bool,
 }
 
 impl Realign {
@@ -171,92 +170,7 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     }
 }
 
-/// Returns the journal's place, and whether the table has no marker. The place is the marker's, or found where
-/// journals end as a rule. If there is no table, a power cut may have torn it: then, and if `is_whole`, all of
-/// the disk is searched.
-fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<(Span, bool), MoveError> {
-    let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
-        Ok(stack) => stack,
-        Err(error) => {
-            let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
-            return Ok((found.ok_or(error)?, false));
-        }
-    };
-    if let Some(marker) = straddle_layout::marker(disk, &stack)? {
-        return Ok((marker.span, false));
-    }
-    let has_table = displaced::has_table(&stack);
-    let found = match has_table {
-        true => displaced::find(disk, &stack, is_whole),
-        false => with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?,
-    };
-    found.map(|place| (place, has_table)).ok_or(MoveError::Nothing)
-}
-
-/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
-fn in_large_sectors(place: Span) -> Option<Span> {
-    let start = ByteCount::new(place.start().get()).checked_mul(8)?;
-    Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
-}
-
 impl<'a> Run<'a> {
-    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
-    pub fn find(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
-        Self::found(target, file, false)
-    }
-
-    /// The same; if another program has written the table, all of the disk is searched for the journal.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    pub fn search(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
-        Self::found(target, file, true)
-    }
-
-    fn found(
-        target: &'a mut Target<'_>,
-        file: Option<JournalFileHandle>,
-        is_whole: bool,
-    ) -> Result<Self, MoveError> {
-        let disk: &mut dyn Disk = target;
-        let (journal, (place, is_displaced)) = match file {
-            Some(file) => {
-                let place = Span::first(file.size);
-                (JournalPlace::File(file), (place, false))
-            }
-            None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
-        };
-        let is_inside = matches!(journal, JournalPlace::Inside);
-        let mut journal = journal;
-        if is_inside && crate::copy::is_unfinished(disk)? {
-            return Err(MoveError::Copy);
-        }
-        let mut place = place;
-        let mut found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
-        if found.is_none() && is_inside && disk.identity().sector.is_none() {
-            // An MBR does not say in which sectors it counts, and an image has none of its own.
-            place = in_large_sectors(place)
-                .filter(|place| Span::first(disk.len()).contains(*place))
-                .unwrap_or(place);
-            found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
-        }
-        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
-        let story = Story::from_payload(job.payload())?;
-        let serial = &story.realign.plan.disk().serial;
-        if *serial != disk.identity().serial {
-            return Err(MoveError::Foreign("its serial number differs".to_owned()));
-        }
-        if job != story.realign.job(job.id(), job.payload().to_vec())? {
-            return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
-        }
-        Ok(Self { disk, journal, place, story, is_displaced, verify: Verify::Read, skips_bad: false })
-    }
-
     /// The plan.
     pub fn realign(&self) -> &Realign {
         &self.story.realign
@@ -371,6 +285,7 @@ impl<'a> Run<'a> {
             })
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
+        let bad = bad.into_iter().map(|one| self.after_rollback(one)).collect();
         if self.story.table(self.disk)? != Some(Table::Old) {
             self.story.mend_old(self.disk)?;
         }
@@ -379,6 +294,17 @@ impl<'a> Run<'a> {
         tell_kernel(self.disk, None)?;
         self.close()?;
         Ok(Outcome::Complete(bad))
+    }
+
+    /// What could not be read, with the place where its filler is when all data are back: what was found on the
+    /// way forward went back to where it was.
+    fn after_rollback(&self, bad: Bad) -> Bad {
+        let is_forward = self.story.realign.moves.iter().any(|one| {
+            let skipped = bad.from.start().checked_since(one.from.start());
+            one.from.contains(bad.from)
+                && skipped.and_then(|skipped| one.to.checked_add(skipped)) == Some(bad.to)
+        });
+        if is_forward { Bad { to: bad.from.start(), ..bad } } else { bad }
     }
 
     /// Moves what is left; `None` if that was stopped.
@@ -501,6 +427,17 @@ impl<'a> Run<'a> {
     /// Removes what is left of a journal that does not count, as the table has no marker: of a move that was
     /// cut off before it began, or after it was complete.
     fn forget_stale(&mut self) -> Result<(), MoveError> {
+        // Of another plan, one of another length may end there.
+        let ends = [self.place.end()];
+        let other = self.with_disks(|disks, _| Ok(search_ends(disks, &ends)))?;
+        let own = self.place;
+        self.place = other.unwrap_or(own);
+        let forgotten = self.forget_at_place();
+        self.place = own;
+        forgotten
+    }
+
+    fn forget_at_place(&mut self) -> Result<(), MoveError> {
         let found = match self.with_disks(inspect) {
             Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
             found => found?,
@@ -536,6 +473,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Where the journal is, if it is on the disk itself.
+    pub(super) fn place_on_disk(&self) -> Option<Span> {
+        matches!(self.journal, JournalPlace::Inside).then_some(self.place)
+    }
+
     fn with_disks<T>(
         &mut self,
         use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
@@ -545,7 +487,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn with_disks<T>(
+pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
     journal: &mut JournalPlace,
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,

@@ -1,14 +1,16 @@
 //! An unfinished move whose marker another program has removed: its journal is found without the table.
 //!
 //! The law of this module: a table that lists partitions is another program's, and is never overwritten unless
-//! [`Run::restore_table`] is called, which saves it first. A journal whose move is over counts for nothing.
+//! [`Run::restore_table`] is called, which saves it first. A journal counts only if its move is unfinished for
+//! certain: data have moved, the table does not list them where they are, and no partition lies over the journal,
+//! whose newest record might be lost then.
 
 use std::path::Path;
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
-use straddle_layout::{Stack, TableKind};
-use straddle_relocate::{Disks, Job, State, inspect, search, search_ends};
+use straddle_layout::{Partition, Role, Stack, TableKind};
+use straddle_relocate::{Disks, State, inspect, is_title, search, search_ends};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use super::MoveError;
@@ -17,7 +19,7 @@ use super::story::Story;
 use super::survey::{Reading, stage};
 use crate::apply::{ApplyError, save_steps};
 use crate::encode::Step;
-use crate::plan::{Entry, span_of};
+use crate::plan::{Change, Entry};
 
 /// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
 const GPT_BACKUP: u64 = 33;
@@ -43,7 +45,8 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
         found => found,
     }?;
     let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
-    (!is_over(&job, state, stack)).then_some(place)
+    let story = Story::from_payload(job.payload()).ok()?;
+    is_unfinished(&story, state, Some(place), stack).then_some(place)
 }
 
 /// Where a journal may end.
@@ -66,21 +69,27 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
-/// Whether the table that is there is the one that the move ends with: only its journal is left.
-fn is_over(job: &Job, state: State, stack: &Stack) -> bool {
-    let Ok(story) = Story::from_payload(job.payload()) else { return false };
+/// Whether data have moved that the table does not list where they are, according to a journal at `place`.
+fn is_unfinished(story: &Story, state: State, place: Option<Span>, stack: &Stack) -> bool {
+    let is_part = |part: &&Partition| part.role != Role::Extended && !straddle_layout::is_marker(part);
+    let parts = || stack.partitions.iter().filter(is_part);
+    if let Some(place) = place
+        && (matches!(stack.kind, TableKind::Content(_)) || parts().any(|part| part.span.overlaps(place)))
+    {
+        return false;
+    }
     let plan = story.realign.plan();
-    let lists = |entries: &[Entry]| {
-        let is_there = |entry: &Entry| {
-            let span = span_of(entry, plan.block());
-            stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == span)
-        };
-        stack.partitions.len() == entries.len() && entries.iter().all(is_there)
+    let starts_at = |at: Option<ByteOffset>| parts().any(|part| Some(part.span.start()) == at);
+    // A table that another program has written since lists the data in their new places, or has none of them.
+    let is_listed_as_before = |entry: &Entry| {
+        let Change::Moved { from, .. } = entry.change else { return false };
+        let new = plan.span(entry).map(|span| span.start());
+        starts_at(from.to_bytes(plan.block())) && !starts_at(new)
     };
     match state {
-        State::Moved => lists(&plan.table().partitions),
-        State::NotBegun | State::Back => lists(plan.before()),
-        State::Moving { .. } | State::RollingBack => false,
+        State::Moving { .. } | State::RollingBack => true,
+        State::Moved => plan.table().partitions.iter().any(is_listed_as_before),
+        State::NotBegun | State::Back => false,
     }
 }
 
@@ -88,12 +97,15 @@ fn is_over(job: &Job, state: State, stack: &Stack) -> bool {
 /// searched. `None` if there is none, or the table has its marker.
 pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
     let is_marked = stack.partitions.iter().any(straddle_layout::is_marker);
-    if is_marked || !has_table(stack) {
+    if is_marked {
         return None;
     }
     let place = find(medium, stack, false)?;
     let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
-    let titles = [place.start(), place.end().checked_back(job.blocks().size())?];
+    // Another program may have overwritten one of them.
+    let mut titles = vec![place.start(), place.end().checked_back(job.blocks().size())?];
+    let mut bytes = [0; 512];
+    titles.retain(|at| medium.read_at(*at, &mut bytes).is_ok() && is_title(&bytes));
     Some(Unfinished { marker: None, journal: MoveJournal::Displaced { stage: stage(&job, state), titles } })
 }
 
@@ -107,6 +119,11 @@ impl Run<'_> {
     pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
         if self.fits_table()? {
             return Ok(false);
+        }
+        let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
+        let state = self.state()?;
+        if !is_unfinished(&self.story, state, self.place_on_disk(), &stack) {
+            return Err(MoveError::Nothing);
         }
         let steps = self.story.restoring(self.disk)?;
         save_steps(self.disk, &steps, backup).map_err(ApplyError::from)?;

@@ -13,8 +13,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::carry::obstacle;
 use super::media::read;
-use super::{Journal, Realign, RealignError, Wanted, hibernated, make, must_move};
-use crate::plan::{Change, Situation};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make, must_move};
+use crate::plan::Situation;
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
 /// far a move is. [`displaced`](super::displaced) finds a move without a marker.
@@ -91,7 +91,8 @@ fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {
 
 /// The partitions that move, with their new starts.
 fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> {
-    let moves = |entry: &&crate::plan::Entry| matches!(entry.change, Change::Moved { .. });
+    // An extended partition has no data of its own.
+    let moves = |entry: &&crate::plan::Entry| logical::moves(entry);
     realign.plan().table().partitions.iter().filter(moves).map(|entry| (entry.number, entry.start))
 }
 

@@ -158,3 +158,65 @@ fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
         }
     }
 }
+
+fn places(medium: &Memory) -> Vec<(u32, Span)> {
+    let stack = read_stack(medium, Some(BlockSize::B512), None).unwrap();
+    stack.partitions.iter().map(|partition| (partition.number, partition.span)).collect()
+}
+
+/// Nothing is found, and nothing is written to look for it.
+fn check_nothing(medium: &Memory, what: &str) {
+    assert!(!is_found(medium), "{what}");
+    let mut drive = Drive::new(medium.clone(), u64::MAX);
+    let mut disk = target(&mut drive);
+    let found = Run::search(&mut disk, None).map(drop);
+    assert!(matches!(found, Err(MoveError::Nothing)), "{what}: {found:?}");
+    drop(disk);
+    assert!(drive.seen == *medium, "{what}: it was written to");
+}
+
+/// A journal that a power cut has left behind the end of a move does not make an unfinished move of a table
+/// that is changed later.
+#[test]
+fn a_journal_that_was_not_erased_counts_for_nothing() {
+    for shape in shapes() {
+        let mut whole = Drive::new(shape.before.clone(), u64::MAX);
+        shape.begin_and_finish(&mut whole).unwrap();
+        let mut left_over = 0;
+        for left in (0..whole.taken).rev().take(8) {
+            let mut drive = Drive::new(shape.before.clone(), left);
+            let _ = shape.begin_and_finish(&mut drive);
+            let mut medium = drive.seen;
+            if places(&medium) != places(&shape.after) {
+                continue;
+            }
+            let what = format!("{}, cut after {left}", shape.name);
+            check_nothing(&medium, &what);
+            let mut request = Request::new(Seed(7));
+            request.delete.push(2);
+            plan_and_write(&mut medium, "512e", &request).unwrap();
+            check_nothing(&medium, &what);
+            left_over += 1;
+        }
+        assert!(left_over > 0, "{}", shape.name);
+    }
+}
+
+/// What lies over a journal may have taken its newest record: it is not followed, and not removed either.
+#[test]
+fn a_journal_under_a_partition_is_not_followed() {
+    for shape in shapes() {
+        let stopped = shape.stopped(JournalPlace::Inside).seen;
+        let (len, sectors) = (stopped.len().get(), stopped.len().get() / 512);
+        let mut request = Request::new(Seed(7));
+        (request.table, request.allow_misaligned) = (Some(Format::Mbr), true);
+        let part = Part::new(Size::Sectors(sectors - 2_048));
+        request.parts.push(Part { start: Some(Place::Sector(2_048)), ..part });
+        let mut all = Memory::new(len);
+        plan_and_write(&mut all, "512e", &request).unwrap();
+        let mut medium = stopped.clone();
+        copy(&all, &mut medium, 0, 1);
+        [1, sectors - 1].iter().for_each(|sector| medium.put(sector * 512, &[0; 512]));
+        check_nothing(&medium, &shape.name);
+    }
+}

@@ -17,6 +17,40 @@ pub(super) const SCHEMA: u32 = 1;
 /// What `straddle realign --json` prints. `straddle apply` reads a plan saved with `--save`, not this.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle realign")]
+#[serde(untagged)]
+pub(crate) enum RealignOutput {
+    /// A plan.
+    Plan(Box<RealignReport>),
+    /// No partition has to move.
+    Nothing(NothingReport),
+}
+
+/// What is printed if no partition has to move; no plan is saved then.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NothingToDo")]
+pub(crate) struct NothingReport {
+    /// The schema version of this output.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The target as named on the command line.
+    target: String,
+    /// No moves.
+    moves: [MoveReport; 0],
+    /// Why partitions stay that start off a boundary.
+    notes: Vec<String>,
+}
+
+impl NothingReport {
+    pub(crate) fn of(target: &str, notes: Vec<String>) -> Self {
+        let straddle = env!("CARGO_PKG_VERSION");
+        Self { schema: SCHEMA, straddle, target: target.to_owned(), moves: [], notes }
+    }
+}
+
+/// A plan of moves.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RealignPlan")]
 pub(crate) struct RealignReport {
     /// The schema version of this output.
     schema: u32,

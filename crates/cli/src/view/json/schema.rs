@@ -12,7 +12,7 @@ use super::fit::FitReport;
 use super::lab::LabReport;
 use super::plan::PlanReport;
 use super::probe::ProbeReport;
-use super::realign::RealignReport;
+use super::realign::RealignOutput;
 use super::reproduce::ReproduceReport;
 use super::serve::ServeReport;
 use super::sim::SimReport;
@@ -29,7 +29,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Check => (generator.into_root_schema_for::<Report>(), "check", super::check::SCHEMA),
         SchemaOf::Plan => (generator.into_root_schema_for::<PlanReport>(), "plan", super::plan::SCHEMA),
         SchemaOf::Realign => {
-            (generator.into_root_schema_for::<RealignReport>(), "realign", super::realign::SCHEMA)
+            (generator.into_root_schema_for::<RealignOutput>(), "realign", super::realign::SCHEMA)
         }
         SchemaOf::RealignTo => {
             (generator.into_root_schema_for::<CopyReport>(), "realign-to", super::copy::SCHEMA)

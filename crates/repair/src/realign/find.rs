@@ -1,0 +1,117 @@
+//! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file.
+//!
+//! The law of this module: it only reads.
+
+use straddle_device::ReadError;
+use straddle_layout::{Problem, TableKind};
+use straddle_relocate::{Verify, inspect, search};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::carry::{Run, with_disks};
+use super::story::Story;
+use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
+use crate::target::{Disk, Target};
+
+/// Returns the journal's place, and whether the table has no marker. The place is the marker's, or found where
+/// journals end as a rule. If there is no table, a power cut may have torn it: then, and if `is_whole`, all of
+/// the disk is searched.
+fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<(Span, bool), MoveError> {
+    let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
+        Ok(stack) => stack,
+        Err(error) => {
+            let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
+            return Ok((found.ok_or(error)?, false));
+        }
+    };
+    if let Some(marker) = straddle_layout::marker(disk, &stack)? {
+        return Ok((marker.span, false));
+    }
+    let has_table = displaced::has_table(&stack);
+    let found = match has_table {
+        true => displaced::find(disk, &stack, is_whole),
+        false => with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?,
+    };
+    // A sector that cannot be read may hold the marker.
+    let unread = stack.problems.iter().find_map(|problem| match problem {
+        Problem::Unreadable { at, why, .. } => Some((*at, why)),
+        _ => None,
+    });
+    match (found, unread) {
+        (Some(_), Some((at, why))) if has_table => {
+            Err(ReadError::Io { at, source: std::io::Error::other(why.clone()) }.into())
+        }
+        (found, _) => found.map(|place| (place, has_table)).ok_or(MoveError::Nothing),
+    }
+}
+
+/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
+fn in_large_sectors(place: Span) -> Option<Span> {
+    let start = ByteCount::new(place.start().get()).checked_mul(8)?;
+    Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
+}
+
+impl<'a> Run<'a> {
+    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
+    pub fn find(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+        Self::found(target, file, false)
+    }
+
+    /// The same; if another program has written the table, all of the disk is searched for the journal.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn search(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+        Self::found(target, file, true)
+    }
+
+    fn found(
+        target: &'a mut Target<'_>,
+        file: Option<JournalFileHandle>,
+        is_whole: bool,
+    ) -> Result<Self, MoveError> {
+        let disk: &mut dyn Disk = target;
+        // What fills the disk may have been put over the journal, but for what a wrap leaves of the former contents.
+        let has_content = file.is_none()
+            && straddle_layout::read_stack(disk, disk.identity().sector, None)
+                .is_ok_and(|stack| matches!(stack.kind, TableKind::Content(_)));
+        let (journal, (place, is_displaced)) = match file {
+            Some(file) => {
+                let place = Span::first(file.size);
+                (JournalPlace::File(file), (place, false))
+            }
+            None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
+        };
+        let is_inside = matches!(journal, JournalPlace::Inside);
+        let mut journal = journal;
+        if is_inside && crate::copy::is_unfinished(disk)? {
+            return Err(MoveError::Copy);
+        }
+        let mut place = place;
+        let mut found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        if found.is_none() && is_inside && disk.identity().sector.is_none() {
+            // An MBR does not say in which sectors it counts, and an image has none of its own.
+            place = in_large_sectors(place)
+                .filter(|place| Span::first(disk.len()).contains(*place))
+                .unwrap_or(place);
+            found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
+        }
+        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
+        let story = Story::from_payload(job.payload())?;
+        if has_content && !story.realign.is_wrap() {
+            return Err(MoveError::Nothing);
+        }
+        let serial = &story.realign.plan.disk().serial;
+        if *serial != disk.identity().serial {
+            return Err(MoveError::Foreign("its serial number differs".to_owned()));
+        }
+        if job != story.realign.job(job.id(), job.payload().to_vec())? {
+            return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
+        }
+        Ok(Self { disk, journal, place, story, is_displaced, verify: Verify::Read, skips_bad: false })
+    }
+}
