@@ -216,6 +216,9 @@ struct Raw {
     payload: String,
 }
 
+/// The digits of a byte of the payload.
+pub(crate) const DIGITS: usize = 2;
+
 /// The bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
 use crate::fault::{self, Fault};
-use crate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES};
+use crate::job::{DIGITS, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
@@ -168,10 +168,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The number of bytes that the journal of `job` needs.
-    pub(crate) fn needed(job: &Job) -> Result<ByteCount, RelocateError> {
+    ///
+    /// `more` is the number of bytes by which the payload will be longer.
+    pub(crate) fn needed(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
         let widest = Span::first(ByteCount::new(u64::MAX));
         let body = Body { start: u64::MAX, len: u64::MAX, is_inside: false, job: job.clone() }.encode()?;
-        Ok(ByteCount::new(Layout::new(widest, job, body.len()).needed()))
+        let len = body.len().saturating_add(more.saturating_mul(DIGITS));
+        Ok(ByteCount::new(Layout::new(widest, job, len).needed()))
     }
 
     /// Writes a new journal. There is none before it is complete and durable.
@@ -465,7 +468,7 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), Relo
     if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
         return refuse("it does not begin and end with a physical sector");
     }
-    let needed = Journal::needed(job)?;
+    let needed = Journal::needed(job, 0)?;
     if place.len() < needed {
         let why = format!("it has {} bytes, and {} are needed", place.len().get(), needed.get());
         return Err(RelocateError::Place(why));

@@ -78,7 +78,16 @@ pub enum State {
 ///
 /// [`RelocateError::Job`] if the job cannot be stored.
 pub fn journal_len(job: &Job) -> Result<ByteCount, RelocateError> {
-    Journal::needed(job)
+    Journal::needed(job, 0)
+}
+
+/// The same for a payload that is longer by `more` bytes.
+///
+/// # Errors
+///
+/// As [`journal_len`].
+pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
+    Journal::needed(job, more)
 }
 
 /// Writes the journal of a new job at `place`. The data are as they were.

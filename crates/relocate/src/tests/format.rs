@@ -8,7 +8,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 use super::shapes::{World, sectors, shapes, span};
 use crate::engine::Verify;
 use crate::fault::{Fault, plant};
-use crate::recovery::{Ended, State, begin, inspect, open};
+use crate::recovery::{Ended, State, begin, inspect, journal_len, journal_len_with, open};
 use crate::search::search;
 use crate::{Disk, Disks, Job, Move, Parts, RelocateError};
 
@@ -209,6 +209,15 @@ fn a_damaged_journal_is_no_panic() {
     }
     println!("{refused} refused, {none} not recognised, {done} opened");
     assert!(refused > 500 && done > 5000);
+}
+
+#[test]
+fn a_length_does_not_need_the_payload() {
+    for len in [0, 1, 5, 4_000, 100_000] {
+        let whole = Job::new(Parts { payload: vec![1; len], ..parts() }).unwrap();
+        let bare = Job::new(Parts { payload: Vec::new(), ..parts() }).unwrap();
+        assert_eq!(journal_len_with(&bare, len).unwrap(), journal_len(&whole).unwrap(), "{len}");
+    }
 }
 
 /// Random bytes behind valid hashes of the title.

@@ -4,7 +4,7 @@
 //! partition, and where no move goes to.
 
 use straddle_layout::FsKind;
-use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len};
+use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, KIB, MIB, Span};
 
 use super::{Realign, RealignError, RealignFile, Reference};
@@ -56,13 +56,14 @@ impl Realign {
         let records = if self.plan.moves_logical() { records } else { 0 };
         let guards: usize = self.references.iter().map(|(_, reference)| guards(reference)).sum();
         let tables = (tables + guards * GUARD).max(LEAST).saturating_add(records);
-        let payload = vec![0; json.len().saturating_add(tables).min(LARGEST_PAYLOAD)];
+        let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
+        let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let mut largest = None;
         for most in [LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.window = Job::window(shortest, block, most);
-            let needed = journal_len(&self.job([0; 16], payload.clone())?)?;
+            let needed = journal_len_with(&bare(self)?, payload)?;
             if let Some(place) = self.place(needed) {
                 self.journal = Journal::Inside(place);
                 return Ok(());
