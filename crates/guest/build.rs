@@ -1,7 +1,7 @@
 //! Compiles what is preloaded into User-Mode Linux to shared libraries that the binary contains.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Each library, and its sources. The constructor of the first source runs first.
 const LIBRARIES: [(&str, &[&str]); 2] = [
@@ -26,7 +26,9 @@ fn main() -> ExitCode {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let compiler = cc::Build::new().std("gnu11").opt_level(2).pic(true).cargo_metadata(false).get_compiler();
     for (name, sources) in LIBRARIES {
-        let mut command = compiler.to_command();
+        let mut command = Command::new(compiler.path());
+        // They are libraries of the guest's kernel, even if the program itself is linked statically.
+        command.args(compiler.args().iter().filter(|argument| *argument != "-static"));
         command.args(["-shared", "-Wall", "-Wextra", "-o"]).arg(folder.join(name)).args(sources).arg("-ldl");
         match command.status() {
             Ok(status) if status.success() => {}
