@@ -101,6 +101,18 @@ pub struct Options {
     pub read_through: Option<Limits>,
 }
 
+impl Options {
+    /// What is declared of the target, as options of a command, each after a space. `None` if the topology was
+    /// measured.
+    pub fn declared(&self) -> Option<String> {
+        let assumed = Some(self.assume.words()?).filter(|words| !words.is_empty());
+        let assumed = assumed.map(|words| format!(" --assume {words}"));
+        let logical = self.logical.map(|logical| format!(" --logical {logical}"));
+        let format = self.format.map(|format| format!(" --format {}", format.name()));
+        Some(assumed.into_iter().chain(logical).chain(format).collect())
+    }
+}
+
 /// The compressed file that a target was read through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Through {

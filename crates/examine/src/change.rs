@@ -91,9 +91,10 @@ impl Present {
         if target.kind != DeviceKind::Image && options.logical.is_some() {
             return Err(ChangeError::OwnSectors);
         }
-        if let Depth::Table | Depth::Contents = depth {
-            sectors::read_table(&mut target, options)?;
-        }
+        let table = match depth {
+            Depth::Table | Depth::Contents => sectors::read_table(&mut target, options)?,
+            Depth::OldTable | Depth::OtherSectors { .. } => None,
+        };
         if let Depth::OtherSectors { new, .. } = depth {
             target.topology.adopt_table_block(new);
             let logical = target.topology.logical.value();
@@ -104,10 +105,11 @@ impl Present {
         let serial = serial_of(&target);
         let block = Some(target.topology.logical.value());
         let medium = target.medium.take().ok_or(ChangeError::NoBytes)?;
-        let stack = match depth {
-            Depth::Table | Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
-            Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
-            Depth::Contents => read_all(medium.as_ref(), block, options.logical)?,
+        let stack = match (depth, table) {
+            (Depth::Contents, _) => read_all(medium.as_ref(), block, options.logical)?,
+            (Depth::OtherSectors { former, new }, _) => read_converted(medium.as_ref(), new, former)?,
+            (Depth::Table | Depth::OldTable, Some(table)) => table,
+            (Depth::Table | Depth::OldTable, None) => read_stack(medium.as_ref(), block, None)?,
         };
         Ok(Self { target, medium, stack, serial })
     }

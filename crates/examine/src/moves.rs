@@ -5,7 +5,7 @@ use std::path::Path;
 use straddle_audit::{Elsewhere, Moves, Planned, Unfinished};
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
-use straddle_device::{DeviceKind, Target};
+use straddle_device::{Assume, DeviceKind, Target};
 use straddle_layout::Stack;
 use straddle_repair::{Situation, realign};
 
@@ -99,22 +99,12 @@ fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) ->
 /// The options that make `straddle realign` see the topology of this run, each after a space. `None` if
 /// none do.
 fn options(examiner: &Examiner, target: &Target) -> Option<String> {
-    let open = &examiner.options().open;
-    let mut options = String::new();
-    let is_usual = target.kind == DeviceKind::Image && open.assume.is_512e();
-    if !is_usual {
-        let assumed = open.assume.words()?;
-        if !assumed.is_empty() {
-            options += &format!(" --assume {assumed}");
-        }
+    let mut open = examiner.options().open.clone();
+    // What images are assumed to be need not be said.
+    if target.kind == DeviceKind::Image && open.assume.is_512e() {
+        open.assume = Assume::default();
     }
-    if let Some(logical) = open.logical {
-        options += &format!(" --logical {logical}");
-    }
-    if let Some(format) = open.format {
-        options += &format!(" --format {}", format.name());
-    }
-    Some(options)
+    open.declared()
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ struct Raw {
 }
 
 /// The digits of a byte of the payload.
-pub(crate) const DIGITS: usize = 2;
+pub(crate) const DIGITS_OF_BYTE: usize = 2;
 
 /// The bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {

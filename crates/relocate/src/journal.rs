@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
 use crate::fault::{self, Fault};
-use crate::job::{DIGITS, Job, LARGEST_PAYLOAD, MOST_MOVES};
+use crate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
@@ -173,7 +173,7 @@ impl Journal {
     pub(crate) fn needed(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
         let widest = Span::first(ByteCount::new(u64::MAX));
         let body = Body { start: u64::MAX, len: u64::MAX, is_inside: false, job: job.clone() }.encode()?;
-        let len = body.len().saturating_add(more.saturating_mul(DIGITS));
+        let len = body.len().saturating_add(more.saturating_mul(DIGITS_OF_BYTE));
         Ok(ByteCount::new(Layout::new(widest, job, len).needed()))
     }
 

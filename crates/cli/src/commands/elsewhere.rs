@@ -1,7 +1,6 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
 use anyhow::{Context, Result};
-use straddle_device::Assume;
 use straddle_examine::ChangeError;
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
@@ -9,6 +8,7 @@ use straddle_repair::{Format, Seed, Situation, TargetError};
 
 use super::copy::how_opened;
 use super::plan::random_seed;
+use super::realign::opened;
 use crate::args::RealignArguments;
 use crate::exit::RefusedError;
 use crate::output::quote_path;
@@ -77,11 +77,7 @@ pub(super) fn hint(
 
 /// The options that say what the target is, each after a space.
 fn how_seen(arguments: &RealignArguments) -> String {
-    let assumed = arguments.assume.as_ref().and_then(Assume::words).filter(|words| !words.is_empty());
-    let assumed = assumed.map(|words| format!(" --assume {words}"));
-    let logical = arguments.logical.map(|logical| format!(" --logical {logical}"));
-    let format = arguments.format.map(|format| format!(" --format {format}"));
-    assumed.into_iter().chain(logical).chain(format).collect()
+    opened(arguments).declared().unwrap_or_default()
 }
 
 /// Says how to realign an image that is not raw.

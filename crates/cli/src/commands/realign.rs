@@ -37,12 +37,7 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         Some(AtBoot::Now) => return at_boot::now(&arguments.target),
         Some(AtBoot::Prepare) | None => {}
     }
-    let options = Options {
-        assume: arguments.assume.clone().unwrap_or_default(),
-        logical: arguments.logical,
-        format: arguments.format,
-        ..Options::default()
-    };
+    let options = opened(arguments);
     let name = arguments.target.display().to_string();
     let present = Present::to_change(&arguments.target, &options, Depth::Contents);
     let present =
@@ -81,6 +76,16 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         return at_boot::prepare(&arguments.target, &realign, &present);
     }
     Ok(Exit::Success)
+}
+
+/// How the target is opened.
+pub(super) fn opened(arguments: &RealignArguments) -> Options {
+    Options {
+        assume: arguments.assume.clone().unwrap_or_default(),
+        logical: arguments.logical,
+        format: arguments.format,
+        ..Options::default()
+    }
 }
 
 /// Whether a disk without misaligned partitions is as it should be: no partition is named.

@@ -12,35 +12,46 @@ use super::story::Story;
 use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
 use crate::target::{Disk, Target};
 
-/// Returns the journal's place, and whether the table has no marker. The place is the marker's, or found where
-/// journals end as a rule. If there is no table, a power cut may have torn it: then, and if `is_whole`, all of
-/// the disk is searched.
-fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<(Span, bool), MoveError> {
+/// Where a journal is looked for, and what the disk holds in place of the marker.
+struct Found {
+    place: Span,
+    /// A table that other programs use.
+    is_displaced: bool,
+    /// What fills the disk.
+    has_content: bool,
+}
+
+/// Finds the journal on the disk: where the marker is, or where journals end as a rule. If there is no table, a
+/// power cut may have torn it: then, and if `is_whole`, all of the disk is searched.
+fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
+    let of = |place, is_displaced| Found { place, is_displaced, has_content: false };
     let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
         Ok(stack) => stack,
         Err(error) => {
             let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
-            return Ok((found.ok_or(error)?, false));
+            return Ok(of(found.ok_or(error)?, false));
         }
     };
+    let has_content = matches!(stack.kind, TableKind::Content(_));
     if let Some(marker) = straddle_layout::marker(disk, &stack)? {
-        return Ok((marker.span, false));
+        return Ok(Found { has_content, ..of(marker.span, false) });
     }
     let has_table = displaced::has_table(&stack);
     let found = match has_table {
         true => displaced::find(disk, &stack, is_whole),
         false => with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?,
     };
+    let place = found.ok_or(MoveError::Nothing)?;
     // A sector that cannot be read may hold the marker.
     let unread = stack.problems.iter().find_map(|problem| match problem {
         Problem::Unreadable { at, why, .. } => Some((*at, why)),
         _ => None,
     });
-    match (found, unread) {
-        (Some(_), Some((at, why))) if has_table => {
+    match unread {
+        Some((at, why)) if has_table => {
             Err(ReadError::Io { at, source: std::io::Error::other(why.clone()) }.into())
         }
-        (found, _) => found.map(|place| (place, has_table)).ok_or(MoveError::Nothing),
+        _ => Ok(Found { has_content, ..of(place, has_table) }),
     }
 }
 
@@ -75,14 +86,10 @@ impl<'a> Run<'a> {
         is_whole: bool,
     ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
-        // What fills the disk may have been put over the journal, but for what a wrap leaves of the former contents.
-        let has_content = file.is_none()
-            && straddle_layout::read_stack(disk, disk.identity().sector, None)
-                .is_ok_and(|stack| matches!(stack.kind, TableKind::Content(_)));
-        let (journal, (place, is_displaced)) = match file {
+        let (journal, Found { place, is_displaced, has_content }) = match file {
             Some(file) => {
                 let place = Span::first(file.size);
-                (JournalPlace::File(file), (place, false))
+                (JournalPlace::File(file), Found { place, is_displaced: false, has_content: false })
             }
             None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
         };
@@ -102,6 +109,7 @@ impl<'a> Run<'a> {
         }
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
         let story = Story::from_payload(job.payload())?;
+        // What fills the disk may have been put over the journal, but for what a wrap leaves of the former contents.
         if has_content && !story.realign.is_wrap() {
             return Err(MoveError::Nothing);
         }
