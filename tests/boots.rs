@@ -81,7 +81,9 @@ impl Disk {
         for (file, at) in contents {
             shell(
                 &path,
-                &format!("dd if={file} of=disk.img bs=512 seek={at} conv=notrunc,sparse status=none"),
+                &format!(
+                    "dd if={file} of=disk.img bs=64K oflag=seek_bytes seek=$(({at} * 512)) conv=notrunc,sparse status=none"
+                ),
             );
         }
         disk
@@ -98,7 +100,7 @@ impl Disk {
             &format!(
                 "dd if=/usr/lib/grub/i386-pc/boot.img of=disk.img bs=440 count=1 conv=notrunc status=none
                 [ $(stat -c %s {core}) -le $((62 * 512)) ]
-                dd if={core} of=disk.img bs=512 seek=1 conv=notrunc status=none"
+                dd if={core} of=disk.img bs=64K oflag=seek_bytes seek=$((1 * 512)) conv=notrunc status=none"
             ),
         );
     }
@@ -231,7 +233,7 @@ fn a_system_that_was_moved_boots_by_uefi() {
         &format!(
             "truncate -s $(({esp} * 512)) esp; mkfs.vfat -F 32 -s 1 -h 63 esp >/dev/null
             mmd -i esp ::EFI ::EFI/BOOT; mcopy -i esp grub.efi ::EFI/BOOT/BOOTX64.EFI
-            dd if=esp of=disk.img bs=512 seek=63 conv=notrunc status=none"
+            dd if=esp of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none"
         ),
     );
     let before = disk.start(JUDGE).read();

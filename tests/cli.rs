@@ -249,7 +249,7 @@ fn text_is_as_wide_as_the_terminal() {
     let luks = "an-image-with-a-name-that-is-too-long-for-the-line.img";
     let line = format!(
         "cp disk.img {luks}; truncate -s 19M fs; printf x | cryptsetup luksFormat -q --pbkdf pbkdf2 \
-         --pbkdf-force-iterations 1000 --sector-size 512 fs - && dd if=fs of={luks} bs=512 seek=63 conv=notrunc; \
+         --pbkdf-force-iterations 1000 --sector-size 512 fs - && dd if=fs of={luks} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc; \
          cp {luks} other.img"
     );
     let _ = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output();

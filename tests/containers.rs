@@ -73,7 +73,10 @@ fn is_refused(run: &Output, what: &str, name: &str) {
 fn forms(dir: &Dir) -> Vec<String> {
     let raw = dir.image("raw", 1 << 20);
     fs::write(dir.join("start"), b"not empty").unwrap();
-    shell("dd if=start of=raw conv=notrunc bs=512 seek=100 status=none", dir.path());
+    shell(
+        "dd if=start of=raw conv=notrunc bs=64K oflag=seek_bytes seek=$((100 * 512)) status=none",
+        dir.path(),
+    );
     let mut names = Vec::new();
     for format in CREATED.iter().filter(|_| present(&["qemu-img"])) {
         shell(&format!("qemu-img convert -f raw -O {format} raw image.{format}"), dir.path());

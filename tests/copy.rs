@@ -25,7 +25,7 @@ truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/nu
 truncate -s $((40001 * 512)) 2; mkfs.ext4 -q -b 4096 -d tree 2
 truncate -s $((20000 * 512)) 5; mkfs.vfat -F 16 -h 63 5 >/dev/null; mcopy -i 5 file ::file
 for part in '1 63' '2 40063' '5 80127'; do
-    set -- $part; dd if=$1 of=xp.img bs=512 seek=$2 conv=notrunc,sparse status=none
+    set -- $part; dd if=$1 of=xp.img bs=64K oflag=seek_bytes seek=$(($2 * 512)) conv=notrunc,sparse status=none
 done
 cp --sparse=always xp.img before.img";
 
@@ -34,7 +34,7 @@ const JUDGE: &str = "\
 rm -f now.* out
 sfdisk -d new.img | sed -n 's/^new.img\\([0-9]*\\) : start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2 \\3/p' | while read -r part from size; do
     test $((from % 2048)) = 0
-    dd if=new.img of=now.$part bs=512 skip=$from count=$size status=none
+    dd if=new.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo \"$part $from\" >>now.starts
 done
 ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
@@ -342,7 +342,7 @@ fn a_file_system_that_fills_its_disk_gets_a_partition_on_the_copy() {
         shell(
             folder,
             &format!(
-                "size=$(sfdisk -d new.img | sed -n 's/.*size= *\\([0-9]*\\),.*/\\1/p'); dd if=new.img of=now bs=512 skip=2048 count=$size status=none; {judge}; cmp whole.img before.img"
+                "size=$(sfdisk -d new.img | sed -n 's/.*size= *\\([0-9]*\\),.*/\\1/p'); dd if=new.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$((2048 * 512)) count=$((size * 512)) status=none; {judge}; cmp whole.img before.img"
             ),
         );
         let (status, text) = straddle(folder, &["check", "new.img"]);

@@ -334,7 +334,8 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     shell("printf 'label: dos\nstart=63,type=7\n' | sfdisk -q --no-tell-kernel disk.img", dir.path());
     let sectors = (64 << 11) - 63;
     shell(&format!("truncate -s {} part; mkfs.ntfs -QFq -p 63 -H 255 -S 63 part", sectors * 512), dir.path());
-    let put = "dd if=part of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none";
+    let put =
+        "dd if=part of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc,sparse status=none";
     shell(put, dir.path());
     let line = |report: &Value| fixes(report).iter().find(|fix| fix.of.0 == "S001").unwrap().line.clone();
     assert!(line(&tools::check(&image, &[])).contains("ntfsresize"));
@@ -346,7 +347,10 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     let moved = line(&tools::check(&image, &[])).replace(&*image.to_string_lossy(), "disk.img");
     shell(&tools::pasted(&moved), dir.path());
     let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_bytes");
-    shell(&format!("dd if=disk.img of=part bs=512 skip={} conv=sparse status=none", start / 512), dir.path());
+    shell(
+        &format!("dd if=disk.img of=part bs=64K iflag=skip_bytes skip={start} conv=sparse status=none"),
+        dir.path(),
+    );
     // ntfsresize reads the whole volume, and prints its size.
     assert!(shell("ntfsresize -i -f -P part", dir.path()).contains("Current volume size: 5"));
 }

@@ -225,7 +225,7 @@ fn pages_that_are_not_atomic_are_no_misalignment() {
     write_table(&image, 512, "label: gpt\nstart=2048, size=40960\n");
     dir.image("fs", 40960 * 512);
     tools::shell(
-        "mkfs.ext4 -q -b 4096 fs && dd if=fs of=disk bs=512 seek=2048 conv=notrunc status=none",
+        "mkfs.ext4 -q -b 4096 fs && dd if=fs of=disk bs=64K oflag=seek_bytes seek=$((2048 * 512)) conv=notrunc status=none",
         dir.path(),
     );
     let name = image.to_str().unwrap();

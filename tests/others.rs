@@ -205,7 +205,10 @@ fn what_takes_the_place_of_a_made_file_stays() {
         .args(["--runtime", "1000", "--precision", "0.1", "--offsets", "0,1,2,3"])
         .env("XDG_STATE_HOME", dir.path());
     let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(|| fs::metadata(&path).is_ok_and(|made| made.len() == 4 << 20));
+    until(|| {
+        assert!(run.try_wait().unwrap().is_none(), "the run has ended by itself");
+        fs::metadata(&path).is_ok_and(|made| made.len() == 4 << 20)
+    });
     fs::rename(&other, &path).unwrap();
     tools::signal(run.id(), "INT");
     run.wait().unwrap();

@@ -26,7 +26,7 @@ truncate -s $((20001 * 512)) 2; mkfs.vfat -F 32 -s 1 -h 40063 2 >/dev/null
 truncate -s $((20000 * 512)) 3; mkfs.exfat 3 >/dev/null
 mkdir tree; cp file tree; truncate -s $((40001 * 512)) 4; mkfs.ext4 -q -b 4096 -d tree 4
 start=(0 63 40063 60064 80064)
-for part in 1 2 3 4; do dd if=$part of=disk.img bs=512 seek=${start[part]} conv=notrunc status=none; done
+for part in 1 2 3 4; do dd if=$part of=disk.img bs=64K oflag=seek_bytes seek=$((${start[part]} * 512)) conv=notrunc status=none; done
 cp disk.img before.img";
 
 /// Takes the partitions out again and checks each file system and the file in it.
@@ -35,7 +35,7 @@ set -x
 mapfile -t start < <(sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2/p')
 for part in 1 2 3 4; do
     read -r from size <<<\"${start[part - 1]}\"
-    dd if=disk.img of=now.$part bs=512 skip=$from count=$size status=none
+    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo \"$part $from\" >>starts
 done
 ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file

@@ -24,9 +24,9 @@ mkdir tree; head -c 3000000 /dev/urandom >tree/file
 truncate -s $((40000 * 512)) 1; mkfs.ext4 -q -b 4096 -d tree 1
 truncate -s $((50001 * 512)) 5; mkfs.ext4 -q -b 4096 -d tree 5
 truncate -s $((69873 * 512)) 6; mkfs.vfat -F 32 -s 1 -h 1 6 >/dev/null; mcopy -i 6 tree/file ::
-dd if=1 of=disk.img bs=512 seek=63 conv=notrunc status=none
-dd if=5 of=disk.img bs=512 seek=40126 conv=notrunc status=none
-dd if=6 of=disk.img bs=512 seek=90190 conv=notrunc status=none
+dd if=1 of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none
+dd if=5 of=disk.img bs=64K oflag=seek_bytes seek=$((40126 * 512)) conv=notrunc status=none
+dd if=6 of=disk.img bs=64K oflag=seek_bytes seek=$((90190 * 512)) conv=notrunc status=none
 cp disk.img before.img";
 
 /// Takes the partitions out where sfdisk and parted find them, under the same numbers.
@@ -38,7 +38,7 @@ for part in 1 5 6; do
     line=$(sfdisk -d disk.img | grep \"disk.img$part :\")
     from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
     [ $size = $(($(stat -c %s $part) / 512)) ]
-    dd if=disk.img of=now.$part bs=512 skip=$from count=$size status=none
+    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo $((from % 8))
 done
 for part in 1 5; do
@@ -103,8 +103,8 @@ fn put(folder: &Path) {
         "rm -f disk.img; truncate -s $((304063 * 512)) disk.img
          printf 'label: dos\\nstart=63,size=64000,type=7\\nstart=64063,size=240000,type=83\\n' |
              sfdisk -q --no-tell-kernel disk.img
-         dd if=1 of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none
-         dd if=2 of=disk.img bs=512 seek=64063 conv=notrunc,sparse status=none",
+         dd if=1 of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc,sparse status=none
+         dd if=2 of=disk.img bs=64K oflag=seek_bytes seek=$((64063 * 512)) conv=notrunc,sparse status=none",
     );
 }
 
@@ -146,7 +146,7 @@ fn take_out(folder: &Path) {
         "line=$(sfdisk -d disk.img | grep disk.img2)
          from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
          [ $((from % 8)) = 0 ]
-         dd if=disk.img of=now bs=512 skip=$from count=$size status=none",
+         dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none",
     );
 }
 
@@ -238,7 +238,7 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
                  printf secret | cryptsetup luksFormat -q --type luks1 --align-payload {payload} \
                      --pbkdf-force-iterations 1000 1 -
                  head -c 20000000 /dev/urandom | dd of=1 bs=1M seek=4 conv=notrunc status=none
-                 dd if=1 of=disk.img bs=512 seek={start} conv=notrunc status=none"
+                 dd if=1 of=disk.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none"
             ),
         );
     };

@@ -36,7 +36,9 @@ fn planned(table: &str, len: u64) -> Dir {
     let content: Vec<u8> =
         (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     tools::shell(
-        &format!("dd if=content of={NAME} bs=512 seek=63 conv=notrunc status=none"),
+        &format!(
+            "dd if=content of={NAME} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none"
+        ),
         dir_with(&dir, "content", &content),
     );
     for words in [

@@ -23,8 +23,8 @@ mkdir tree; for n in 1 2 3; do head -c $((n * 900001)) /dev/urandom >tree/$n; do
 truncate -s $((24001 * 512)) 1; mkfs.ext4 -q -b 4096 -d tree 1
 truncate -s $((20000 * 512)) 2; mkfs.ntfs -q -F -f -p 24064 -H 255 -S 63 2 >/dev/null
 for n in 1 2 3; do ntfscp -q 2 tree/$n $n; done
-dd if=1 of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none
-dd if=2 of=disk.img bs=512 seek=24064 conv=notrunc,sparse status=none
+dd if=1 of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc,sparse status=none
+dd if=2 of=disk.img bs=64K oflag=seek_bytes seek=$((24064 * 512)) conv=notrunc,sparse status=none
 cp --sparse=always disk.img before.img";
 
 fn lab(folder: &Path, drive: &str, more: &[&str], script: &[&str]) -> Output {

@@ -90,11 +90,10 @@ impl Medium for Memory {
         let end = at.get() + buf.len() as u64;
         let unit = UNIT as u64;
         for (index, bytes) in self.units.range(at.get() / unit..end.div_ceil(unit)) {
-            for (offset, byte) in (index * unit..).zip(bytes) {
-                if (at.get()..end).contains(&offset) {
-                    buf[usize::try_from(offset - at.get()).unwrap()] = *byte;
-                }
-            }
+            let (first, last) = ((index * unit).max(at.get()), ((index + 1) * unit).min(end));
+            let within =
+                |from: u64| usize::try_from(first - from).unwrap()..usize::try_from(last - from).unwrap();
+            buf[within(at.get())].copy_from_slice(&bytes[within(index * unit)]);
         }
         Ok(())
     }
