@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
         "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
         "real" => build().and_then(|straddle| real::beside_fio(&straddle)),
-        "moves" => moves::run(),
+        "moves" => build().and_then(|straddle| moves::run(&straddle)),
         _ => check(),
     };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))

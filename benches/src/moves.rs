@@ -31,12 +31,49 @@ struct Way {
     input: &'static str,
 }
 
-pub(crate) fn run() -> Result<Vec<Samples>> {
+/// Moves in a file of this machine, and on a modelled disk.
+pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
+    let samples = here()?;
+    modelled(straddle)?;
+    Ok(samples)
+}
+
+/// The disk of the moves in virtual time, and their bytes.
+const DRIVE: &str = "wd10ears";
+const MODELLED_LEN: u64 = 256 * MIB;
+
+/// Moves a partition on a modelled disk, in a guest's virtual time: nothing here depends on this machine's speed.
+fn modelled(straddle: &Path) -> Result<()> {
+    let dir = Dir::within(&std::env::temp_dir(), "moves")?;
+    fill(&dir.path().join("content"), MODELLED_LEN)?;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/moves.sh");
+    let run = Command::new(straddle)
+        .args(["lab", "--drive", DRIVE, "--mem", "2GiB", "--input"])
+        .arg(dir.path())
+        .args(["--", script])
+        .arg(straddle)
+        .output()?;
+    if !run.status.success() {
+        eprintln!("SKIPPED: the modelled disk: {}", String::from_utf8_lossy(&run.stderr).trim());
+        return Ok(());
+    }
+    println!("{} MB on a modelled {DRIVE}, in its virtual time, once:", MODELLED_LEN / 1_000_000);
+    let mut first = None;
+    for line in String::from_utf8_lossy(&run.stdout).lines() {
+        let Some((name, nanoseconds)) = line.rsplit_once(' ') else { continue };
+        let seconds = nanoseconds.parse::<f64>().with_context(|| line.to_owned())? / 1e9;
+        let dd = *first.get_or_insert(seconds);
+        println!("  {name:21} {seconds:7.3} s, {:.2} of the rate of dd", dd / seconds);
+    }
+    Ok(())
+}
+
+fn here() -> Result<Vec<Samples>> {
     let shift = example()?;
     // A file system for temporary files may be memory.
     let dir = Dir::within(shift.parent().context("in a folder")?, "moves")?;
     let image = dir.path().join("disk");
-    fill(&image)?;
+    fill(&image, SIZE)?;
     let path = image.display().to_string();
     let journal = dir.path().join("journal").display().to_string();
     let ours = |name, start: u64, to: u64, verify: &[&str]| {
@@ -117,11 +154,11 @@ fn example() -> Result<PathBuf> {
 }
 
 /// No byte of the file is a hole, or equal to another run's.
-fn fill(image: &Path) -> Result<()> {
+fn fill(image: &Path, size: u64) -> Result<()> {
     let file = File::create(image)?;
     let mut random = SplitMix64::new(1);
     let mut bytes = vec![0; 4 << 20];
-    for at in (0..SIZE).step_by(bytes.len()) {
+    for at in (0..size).step_by(bytes.len()) {
         random.fill(&mut bytes);
         file.write_all_at(&bytes, at)?;
     }

@@ -57,11 +57,16 @@ impl Case {
         let capacity = shown["drives"][0]["claims"]["capacity_bytes"].as_u64().unwrap();
         shell(dir.path(), &format!("truncate -s {capacity} disk.img; {MAKE}"));
         let whole = lab(dir.path(), drive, &["--json"], &["move"]);
+        assert_eq!(whole.status.code(), Some(0), "{drive}: {}", transcript(&whole));
         let report: Value =
             serde_json::from_slice(&whole.stdout).unwrap_or_else(|_| panic!("{}", transcript(&whole)));
         let requests = report["requests"].as_u64().unwrap();
         let sound = well(dir.path(), drive, &["check"], "without a cut");
-        assert!(sound.starts_with("sound ") && !sound.starts_with("sound 63 "), "{sound}");
+        assert!(
+            sound.starts_with("sound ") && !sound.starts_with("sound 63 "),
+            "{drive}: {sound}, {}",
+            transcript(&whole)
+        );
         Self { dir, drive, requests }
     }
 

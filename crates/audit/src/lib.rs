@@ -119,7 +119,7 @@ pub use findings::Findings;
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
-pub use moves::{Elsewhere, Journal as MoveJournal, Moves, Planned, Stage, Unfinished};
+pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, Stage, Unfinished};
 pub use names::{called, level_name};
 pub use optimum::bogus_io_opt;
 pub use picture::picture;

@@ -3,6 +3,8 @@
 //!
 //! The law of this module: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
 
+use std::collections::BTreeSet;
+
 use straddle_layout::{Marker, PartitionType};
 use straddle_units::{ByteCount, ByteOffset, Lba};
 
@@ -19,7 +21,7 @@ pub struct Moves {
     /// The move that `straddle realign` plans.
     pub planned: Option<Planned>,
     /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
-    pub elsewhere: Option<Elsewhere>,
+    pub copy: Option<PlannedCopy>,
 }
 
 /// A move that has begun and is not finished.
@@ -37,7 +39,7 @@ pub enum Journal {
     /// In the space that the marker covers.
     Inside(Stage),
     /// Not there: in a file.
-    Elsewhere,
+    InFile,
     /// There, and it cannot be used.
     Unusable(String),
     /// There is none: the marker is that of a copy to this disk.
@@ -90,7 +92,7 @@ pub struct Planned {
 const SECTOR: u64 = 512;
 /// A copy that `straddle realign --to` plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct PlannedCopy {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
     /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin.
@@ -111,6 +113,22 @@ pub struct Elsewhere {
     pub in_use: bool,
 }
 
+/// Lists numbers in order, with runs of them as ranges: `1-5, 7`.
+fn ranges(numbers: impl Iterator<Item = u32>) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers.collect::<BTreeSet<_>>() {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(", ")
+}
+
 /// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
@@ -127,7 +145,10 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
         [first @ .., last] if to.len() <= NAMED => {
             format!("move {} and {last}, with their data", first.join(", "))
         }
-        _ => format!("move {} partitions to aligned starts, with their data", to.len()),
+        _ => format!(
+            "move partitions {} to aligned starts, with their data",
+            ranges(places.iter().map(|(number, _)| *number))
+        ),
     };
     let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
     if let Some(size) = journal {
@@ -155,17 +176,17 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
 /// The fix that moves or copies the partition for the data of a layer in it, which begin at byte `at` of the
 /// drive.
 pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
-    let Moves { planned, elsewhere, .. } = context.moves;
+    let Moves { planned, copy: copied, .. } = context.moves;
     let moved = planned.iter().flat_map(|planned| &planned.data);
-    let copied = elsewhere.iter().flat_map(|elsewhere| &elsewhere.data);
+    let copied = copied.iter().flat_map(|copy| &copy.data);
     let (number, _) = moved.chain(copied).find(|(_, data)| *data == at)?;
     fix(context, *number).or_else(|| copy(context, *number))
 }
 
 /// The fix that copies the disk to another one, on which partition `number` is aligned.
 pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
-    let elsewhere = context.moves.elsewhere.as_ref()?;
-    let Elsewhere { numbers, source, new, options, from, format, back, in_use, .. } = elsewhere;
+    let planned = context.moves.copy.as_ref()?;
+    let PlannedCopy { numbers, source, new, options, from, format, back, in_use, .. } = planned;
     numbers.contains(&number).then_some(())?;
     let (source, new) = (operand(source), operand(new));
     let summary = match format {
@@ -227,7 +248,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     };
     let said = match journal {
         Journal::Inside(stage) => format!("its journal begins at byte {start}: {}", stage.sentence()),
-        Journal::Elsewhere => {
+        Journal::InFile => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
         Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
@@ -276,7 +297,7 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             "complete the rollback, which cannot be turned round".to_owned(),
             command(format!("{resume} --rollback")),
         ),
-        Journal::Elsewhere => (
+        Journal::InFile => (
             format!(
                 "go on with the file of the journal: {resume} --journal FILE; or bring back the old layout: {resume} --journal FILE --rollback; if no move was \
                  begun, the entry is another program's: give it another type"
@@ -316,4 +337,16 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
         ),
     };
     Fix { summary, commands, risk: Risk::Safe, caution: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn runs_of_numbers_are_ranges() {
+        assert_eq!(ranges([7, 1, 2, 3, 5, 6].into_iter()), "1-3, 5-7");
+        assert_eq!(ranges([4, 2].into_iter()), "2, 4");
+        assert_eq!(ranges([u32::MAX].into_iter()), u32::MAX.to_string());
+    }
 }

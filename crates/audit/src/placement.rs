@@ -64,7 +64,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
 fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<Fix>) {
     let here = moves::fix(context, partition.number);
     let copy = moves::copy(context, partition.number);
-    let is_format = context.moves.elsewhere.as_ref().is_some_and(|copy| copy.format.is_some());
+    let is_format = context.moves.copy.as_ref().is_some_and(|copy| copy.format.is_some());
     let (first, last) = if is_format { (copy, None) } else { (None, copy) };
     let other = fix::relocate(context, partition);
     let in_place = other.clone().filter(|fix| !fix.commands.is_empty());

@@ -2,7 +2,7 @@
 
 mod bench;
 mod drive;
-mod elsewhere;
+mod instead;
 mod lab;
 mod plan;
 mod probe;

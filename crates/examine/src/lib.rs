@@ -23,6 +23,7 @@
 //! ```
 
 mod below;
+pub mod boot;
 mod change;
 mod connected;
 mod error_kind;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use straddle_audit::{Elsewhere, Moves, Planned, Unfinished};
+use straddle_audit::{Moves, Planned, PlannedCopy, Unfinished};
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Target};
@@ -47,7 +47,7 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
         return Moves::default();
     }
     match planned(examiner, target, stack) {
-        None => Moves { elsewhere: elsewhere(examiner, name, target, stack), ..Moves::default() },
+        None => Moves { copy: copy(examiner, name, target, stack), ..Moves::default() },
         planned => Moves { planned, ..Moves::default() },
     }
 }
@@ -66,7 +66,7 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Option<Planne
 }
 
 /// Returns the copy that `straddle realign --to` would plan for the target.
-fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Option<Elsewhere> {
+fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Option<PlannedCopy> {
     let medium = target.medium.as_deref()?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
     let moves = realign::must_move(&situation).ok().filter(|moves| !moves.is_empty())?;
@@ -93,7 +93,7 @@ fn elsewhere(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) ->
     let raw = quote_path(Path::new(&new));
     let back = is_qcow2.then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
     let in_use = in_use::is_in_partitions(target, examiner);
-    Some(Elsewhere { numbers, data, source, new, options, from, format, back, in_use })
+    Some(PlannedCopy { numbers, data, source, new, options, from, format, back, in_use })
 }
 
 /// The options that make `straddle realign` see the topology of this run, each after a space. `None` if

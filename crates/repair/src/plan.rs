@@ -29,7 +29,6 @@
 //! }
 //! ```
 
-mod around;
 mod convert;
 mod edit;
 mod file;
@@ -38,6 +37,7 @@ mod place;
 mod spared;
 mod table;
 mod validate;
+mod whole_disk;
 
 use straddle_audit::named_boundaries;
 use straddle_device::Medium;
@@ -56,7 +56,6 @@ use crate::guid::Identities;
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
-pub(crate) use around::{Around, ONLY, first_start};
 pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
@@ -64,6 +63,7 @@ pub(crate) use moved::{Base, Records, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
+pub(crate) use whole_disk::{Around, ONLY, first_start};
 
 /// The version of the plan file's format.
 pub const VERSION: u32 = 1;

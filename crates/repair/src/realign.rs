@@ -21,10 +21,10 @@
 //! }
 //! ```
 
-mod around;
 mod boot;
 mod carry;
 mod chosen;
+mod detours;
 mod displaced;
 mod error;
 mod file;
@@ -35,12 +35,12 @@ mod logical;
 mod media;
 mod move_error;
 mod order;
+mod payload;
+mod places;
 mod recorded;
 pub(crate) mod refer;
 mod room;
-mod settle;
 mod start;
-mod story;
 mod survey;
 mod validate;
 mod wrap;
@@ -72,12 +72,12 @@ pub(crate) use inner::{offset as anchor, starts as anchored};
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
+pub(crate) use payload::wrapped::marker_sector;
+use places::{Ground, Item, Passing};
 pub(crate) use recorded::{Which, record};
 pub use refer::{Reference, hibernated};
 pub use room::Journal;
-use settle::{Ground, Item, Passing};
 pub use start::ELSEWHERE;
-pub(crate) use story::wrapped::marker_sector;
 pub use survey::{planned, unfinished};
 pub(crate) use wrap::wrapped_partition;
 pub use wrap::{Wrap, wrap};
@@ -317,8 +317,8 @@ fn places(
     }
     let free: Vec<Item> =
         moving.iter().filter(|(one, _)| one.start.is_none()).map(|(_, item)| *item).collect();
-    let with = |passing: Passing| -> Result<Vec<(Item, Span)>, settle::NoRoom> {
-        let found = settle::settle(&free, &fixed, ground, passing)?;
+    let with = |passing: Passing| -> Result<Vec<(Item, Span)>, places::NoRoom> {
+        let found = places::find(&free, &fixed, ground, passing)?;
         let mut all: Vec<(Item, Span)> =
             places.iter().copied().chain(free.iter().copied().zip(found)).collect();
         all.sort_by_key(|(item, _)| item.at.start());
@@ -399,7 +399,7 @@ fn requested(
 }
 
 /// Returns the refusal for partitions that have no room, with what is on them.
-fn crowded(base: &Base<'_>, no_room: &settle::NoRoom) -> RealignError {
+fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
     let stack = base.situation().stack;
     let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
     let describe = |(number, by): &(u32, ByteCount)| {

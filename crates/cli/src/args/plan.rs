@@ -8,7 +8,7 @@ use straddle_device::Assume;
 use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
-use super::elsewhere::ElsewhereArguments;
+use super::instead::InsteadArguments;
 use super::{block_size, positive_size};
 
 /// Examples for `plan --help`.
@@ -321,7 +321,7 @@ pub(crate) struct RealignArguments {
     pub(crate) drive: Option<crate::estimate::Speed>,
 
     #[command(flatten)]
-    pub(crate) elsewhere: ElsewhereArguments,
+    pub(crate) instead: InsteadArguments,
 
     /// Save the plan to this file, for 'straddle apply'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

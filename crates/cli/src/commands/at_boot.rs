@@ -5,9 +5,6 @@
 //! boot code to the initramfs, is elsewhere. When the machine starts, whatever fails before the first write
 //! lets it start as before; it never goes on with partitions in the kernel that the table does not have.
 
-mod hibernation;
-mod place;
-
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
@@ -18,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use straddle_device::Options;
 use straddle_device::sysfs::{Directory, partitions};
+use straddle_examine::boot::{BootFiles, boot_files, hibernated};
 use straddle_examine::{Depth, Present};
 use straddle_repair::realign::{ELSEWHERE, JournalPlace, MoveError, Realign, Run};
 use straddle_repair::{Change, Target};
@@ -147,7 +145,7 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
         Some(sys) => sys,
         None => return refuse("it is not a whole disk".to_owned()),
     };
-    if let Some(why) = obstacle(realign, present, &place::partitions(&sys))? {
+    if let Some(why) = obstacle(realign, present, &sys)? {
         return refuse(why);
     }
     let Some(generator) = Generator::find() else {
@@ -203,30 +201,21 @@ fn stable_name(disk: &Path) -> PathBuf {
 }
 
 /// Why the machine could not start while the partitions are being moved; `None` if it can.
-fn obstacle(realign: &Realign, present: &Present, listed: &[(u32, String)]) -> Result<Option<String>> {
+fn obstacle(realign: &Realign, present: &Present, sys: &Path) -> Result<Option<String>> {
     if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
         return Ok(Some(why));
     }
     let entries = &realign.plan().table().partitions;
     let moving = entries.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }));
     let moving: Vec<u32> = moving.map(|entry| entry.number).collect();
-    for path in ["/boot", "/boot/grub", "/boot/grub2", "/boot/efi", "/efi"].map(Path::new) {
-        if !path.exists() {
-            continue;
-        }
-        let Some(below) = place::below(path) else {
-            return Ok(Some(format!("it is not clear on which disk {} is", path.display())));
-        };
-        let holds = |(number, device): &&(u32, String)| moving.contains(number) && below.contains(device);
-        if let Some((number, _)) = listed.iter().find(holds) {
-            return Ok(Some(format!(
-                "{} is in partition {number}, and the boot loader cannot read it while it moves: {ELSEWHERE}, or give \
-                 /boot a partition that is aligned",
-                path.display()
-            )));
-        }
-    }
-    Ok(None)
+    Ok(boot_files(sys, &moving).map(|files| match files {
+        BootFiles::Unknown(path) => format!("it is not clear on which disk {} is", path.display()),
+        BootFiles::In(path, number) => format!(
+            "{} is in partition {number}, and the boot loader cannot read it while it moves: {ELSEWHERE}, or give \
+             /boot a partition that is aligned",
+            path.display()
+        ),
+    }))
 }
 
 /// Removes what [`prepare`] installed.
@@ -302,7 +291,7 @@ fn moved(disk: &Path, begun: &mut Option<Realign>) -> Result<(String, Exit)> {
         );
         return Ok((text, Exit::Success));
     }
-    if let Some(why) = hibernation::suspected() {
+    if let Some(why) = hibernated() {
         return Err(RefusedError(why).into());
     }
     let mut id = [0; 16];

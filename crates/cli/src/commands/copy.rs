@@ -38,21 +38,21 @@ fn open_source(path: &Path, options: &Options) -> Result<Present> {
 
 /// Plans a copy.
 pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> Result<Exit> {
-    let elsewhere = &arguments.elsewhere;
+    let instead = &arguments.instead;
     let options = Options {
         logical: arguments.logical,
         format: arguments.format,
-        allow_backing: elsewhere.allow_backing.clone(),
+        allow_backing: instead.allow_backing.clone(),
         read_through: Some(Limits::default()),
         ..Options::default()
     };
     check_apart(&arguments.target, &options, new)?;
     let old = open_source(&arguments.target, &options)?;
-    let format = elsewhere.table.map_or(straddle_repair::Format::Gpt, Into::into);
+    let format = instead.table.map_or(straddle_repair::Format::Gpt, Into::into);
     let wanted = CopyWanted {
-        wipe: elsewhere.wipe,
+        wipe: instead.wipe,
         grain: arguments.grain,
-        wrap: elsewhere.wrap.then_some(format),
+        wrap: instead.wrap.then_some(format),
         seed: random_seed()?,
     };
     let assume = arguments.assume.clone().unwrap_or_default();
@@ -80,7 +80,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     let view = text::copy::View {
         copy: &made,
         old: &arguments.target,
-        options: &how_opened(arguments.format, &elsewhere.allow_backing),
+        options: &how_opened(arguments.format, &instead.allow_backing),
         new,
         saved: arguments.save.as_deref(),
     };

@@ -17,7 +17,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use super::at_boot;
 use super::copy;
-use super::elsewhere;
+use super::instead;
 use super::saved::save;
 use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::estimate;
@@ -29,7 +29,7 @@ use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
-    if let Some(new) = &arguments.elsewhere.to {
+    if let Some(new) = &arguments.instead.to {
         return copy::plan(arguments, new, styles);
     }
     match arguments.at_boot {
@@ -41,16 +41,16 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let name = arguments.target.display().to_string();
     let present = Present::to_change(&arguments.target, &options, Depth::Contents);
     let present =
-        present.map_err(|error| elsewhere::of_container(error, arguments)).with_context(|| name.clone())?;
+        present.map_err(|error| instead::of_container(error, arguments)).with_context(|| name.clone())?;
     let situation = present.situation();
-    let realign = match arguments.elsewhere.wrap {
-        true => elsewhere::wrap(&situation, arguments, &name)?,
+    let realign = match arguments.instead.wrap {
+        true => instead::wrap(&situation, arguments, &name)?,
         false => match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
             Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
                 return nothing(&name, &situation, arguments.json);
             }
             made => made
-                .map_err(|error| elsewhere::hint(error, &situation, arguments))
+                .map_err(|error| instead::hint(error, &situation, arguments))
                 .with_context(|| name.clone())?,
         },
     };

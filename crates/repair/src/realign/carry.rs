@@ -25,9 +25,9 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::boot::Loaders;
 use super::media::{Carrier, Writer};
+use super::payload::wrapped::HEAD;
+use super::payload::{Payload, Table};
 use super::recorded::{Which, record};
-use super::story::wrapped::HEAD;
-use super::story::{Story, Table};
 use super::{Journal, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
@@ -51,7 +51,7 @@ pub struct Run<'a> {
     pub(super) disk: &'a mut dyn Disk,
     pub(super) journal: JournalPlace,
     pub(super) place: Span,
-    pub(super) story: Story,
+    pub(super) payload: Payload,
     /// Whether the table on the disk has no marker, but is one that other programs use.
     pub(super) is_displaced: bool,
     pub(super) verify: Verify,
@@ -85,10 +85,10 @@ impl Realign {
                 return Err(MoveError::NeedsJournal(needed));
             }
         };
-        let story = Story::new(self, disk, &stack, id)?;
-        let job = self.job(id, story.to_payload()?)?;
+        let payload = Payload::new(self, disk, &stack, id)?;
+        let job = self.job(id, payload.encode()?)?;
         let (verify, is_displaced) = (Verify::Read, false);
-        let mut run = Run { disk, journal, place, story, is_displaced, verify, skips_bad: false };
+        let mut run = Run { disk, journal, place, payload, is_displaced, verify, skips_bad: false };
         run.forget_stale()?;
         run.with_disks(|disks, place| begin(disks, place, job).map(drop))?;
         Ok(run)
@@ -173,7 +173,7 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
 impl<'a> Run<'a> {
     /// The plan.
     pub fn realign(&self) -> &Realign {
-        &self.story.realign
+        &self.payload.realign
     }
 
     /// How what was written is checked.
@@ -228,14 +228,14 @@ impl<'a> Run<'a> {
             }
             State::Moved => self.resume(watch)?.unwrap_or_default(),
         };
-        if self.story.table(self.disk)? != Some(Table::New) {
+        if self.payload.table(self.disk)? != Some(Table::New) {
             self.place_head()?;
-            self.story.mend_new(self.disk)?;
+            self.payload.mend_new(self.disk)?;
             self.record(Which::New)?;
         }
-        self.story.write(self.disk, Table::New)?;
+        self.payload.write(self.disk, Table::New)?;
         self.end()?;
-        tell_kernel(self.disk, Some(&self.story.realign.plan))?;
+        tell_kernel(self.disk, Some(&self.payload.realign.plan))?;
         self.close()?;
         Ok(Outcome::Complete(bad))
     }
@@ -252,16 +252,16 @@ impl<'a> Run<'a> {
             self.enter_marked()?;
         }
         if state == State::Moved {
-            if self.story.table(self.disk)? == Some(Table::New) {
+            if self.payload.table(self.disk)? == Some(Table::New) {
                 return Err(MoveError::Complete);
             }
-            self.story.write(self.disk, Table::Marked)?;
+            self.payload.write(self.disk, Table::Marked)?;
             self.place_head()?;
-            self.story.mend_new(self.disk)?;
+            self.payload.mend_new(self.disk)?;
             self.record(Which::Old)?;
         }
         let (verify, skips_bad) = (self.verify, self.skips_bad);
-        let beside = self.story.new_records();
+        let beside = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
             let ended = match found {
@@ -286,10 +286,10 @@ impl<'a> Run<'a> {
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
         let bad = bad.into_iter().map(|one| self.after_rollback(one)).collect();
-        if self.story.table(self.disk)? != Some(Table::Old) {
-            self.story.mend_old(self.disk)?;
+        if self.payload.table(self.disk)? != Some(Table::Old) {
+            self.payload.mend_old(self.disk)?;
         }
-        self.story.write(self.disk, Table::Old)?;
+        self.payload.write(self.disk, Table::Old)?;
         self.end()?;
         tell_kernel(self.disk, None)?;
         self.close()?;
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
     /// What could not be read, with the place where its filler is when all data are back: what was found on the
     /// way forward went back to where it was.
     fn after_rollback(&self, bad: Bad) -> Bad {
-        let is_forward = self.story.realign.moves.iter().any(|one| {
+        let is_forward = self.payload.realign.moves.iter().any(|one| {
             let skipped = bad.from.start().checked_since(one.from.start());
             one.from.contains(bad.from)
                 && skipped.and_then(|skipped| one.to.checked_add(skipped)) == Some(bad.to)
@@ -338,8 +338,8 @@ impl<'a> Run<'a> {
             MoveError::Changed(_) => is_inside,
             error => matches!(error, MoveError::Read(_)),
         };
-        match self.story.table(self.disk) {
-            Err(error) if may_be_torn(&error) && !self.is_displaced => self.story.mend(self.disk)?,
+        match self.payload.table(self.disk) {
+            Err(error) if may_be_torn(&error) && !self.is_displaced => self.payload.mend(self.disk)?,
             _ => {}
         }
         if self.fits(state)? { Ok(()) } else { Err(MoveError::OtherTable) }
@@ -355,7 +355,7 @@ impl<'a> Run<'a> {
         if self.is_displaced {
             return Ok(false);
         }
-        let found = match self.story.table(self.disk) {
+        let found = match self.payload.table(self.disk) {
             Err(MoveError::Changed(_)) => return Ok(false),
             found => found?,
         };
@@ -369,7 +369,7 @@ impl<'a> Run<'a> {
 
     /// Writes the marker.
     fn enter_marked(&mut self) -> Result<(), MoveError> {
-        self.story.write(self.disk, Table::Marked)?;
+        self.payload.write(self.disk, Table::Marked)?;
         // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
@@ -378,12 +378,12 @@ impl<'a> Run<'a> {
     /// Writes the first bytes of what filled the disk to the start of its partition. All data that were there
     /// are in their new places.
     fn place_head(&mut self) -> Result<(), MoveError> {
-        if !self.story.realign.is_wrap() {
+        if !self.payload.realign.is_wrap() {
             return Ok(());
         }
-        let to = self.story.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
+        let to = self.payload.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
         let at = to.ok_or(MoveError::Nothing)?;
-        let head = self.story.head();
+        let head = self.payload.head();
         let failed = |source| MoveError::Write { at, source };
         self.disk.write_at(at, &head).map_err(failed)?;
         self.disk.flush().map_err(failed)?;
@@ -397,8 +397,8 @@ impl<'a> Run<'a> {
 
     /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
-        let plan = &self.story.realign.plan;
-        for (number, reference) in &self.story.realign.references {
+        let plan = &self.payload.realign.plan;
+        for (number, reference) in &self.payload.realign.references {
             let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
             let Some(span) = entry.and_then(|entry| plan.span(entry)) else { continue };
             record(self.disk, span, reference, which)?;
@@ -448,7 +448,7 @@ impl<'a> Run<'a> {
             // What is moved or back is needed until its table counts. `begin` refuses the place then.
             State::Moved | State::Back => {
                 let counts = if state == State::Moved { Table::New } else { Table::Old };
-                match Story::from_payload(job.payload()).and_then(|story| story.table(self.disk)) {
+                match Payload::decode(job.payload()).and_then(|payload| payload.table(self.disk)) {
                     Ok(Some(table)) if table == counts => self.end(),
                     _ => Ok(()),
                 }

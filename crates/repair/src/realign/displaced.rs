@@ -13,10 +13,10 @@ use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{Disks, State, inspect, is_title, search, search_ends};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use super::MoveError;
 use super::carry::Run;
-use super::story::Story;
+use super::payload::Payload;
 use super::survey::{Reading, stage};
+use super::{MoveError, boot, room};
 use crate::apply::{ApplyError, save_steps};
 use crate::encode::Step;
 use crate::plan::{Change, Entry};
@@ -25,6 +25,9 @@ use crate::plan::{Change, Entry};
 const GPT_BACKUP: u64 = 33;
 /// The sectors that an MBR can address.
 const MBR_LBAS: u64 = 1 << 32;
+/// How many of the places behind a partition are looked at: a journal is smaller than the space between two of
+/// them, and partitions move by less as a rule.
+const NOMINAL: usize = 3;
 /// No more partitions are looked at: each costs reads.
 const MOST: usize = 64;
 
@@ -45,8 +48,14 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
         found => found,
     }?;
     let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
-    let story = Story::from_payload(job.payload()).ok()?;
-    is_unfinished(&story, state, Some(place), stack).then_some(place)
+    let payload = Payload::decode(job.payload()).ok()?;
+    is_unfinished(&payload, state, Some(place), stack).then_some(place)
+}
+
+/// The partitions in which data may be.
+fn parts(stack: &Stack) -> impl Iterator<Item = &Partition> {
+    let is_part = |part: &&Partition| part.role != Role::Extended && !straddle_layout::is_marker(part);
+    stack.partitions.iter().filter(is_part)
 }
 
 /// Where a journal may end.
@@ -61,24 +70,32 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     for partition in stack.partitions.iter().take(MOST) {
         let start = partition.span.start().get();
         ends.extend([Some(start), Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
+        // Behind the partition, or its new place, is the journal itself.
+        ends.extend(room::nominal_ends(partition.span.end()).take(NOMINAL).map(|at| Some(at.get())));
     }
     let mut ends: Vec<u64> = ends.into_iter().flatten().filter(|at| *at <= end).collect();
     ends.extend(ends.clone().iter().map(|at| at / 4096 * 4096));
     ends.sort_unstable();
     ends.dedup();
+    // What a partition lies over does not count.
+    let is_covered = |end: u64| {
+        let last = end.checked_sub(boot::SECTOR).map(ByteOffset::new);
+        let last = last.and_then(|last| Span::new(last, ByteCount::new(boot::SECTOR)));
+        last.is_some_and(|last| parts(stack).any(|part| part.span.overlaps(last)))
+    };
+    ends.retain(|at| !is_covered(*at));
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
 /// Whether data have moved that the table does not list where they are, according to a journal at `place`.
-fn is_unfinished(story: &Story, state: State, place: Option<Span>, stack: &Stack) -> bool {
-    let is_part = |part: &&Partition| part.role != Role::Extended && !straddle_layout::is_marker(part);
-    let parts = || stack.partitions.iter().filter(is_part);
+fn is_unfinished(payload: &Payload, state: State, place: Option<Span>, stack: &Stack) -> bool {
+    let parts = || parts(stack);
     if let Some(place) = place
         && (matches!(stack.kind, TableKind::Content(_)) || parts().any(|part| part.span.overlaps(place)))
     {
         return false;
     }
-    let plan = story.realign.plan();
+    let plan = payload.realign.plan();
     let starts_at = |at: Option<ByteOffset>| parts().any(|part| Some(part.span.start()) == at);
     // A table that another program has written since lists the data in their new places, or has none of them.
     let is_listed_as_before = |entry: &Entry| {
@@ -122,10 +139,10 @@ impl Run<'_> {
         }
         let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
         let state = self.state()?;
-        if !is_unfinished(&self.story, state, self.place_on_disk(), &stack) {
+        if !is_unfinished(&self.payload, state, self.place_on_disk(), &stack) {
             return Err(MoveError::Nothing);
         }
-        let steps = self.story.restoring(self.disk)?;
+        let steps = self.payload.restoring(self.disk)?;
         save_steps(self.disk, &steps, backup).map_err(ApplyError::from)?;
         for step in &steps {
             let written = match step {
@@ -139,6 +156,6 @@ impl Run<'_> {
         let _ = self.disk.reread_table();
         self.is_displaced = false;
         // Nothing is left to write.
-        if self.story.restoring(self.disk)?.is_empty() { Ok(true) } else { Err(MoveError::Unwritten) }
+        if self.payload.restoring(self.disk)?.is_empty() { Ok(true) } else { Err(MoveError::Unwritten) }
     }
 }

@@ -8,7 +8,7 @@ use straddle_relocate::{Verify, inspect, search};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
-use super::story::Story;
+use super::payload::Payload;
 use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
 use crate::target::{Disk, Target};
 
@@ -108,18 +108,18 @@ impl<'a> Run<'a> {
             found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         }
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
-        let story = Story::from_payload(job.payload())?;
+        let payload = Payload::decode(job.payload())?;
         // What fills the disk may have been put over the journal, but for what a wrap leaves of the former contents.
-        if has_content && !story.realign.is_wrap() {
+        if has_content && !payload.realign.is_wrap() {
             return Err(MoveError::Nothing);
         }
-        let serial = &story.realign.plan.disk().serial;
+        let serial = &payload.realign.plan.disk().serial;
         if *serial != disk.identity().serial {
             return Err(MoveError::Foreign("its serial number differs".to_owned()));
         }
-        if job != story.realign.job(job.id(), job.payload().to_vec())? {
+        if job != payload.realign.job(job.id(), job.payload().to_vec())? {
             return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
         }
-        Ok(Self { disk, journal, place, story, is_displaced, verify: Verify::Read, skips_bad: false })
+        Ok(Self { disk, journal, place, payload, is_displaced, verify: Verify::Read, skips_bad: false })
     }
 }

@@ -8,7 +8,7 @@
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::RealignError;
-use super::settle::Ground;
+use super::places::Ground;
 use crate::plan::{Change, Entry, Records, Slot, span_of};
 
 /// What partitions that stay take, if logical ones move: the records of logical ones as well, but not the

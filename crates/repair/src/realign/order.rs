@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use straddle_relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::around::{around, ends};
-use super::settle::Ground;
+use super::detours::{detours, ends};
+use super::places::Ground;
 
 /// How many states are looked at before the search for an order is given up.
 const MOST_STATES: usize = 20_000;
@@ -56,7 +56,7 @@ pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<V
     if search.run(&mut state) {
         return Ok(search.moves);
     }
-    around(trips, fixed, ground).ok_or_else(|| search.deadlock())
+    detours(trips, fixed, ground).ok_or_else(|| search.deadlock())
 }
 
 impl Search<'_> {

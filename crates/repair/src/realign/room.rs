@@ -3,9 +3,11 @@
 //! The law of this module: a journal on the disk itself is where neither the old table nor the new one has a
 //! partition, and where no move goes to.
 
+use std::cmp::Reverse;
+
 use straddle_layout::FsKind;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
-use straddle_units::{BlockSize, ByteCount, KIB, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::{Realign, RealignError, RealignFile, Reference};
 use crate::plan::{Entry, Format, Slot, span_of};
@@ -15,6 +17,8 @@ pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
+/// A journal in the middle of free space ends at a multiple of this, where it can be found without a table.
+const STEP: u64 = 64 * MIB;
 /// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
 /// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
@@ -77,12 +81,29 @@ impl Realign {
         Ok(())
     }
 
-    /// Returns the end of the largest free space, if it has so many bytes.
+    /// Returns a place of so many bytes in free space, as near to the moves as there is: heads travel between
+    /// both for each window, and the outer tracks are the fast ones.
     fn place(&self, needed: ByteCount) -> Option<Span> {
-        let gap = self.unallocated().into_iter().max_by_key(|gap| gap.len())?;
-        let end = self.blocks.floor(gap.end())?;
-        let start = self.blocks.floor(end.checked_back(needed)?)?;
-        (start >= gap.start()).then(|| Span::new(start, end.checked_since(start)?)).flatten()
+        let ends = self.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
+        let (from, to) = ends
+            .fold((u64::MAX, 0), |(from, to), span| (from.min(span.start().get()), to.max(span.end().get())));
+        let far = |place: &Span| {
+            let (before, after) =
+                (place.start().get().saturating_sub(to), from.saturating_sub(place.end().get()));
+            before.max(after)
+        };
+        let mut found = Vec::new();
+        for gap in self.unallocated() {
+            let end = self.blocks.floor(gap.end());
+            let near = gap.start().checked_add(needed).and_then(|end| nominal_ends(end).next());
+            for end in [end, near.filter(|end| *end <= gap.end())].into_iter().flatten() {
+                let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
+                let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
+                let place = end.checked_since(start).and_then(|len| Span::new(start, len));
+                found.extend(place.map(|place| (far(&place), Reverse(gap.len()), place)));
+            }
+        }
+        found.into_iter().min_by_key(|(far, rank, _)| (*far, *rank)).map(|(.., place)| place)
     }
 
     /// The bytes that are unallocated before, while and after the data move.
@@ -99,6 +120,12 @@ impl Realign {
         let taken = taken.chain(self.plan.record_sectors());
         self.plan.movable_space().gaps(taken)
     }
+}
+
+/// The places from byte `from` on where a journal in the middle of free space ends.
+pub(super) fn nominal_ends(from: ByteOffset) -> impl Iterator<Item = ByteOffset> {
+    let first = from.get().div_ceil(STEP);
+    (first..).map_while(|count| count.checked_mul(STEP)).map(ByteOffset::new)
 }
 
 /// How many physical sectors the boot sectors of a partition are in.

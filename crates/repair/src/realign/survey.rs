@@ -29,7 +29,7 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
         return found(MoveJournal::Copy);
     }
     found(match inspect(Disks::one(&mut Reading(medium)), marker.span) {
-        Ok(None) => MoveJournal::Elsewhere,
+        Ok(None) => MoveJournal::InFile,
         Ok(Some((job, state))) => MoveJournal::Inside(stage(&job, state)),
         Err(error) => MoveJournal::Unusable(with_causes(&error)),
     })

@@ -11,7 +11,7 @@ use straddle_layout::{
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
-use super::story::wrapped::HEAD;
+use super::payload::wrapped::HEAD;
 use super::validate::invalid;
 use super::{
     Journal, MoveError, Realign, RealignError, Reference, Shrink, journal_len, physical, refer, room,

@@ -7,7 +7,7 @@ use straddle_relocate::Move;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
 use crate::realign::order::{Trip, order};
-use crate::realign::settle::{Ground, Item, Passing, settle};
+use crate::realign::places::{Ground, Item, Passing, find};
 
 /// Sectors of the smallest disks, which are searched completely.
 const TINY: u64 = 40;
@@ -204,7 +204,7 @@ fn tiny_disks_are_realigned_or_refused_for_good_reason() {
         let grain = 2 + below(&mut random, 3);
         let size = 12 + below(&mut random, TINY - 11);
         let case = case(&mut random, size, 4, grain);
-        let places = match settle(&case.items, &case.fixed, &case.ground, Passing::Allowed) {
+        let places = match find(&case.items, &case.fixed, &case.ground, Passing::Allowed) {
             Ok(places) => places,
             Err(no_room) => {
                 assert!(no_room.missing > ByteCount::ZERO, "seed {seed}");
@@ -277,7 +277,7 @@ fn larger_disks_are_realigned() {
         let (size, most) = (200 + below(&mut random, 4000), 1 + below(&mut random, 12));
         let grain = [2, 8, 24, 64][usize::try_from(below(&mut random, 4)).unwrap()];
         let case = case(&mut random, size, most, grain);
-        let Ok(places) = settle(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
+        let Ok(places) = find(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
         check_places(&case, &places);
         let moves = order(&trips(&case.items, &places), &case.fixed, &case.ground);
         let Ok(moves) = moves else { continue };
@@ -302,14 +302,14 @@ fn the_bytes_that_are_missing_are_the_least_that_help() {
         // A wall behind the partition, so that it cannot go elsewhere.
         let at = case.items[0].at;
         case.fixed.push(span(sectors(at.end().get()), TINY));
-        let Err(no_room) = settle(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
+        let Err(no_room) = find(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
         let Some((number, by)) = no_room.shrink.first().copied() else { continue };
         assert_eq!(number, case.items[0].number);
         let need = case.items[0].need;
         for (less, helps) in [(by.get(), true), (by.get() - 512, false)] {
             case.items[0].need = ByteCount::new(need.get() - less);
             assert_eq!(
-                settle(&case.items, &case.fixed, &case.ground, Passing::Allowed).is_ok(),
+                find(&case.items, &case.fixed, &case.ground, Passing::Allowed).is_ok(),
                 helps,
                 "seed {seed}"
             );

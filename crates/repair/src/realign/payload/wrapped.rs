@@ -9,7 +9,7 @@ use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::super::guard::Guard;
-use super::{Place, Story, marker_in};
+use super::{Payload, Place, marker_in};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
 use crate::plan::{Format, WIPED, former};
@@ -18,7 +18,7 @@ use crate::realign::{Journal, MoveError, Realign, RealignError};
 /// The length of the start of the disk that moves with the table, not with the data.
 pub(in crate::realign) const HEAD: ByteCount = WIPED;
 
-impl Story {
+impl Payload {
     /// Prepares the start of the disk, with the old contents that the partition is to begin with.
     pub(super) fn wrapped(
         realign: &Realign,

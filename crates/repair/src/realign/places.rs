@@ -72,7 +72,7 @@ pub(super) enum Passing {
 }
 
 /// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to.
-pub(super) fn settle(
+pub(super) fn find(
     items: &[Item],
     fixed: &[Span],
     ground: &Ground,

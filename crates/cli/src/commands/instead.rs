@@ -15,7 +15,7 @@ use crate::output::quote_path;
 
 /// Plans a partition round what fills the target.
 pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name: &str) -> Result<Realign> {
-    let format = arguments.elsewhere.table.map_or(Format::Gpt, Into::into);
+    let format = arguments.instead.table.map_or(Format::Gpt, Into::into);
     let wanted = Wrap { format, grain: arguments.grain, seed: random_seed()? };
     let made = realign::wrap(situation, &wanted);
     if let Err(error @ RealignError::WrapRoom { shrink, .. }) = &made {
@@ -85,7 +85,7 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
     let ChangeError::Target(TargetError::NotRaw(format)) = &error else { return error.into() };
     let operand = quote_path(&arguments.target);
     let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
-    let wrap = if arguments.elsewhere.wrap { " --wrap" } else { "" };
+    let wrap = if arguments.instead.wrap { " --wrap" } else { "" };
     let (seen, opened) = (how_seen(arguments), how_opened(arguments.format, &[]));
     let text = format!(
         "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save copy.json && straddle \

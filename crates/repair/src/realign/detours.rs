@@ -10,7 +10,7 @@ use straddle_relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::order::Trip;
-use super::settle::Ground;
+use super::places::Ground;
 
 /// How many states of a single partition are looked at. Each costs the square of their number.
 const MOST_STATES: usize = 2_000_000;
@@ -22,7 +22,7 @@ type State = Vec<ByteOffset>;
 type Step = (usize, ByteOffset);
 
 /// Returns moves that bring all partitions to their places; `None` if none are found.
-pub(super) fn around(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<Vec<Move>> {
+pub(super) fn detours(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<Vec<Move>> {
     let start: State = trips.iter().map(|trip| trip.from.start()).collect();
     let goal: State = trips.iter().map(|trip| trip.to).collect();
     let mut known: BTreeMap<State, (u64, Option<Step>)> = BTreeMap::from([(start.clone(), (0, None))]);

@@ -8,7 +8,7 @@ use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::super::guard::Guard;
-use super::{Place, Story, UNIT};
+use super::{Payload, Place, UNIT};
 use crate::apply::MARKER;
 use crate::encode::Step;
 use crate::fingerprint::{bytes_of, structures};
@@ -40,7 +40,7 @@ pub(super) fn rest(disk: &dyn Medium, stack: &Stack, places: &[Place]) -> Result
     Ok(rest.into_iter().map(|(at, bytes)| Guard::of_bytes(at, bytes)).collect())
 }
 
-impl Story {
+impl Payload {
     /// The steps that give the disk the marker. What counts is written last.
     pub(in crate::realign) fn restoring(&self, disk: &dyn Medium) -> Result<Vec<Step>, MoveError> {
         let rest = self.rest.iter().map(|rest| (rest.at(), rest.bytes()));

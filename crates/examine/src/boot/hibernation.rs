@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 
 /// Why something may be hibernated; `None` if nothing is.
-pub(super) fn suspected() -> Option<String> {
+pub fn suspected() -> Option<String> {
     let commands = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let more = fs::read_dir("/etc/cmdline.d").into_iter().flatten().flatten();
     let more: Vec<String> = more.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect();

@@ -8,7 +8,7 @@ use super::plan::TableFormat;
 
 /// What to do instead of moving partitions.
 #[derive(Debug, Args)]
-pub(crate) struct ElsewhereArguments {
+pub(crate) struct InsteadArguments {
     /// Put a partition round the file system (LVM PV, LUKS, swap) that fills the target without a table.
     #[arg(long, conflicts_with_all = ["partition", "start"])]
     pub(crate) wrap: bool,

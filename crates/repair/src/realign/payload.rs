@@ -41,7 +41,7 @@ struct PlaceFile {
 /// The form in which it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoryFile {
+struct PayloadFile {
     realign: RealignFile,
     table: Vec<PlaceFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,7 +113,7 @@ struct Record {
 
 /// A plan, with the tables that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Story {
+pub(super) struct Payload {
     pub(super) realign: Realign,
     places: Vec<Place>,
     records: Vec<Record>,
@@ -127,7 +127,7 @@ pub(super) struct Story {
     rest: Vec<Guard>,
 }
 
-impl Story {
+impl Payload {
     /// Prepares the tables of `realign` for the disk, on which `stack` was read.
     pub(super) fn new(
         realign: &Realign,
@@ -170,12 +170,12 @@ impl Story {
         let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
         let rest = restore::rest(disk, stack, &places)?;
         let realign = realign.clone();
-        let story = Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest };
+        let payload = Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
             let mut covered = old.clone();
-            for place in &story.places {
+            for place in &payload.places {
                 lay_over(&mut covered, *at, &place.marked, place.at);
             }
             if covered != *new {
@@ -183,10 +183,10 @@ impl Story {
                 return Err(RealignError::Invalid(why).into());
             }
         }
-        Ok(story)
+        Ok(payload)
     }
 
-    pub(super) fn to_payload(&self) -> Result<Vec<u8>, MoveError> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
         let place = |place: &Place| PlaceFile {
             at: place.at,
             old: hex(&place.old),
@@ -201,7 +201,7 @@ impl Story {
             bytes: hex(&record.bytes),
         };
         let records = self.records.iter().map(record).collect();
-        let file = StoryFile {
+        let file = PayloadFile {
             realign: RealignFile::from(&self.realign),
             table,
             records,
@@ -214,10 +214,10 @@ impl Story {
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
-    pub(super) fn from_payload(payload: &[u8]) -> Result<Self, MoveError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, MoveError> {
         let invalid = |why: String| MoveError::from(RealignError::Invalid(why));
-        let mut file: StoryFile =
-            serde_json::from_slice(payload).map_err(|error| invalid(error.to_string()))?;
+        let mut file: PayloadFile =
+            serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         let realign = Realign::try_from(file.realign.clone())?;
         let size = realign.plan.disk().size;
         let mut places = Vec::new();
