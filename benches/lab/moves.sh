@@ -1,10 +1,10 @@
 #!/bin/bash
-# moves.sh STRADDLE: moves a partition of 256 MiB on $DISK with straddle, dd and sfdisk, and prints the nanoseconds of
+# moves.sh STRADDLE: moves a partition of 1 GiB on $DISK with straddle, dd and sfdisk, and prints the nanoseconds of
 # each in the guest's time. The caches are cold, and the data are durable at the end.
 straddle=$1
-mib=$((1 << 20)) len=$((256 << 20))
+mib=$((1 << 20)) len=$((1 << 30))
 
-# arm NAME START COMMAND...: START in bytes
+# arm NAME START COMMAND...: START in bytes; "realign TO VERIFY" is straddle itself
 arm() {
 	local name=$1 start=$2 begun
 	shift 2
@@ -13,7 +13,7 @@ arm() {
 	dd if="$INPUT/content" of="$DISK" bs=4M oflag=seek_bytes seek="$start" conv=fsync,notrunc status=none
 	if [ "$1" = realign ]; then
 		"$straddle" realign "$DISK" --assume 512e --partition 1 --start "1=$2" --save /tmp/move.json >/dev/null
-		set -- "$straddle" apply /tmp/move.json --write "$DISK"
+		set -- "$straddle" apply --verify "$3" /tmp/move.json --write "$DISK"
 	fi
 	echo 3 >/proc/sys/vm/drop_caches
 	begun=$(date +%s%N)
@@ -26,9 +26,11 @@ by_sfdisk() {
 	echo "$1," | sfdisk --force --move-data=/dev/null --move-use-fsync -N1 "$DISK"
 }
 
-arm 'dd, to 600 MiB' $mib dd if="$DISK" of="$DISK" bs=4M iflag=skip_bytes oflag=seek_bytes \
-	skip=$mib seek=$((600 * mib)) count=64 conv=fsync,notrunc
-arm 'straddle, to 600 MiB' $mib realign 600MiB
-arm 'straddle, by a sector' $((63 * 512)) realign 64s
-arm 'straddle, by 1 MiB' $mib realign 2MiB
+arm 'dd, to 1400 MiB' $mib dd if="$DISK" of="$DISK" bs=4M iflag=skip_bytes oflag=seek_bytes \
+	skip=$mib seek=$((1400 * mib)) count=$((len / (4 * mib))) conv=fsync,notrunc
+for verify in none read; do
+	arm "verify=$verify, to 1400 MiB" $mib realign 1400MiB $verify
+	arm "verify=$verify, by a sector" $((63 * 512)) realign 64s $verify
+	arm "verify=$verify, by 1 MiB" $mib realign 2MiB $verify
+done
 arm 'sfdisk, by 1 MiB' $mib by_sfdisk +1M

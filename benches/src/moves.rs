@@ -40,7 +40,7 @@ pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
 
 /// The disk of the moves in virtual time, and their bytes.
 const DRIVE: &str = "wd10ears";
-const MODELLED_LEN: u64 = 256 * MIB;
+const MODELLED_LEN: u64 = 1 << 30;
 
 /// Moves a partition on a modelled disk, in a guest's virtual time: nothing here depends on this machine's speed.
 fn modelled(straddle: &Path) -> Result<()> {
@@ -63,7 +63,7 @@ fn modelled(straddle: &Path) -> Result<()> {
         let Some((name, nanoseconds)) = line.rsplit_once(' ') else { continue };
         let seconds = nanoseconds.parse::<f64>().with_context(|| line.to_owned())? / 1e9;
         let dd = *first.get_or_insert(seconds);
-        println!("  {name:21} {seconds:7.3} s, {:.2} of the rate of dd", dd / seconds);
+        println!("  {name:25} {seconds:7.3} s, {:.2} of the rate of dd", dd / seconds);
     }
     Ok(())
 }

@@ -12,7 +12,10 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 use super::{Realign, RealignError, RealignFile, Reference};
 use crate::plan::{Entry, Format, Slot, span_of};
 
-/// The largest window: a longer one is hardly faster.
+/// The window of moves of which none needs a copy in the journal: there are fewer ways between the old place, the
+/// new one and the journal.
+const DIRECT: ByteCount = ByteCount::new(64 * MIB);
+/// The largest window with copies: a longer one is hardly faster.
 pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
@@ -65,9 +68,13 @@ impl Realign {
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let mut largest = None;
-        for most in [LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
+        for most in [DIRECT, LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.window = Job::window(shortest, block, most);
-            let needed = journal_len_with(&bare(self)?, payload)?;
+            let job = bare(self)?;
+            if self.window > LARGEST && job.windows().0 > 0 {
+                continue;
+            }
+            let needed = journal_len_with(&job, payload)?;
             if let Some(place) = self.place(needed) {
                 self.journal = Journal::Inside(place);
                 return Ok(());
