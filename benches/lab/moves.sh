@@ -1,7 +1,7 @@
 #!/bin/bash
-# moves.sh STRADDLE: moves a partition of 1 GiB on $DISK with straddle, dd and sfdisk, and prints the nanoseconds of
+# Moves a partition of 1 GiB on $DISK with straddle, dd and sfdisk, and prints the nanoseconds of
 # each in the guest's time. The caches are cold, and the data are durable at the end.
-straddle=$1
+straddle=$INPUT/straddle
 mib=$((1 << 20)) len=$((1 << 30))
 
 # arm NAME START COMMAND...: START in bytes; "realign TO VERIFY" is straddle itself

@@ -46,12 +46,13 @@ const MODELLED_LEN: u64 = 1 << 30;
 fn modelled(straddle: &Path) -> Result<()> {
     let dir = Dir::within(&std::env::temp_dir(), "moves")?;
     fill(&dir.path().join("content"), MODELLED_LEN)?;
+    // The program may lie in the host's /tmp, which the guest does not see.
+    std::fs::copy(straddle, dir.path().join("straddle"))?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/moves.sh");
     let run = Command::new(straddle)
         .args(["lab", "--drive", DRIVE, "--mem", "2GiB", "--input"])
         .arg(dir.path())
         .args(["--", script])
-        .arg(straddle)
         .output()?;
     if !run.status.success() {
         eprintln!("SKIPPED: the modelled disk: {}", String::from_utf8_lossy(&run.stderr).trim());

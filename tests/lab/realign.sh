@@ -1,7 +1,7 @@
 #!/bin/bash
-# realign.sh PROGRAM move|resume [--rollback]|check, with ext4 and NTFS on $DISK
-straddle=$1 action=$2
-shift 2
+# realign.sh move|resume [--rollback]|check, with ext4 and NTFS on $DISK
+straddle=$INPUT/straddle action=$1
+shift
 case $action in
 move)
 	# One of the drives hides its physical sectors.
