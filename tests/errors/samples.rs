@@ -129,6 +129,7 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::Moves(moves())),
         sample(MoveError::Read(read())),
         sample(MoveError::Write { at: at(), source: cause() }),
+        sample(MoveError::List(cause())),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
         sample(CopyError::Table(PlanError::Read(read()))),
         sample(CopyError::Wrap(RealignError::Moves(moves()))),

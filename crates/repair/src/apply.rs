@@ -156,6 +156,5 @@ pub use prepared::Prepared;
 pub use undo::LaterWrites;
 pub use written::{BackedUp, Written};
 
-pub(crate) use backup::MARKER;
-pub(crate) use prepared::{check_identity as recognise_disk, recognise, save_steps};
+pub(crate) use prepared::{check_identity as recognise_disk, recognise};
 pub(crate) use written::{check_kernel, tell_kernel};

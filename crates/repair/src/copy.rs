@@ -1,7 +1,7 @@
 //! Copies of a disk to another one, laid out right.
 //!
 //! The law of this module: the source is only read. The new disk has a marker in its first sector until all
-//! data are on it, durably, and are read back; then the table takes the marker's place. A copy that was
+//! data are on it, durably, and are read back unless that is left out; then the table takes the marker's place. A copy that was
 //! interrupted is made again from its beginning.
 //!
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what

@@ -61,7 +61,7 @@ use boot::Loaders;
 pub(crate) use boot::is_empty;
 pub use carry::Watch;
 pub(crate) use carry::obstacle;
-pub use carry::{Outcome, Run};
+pub use carry::{Listing, Outcome, Run};
 use chosen::{Chosen, chosen};
 pub use chosen::{must_move, staying};
 pub use displaced::displaced;

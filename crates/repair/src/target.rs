@@ -21,7 +21,8 @@ use straddle_device::ioctl::{IoctlError, reread_partitions};
 use straddle_device::live::Machine;
 use straddle_device::sysfs::{Directory, name_of_disk};
 use straddle_device::{FileId, Medium, OpenError, Options, ReadError, Zoned};
-use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use straddle_relocate::FileAccess;
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 /// Why a target cannot be written, or cannot be planned for.
 #[derive(Debug, thiserror::Error)]
@@ -179,6 +180,14 @@ impl<'d> Target<'d> {
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
+
+    /// Whether `is` says so of the file that is open.
+    pub(crate) fn is_file(&self, is: impl FnOnce(&File) -> bool) -> bool {
+        match &self.held {
+            Held::File(file) => is(&file.file),
+            Held::Simulated(_) => false,
+        }
+    }
 }
 
 impl Claimed {
@@ -241,14 +250,20 @@ pub(crate) trait Disk: Medium {
     /// Has the kernel reread the partition table; `None` if no kernel reads it.
     fn reread_table(&self) -> Option<Result<(), IoctlError>>;
     fn identity(&self) -> &Identity;
-    /// The file, if it is not simulated.
-    fn file(&self) -> Option<&File>;
+    /// Drops what is cached of `span`: it is read from the medium next.
+    fn drop_cache(&self, span: Span);
+    /// Begins to read `span`.
+    fn prefetch(&self, span: Span);
+    /// What of `span` are holes of an image.
+    fn holes(&self, span: Span) -> Vec<Span>;
+    /// Makes `span` a hole of an image.
+    fn punch(&mut self, span: Span) -> io::Result<()>;
 }
 
 impl Disk for Target<'_> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         match &mut self.held {
-            Held::File(file) => file.file.write_all_at(bytes, at.get()),
+            Held::File(file) => FileAccess::new(&file.file).write(at, bytes),
             Held::Simulated(disk) => disk.write_at(at, bytes),
         }
     }
@@ -267,10 +282,29 @@ impl Disk for Target<'_> {
         }
     }
 
-    fn file(&self) -> Option<&File> {
+    fn drop_cache(&self, span: Span) {
+        if let Held::File(file) = &self.held {
+            FileAccess::new(&file.file).drop_cache(span);
+        }
+    }
+
+    fn prefetch(&self, span: Span) {
+        if let Held::File(file) = &self.held {
+            FileAccess::new(&file.file).prefetch(span);
+        }
+    }
+
+    fn holes(&self, span: Span) -> Vec<Span> {
         match &self.held {
-            Held::File(file) => Some(&file.file),
-            Held::Simulated(_) => None,
+            Held::File(file) => FileAccess::new(&file.file).holes(span),
+            Held::Simulated(_) => Vec::new(),
+        }
+    }
+
+    fn punch(&mut self, span: Span) -> io::Result<()> {
+        match &self.held {
+            Held::File(file) if !file.is_device => FileAccess::new(&file.file).punch(span),
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

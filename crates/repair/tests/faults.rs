@@ -253,6 +253,13 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
         goes_back |= random.chance(15);
         let skips = attempt > 3;
         let mut target = target(disk);
+        // The list may be on a disk that is full: then the move is not over.
+        let is_full = fails && random.chance(30);
+        let mut kept = None;
+        let list = &mut |bad: &[Bad]| {
+            kept = Some(bad.to_vec());
+            if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        };
         let result = match Run::find(&mut target, None) {
             Err(MoveError::Nothing) if is_over => break,
             Err(MoveError::Nothing) => {
@@ -268,8 +275,8 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 goes_back = false;
                 let mut target = common::target(disk);
                 match case.realign.begin(&mut target, JournalPlace::Inside, [9; 16]) {
-                    Ok(run) if skips => run.skip_bad().finish(on),
-                    Ok(run) => run.finish(on),
+                    Ok(run) if skips => run.skip_bad().finish_listing(on, list),
+                    Ok(run) => run.finish_listing(on, list),
                     // The copies of a GPT differ; the old one counts, and no data have moved: `plan --repair`.
                     Err(MoveError::Apply(ApplyError::OtherDisk(_))) if attempt > 0 => break,
                     Err(error) => {
@@ -284,11 +291,12 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
             Err(error) => Err(error),
             Ok(run) => {
                 let run = if skips { run.skip_bad() } else { run };
-                if goes_back { run.roll_back(on) } else { run.finish(on) }
+                if goes_back { run.roll_back_listing(on, list) } else { run.finish_listing(on, list) }
             }
         };
         match result {
             Ok(Outcome::Complete(list)) => {
+                assert_eq!(kept.as_ref(), Some(&list), "attempt {attempt}");
                 is_over = true;
                 listed = list;
             }

@@ -8,16 +8,17 @@
 
 mod common;
 
+use std::io;
 use std::ops::ControlFlow;
 
 use common::{Cut, Memory, Random, seeds, stack_of, target, topology};
-use straddle_device::Medium;
+use straddle_device::{Medium, ReadError};
 use straddle_layout::{Content, FsKind, TableKind, read_all};
 use straddle_relocate::State;
 use straddle_repair::realign::{
     JournalPlace, MoveError, Outcome, Realign, RealignError, Reference, Run, Wanted, Wrap, make, wrap,
 };
-use straddle_repair::{Format, Request, Seed, Situation};
+use straddle_repair::{Format, Request, Seed, Simulated, Situation};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB, Span};
 
 /// What fills the disk.
@@ -350,5 +351,59 @@ fn the_partition_ends_on_a_physical_sector() {
         let realign = realign_of(&disk, format).unwrap();
         let entry = &realign.plan().table().partitions[0];
         assert_eq!((entry.start.get() + entry.sectors.get()) % 8, 0, "{format}: {entry:?}");
+    }
+}
+
+/// A drive whose power fails in a short write to one physical sector, of which nothing is left.
+struct Tearing {
+    medium: Memory,
+    block: u64,
+    is_off: bool,
+}
+
+impl Medium for Tearing {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.medium.read_at(at, buf)
+    }
+}
+
+impl Simulated for Tearing {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        let is_block = (self.block..self.block + 4096).contains(&at.get()) && bytes.len() == 512;
+        if is_block && !self.is_off {
+            self.medium.put(self.block, &[0xDB; 4096]);
+            self.is_off = true;
+        }
+        if self.is_off { Err(io::Error::other("the power is off")) } else { self.medium.write_at(at, bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.is_off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn what_is_beside_the_copy_of_a_boot_sector_survives_a_torn_physical_sector() {
+    let shape = Shape::new(Filling::Ntfs, Format::Mbr, 12 * MIB, 3 * MIB);
+    for goes_back in [false, true] {
+        let block = (MIB + shape.used - 512) / 4096 * 4096;
+        let mut drive = Tearing { medium: shape.before.clone(), block, is_off: false };
+        let mut disk = target(&mut drive);
+        let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [9; 16]).unwrap();
+        assert!(run.finish(&mut |_| ControlFlow::Continue(())).is_err());
+        drop(disk);
+        assert!(drive.is_off);
+        let mut drive = Cut::new(drive.medium, u64::MAX);
+        let mut disk = target(&mut drive);
+        let run = Run::find(&mut disk, None).unwrap();
+        let watch = &mut |_| ControlFlow::Continue(());
+        let ended = if goes_back { run.roll_back(watch) } else { run.finish(watch) };
+        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{ended:?}");
+        drop(disk);
+        assert_eq!(shape.is_new(&drive.seen, "torn"), !goes_back);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use straddle_device::Options;
 use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
+use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
     self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
@@ -148,12 +149,7 @@ pub(super) fn apply(
     fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut id))
         .context("cannot name the move")?;
-    let begun = realign.begin(&mut target, journal, id).inspect_err(|_| {
-        // The journal's file is of no use if nothing has begun.
-        if let Some(file) = &moves.journal {
-            let _ = fs::remove_file(file);
-        }
-    });
+    let begun = realign.begin(&mut target, journal, id);
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
 
@@ -203,8 +199,16 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     if let Some(map) = &moves.skip_bad {
         keep::write(map, rescue_map(&[]).as_bytes(), &[path])?;
     }
-    let ended = if is_back { run.roll_back(&mut watch) } else { run.finish(&mut watch) };
-    if let (Err(_), Some(map)) = (&ended, &moves.skip_bad) {
+    let mut is_listed = false;
+    let mut list = |bad: &[Bad]| {
+        is_listed = true;
+        list_unreadable(bad, moves)
+    };
+    let ended = match is_back {
+        true => run.roll_back_listing(&mut watch, &mut list),
+        false => run.finish_listing(&mut watch, &mut list),
+    };
+    if let Some(map) = moves.skip_bad.as_ref().filter(|_| !is_listed) {
         let _ = fs::remove_file(map);
     }
     drop(watcher);
@@ -220,6 +224,10 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
             );
             return Err(RefusedError(text).into());
         }
+        // The move is complete: there is nothing to go on with.
+        Err(error @ MoveError::Apply(ApplyError::Kernel(_))) => {
+            Err(error).with_context(|| name.to_owned())?
+        }
         // The same command would be refused again.
         Err(error) if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned())?,
         other => {
@@ -228,8 +236,10 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     };
     let shown = output::printable(name);
     let mut out = output::stdout();
-    // The list comes first: nothing else has it once the journal is gone.
-    let bad = unreadable(&ended, moves)?;
+    let is_whole = match &ended {
+        Outcome::Complete(bad) => bad.is_empty(),
+        Outcome::Paused => true,
+    };
     match ended {
         Outcome::Paused => {
             writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
@@ -250,29 +260,25 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
         }
     }
     out.flush()?;
-    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+    Ok(if is_whole { Exit::Success } else { Exit::Findings })
 }
 
-/// Saves the list of what could not be read, at the places where its filler is now; without a file for it, it
-/// goes to standard error.
-fn unreadable(ended: &Outcome, moves: &MoveArguments) -> Result<Vec<Bad>> {
-    let Outcome::Complete(bad) = ended else {
-        if let Some(map) = &moves.skip_bad {
-            fs::remove_file(map).with_context(|| map.display().to_string())?;
-        }
-        return Ok(Vec::new());
-    };
+/// Saves the list of what could not be read, at the places where its filler is now, durably; without a file for
+/// it, it goes to standard error.
+fn list_unreadable(bad: &[Bad], moves: &MoveArguments) -> io::Result<()> {
     let text = rescue_map(bad);
     let areas = output::plural(bad.len(), "area");
     match &moves.skip_bad {
         Some(map) => {
-            fs::write(map, &text).with_context(|| map.display().to_string())?;
+            let named = |error| io::Error::other(format!("{}: {error}", map.display()));
+            let mut file = fs::File::options().write(true).truncate(true).open(map).map_err(named)?;
+            file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
             output::complain(&format!("{}: {areas} could not be read", map.display()));
         }
         None if bad.is_empty() => {}
         None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
     }
-    Ok(bad.clone())
+    Ok(())
 }
 
 pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {

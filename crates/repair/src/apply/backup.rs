@@ -23,7 +23,7 @@ use crate::foresee::lay_over;
 use crate::plan::{Change, Plan, Slot, span_of};
 
 /// The version of the backup file's format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
 /// How many bytes of the beginning and of the end of a new partition are watched.
@@ -32,8 +32,15 @@ pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// hexadecimal digits per byte, old and new.
 const LARGEST: u64 = 512 << 20;
 
-/// What is written over another program's table when a move goes on.
-pub(crate) const MARKER: &str = "the marker of the move";
+/// What the steps wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Subject {
+    /// A table.
+    Table,
+    /// The marker of a move, over the table of another program.
+    Marker,
+}
 
 /// Why a backup cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +101,8 @@ pub(super) struct BackupFile {
     pub(super) size: u64,
     /// The disk's serial number.
     pub(super) serial: Option<String>,
-    /// SHA-256 of the JSON of `steps` and `watched`.
+    pub(super) subject: Subject,
+    /// SHA-256 of the JSON of `subject`, `steps` and `watched`.
     sum: String,
     steps: Vec<Kept>,
     pub(super) watched: Vec<Watched>,
@@ -136,9 +144,9 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-fn sum_of(steps: &[Kept], watched: &[Watched]) -> String {
+fn sum_of(subject: Subject, steps: &[Kept], watched: &[Watched]) -> String {
     // Only strings and numbers: serialising cannot fail.
-    hex(&Sha256::digest(serde_json::to_vec(&(steps, watched)).unwrap_or_default()))
+    hex(&Sha256::digest(serde_json::to_vec(&(subject, steps, watched)).unwrap_or_default()))
 }
 
 /// Returns the SHA-256 of `size` bytes of `medium` at `start`, with the bytes that `steps` write taken as
@@ -185,7 +193,7 @@ fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
 
 impl Unstored {
     /// Builds the backup of what `steps` overwrite on a disk.
-    pub(super) fn of(steps: &[Step], size: ByteCount, serial: Option<String>) -> Self {
+    pub(super) fn of(subject: Subject, steps: &[Step], size: ByteCount, serial: Option<String>) -> Self {
         let kept = |step: &Step| match step {
             Step::Write { at, old, new, what } => {
                 Kept::Write { at: *at, what: what.clone(), old: hex(old), new: hex(new) }
@@ -193,8 +201,9 @@ impl Unstored {
             Step::Flush => Kept::Flush,
         };
         let steps: Vec<Kept> = steps.iter().map(kept).collect();
-        let sum = sum_of(&steps, &[]);
-        Self(BackupFile { version: VERSION, size: size.get(), serial, sum, steps, watched: Vec::new() })
+        let sum = sum_of(subject, &steps, &[]);
+        let (version, size, watched) = (VERSION, size.get(), Vec::new());
+        Self(BackupFile { version, size, serial, subject, sum, steps, watched })
     }
 
     /// Adds checksums of what the partitions that `plan` makes or grows with `steps` hold at first.
@@ -208,7 +217,7 @@ impl Unstored {
             let sum = sum_without(disk, start, size, steps)?;
             self.0.watched.push(Watched { partition, start, size, sum });
         }
-        self.0.sum = sum_of(&self.0.steps, &self.0.watched);
+        self.0.sum = sum_of(self.0.subject, &self.0.steps, &self.0.watched);
         Ok(self)
     }
 
@@ -255,7 +264,7 @@ impl Backup {
                 backup.version
             )));
         }
-        if backup.sum != sum_of(&backup.steps, &backup.watched) {
+        if backup.sum != sum_of(backup.subject, &backup.steps, &backup.watched) {
             return Err(damaged("its sum is not the one of its contents".to_owned()));
         }
         Ok(Self(backup))
@@ -263,15 +272,6 @@ impl Backup {
 }
 
 impl BackupFile {
-    /// Whether all that was written is the marker of a move.
-    pub(super) fn is_of_marker(&self) -> bool {
-        let is_marker = |kept: &Kept| match kept {
-            Kept::Write { what, .. } => what == MARKER,
-            Kept::Flush => true,
-        };
-        self.steps.iter().all(is_marker) && !self.steps.is_empty()
-    }
-
     /// The steps that were taken; `None` if the file contradicts itself.
     pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {

@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::Lba;
 
-use super::backup::{BackupError, Unstored};
+use super::backup::{Subject, Unstored};
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::{Step, encode};
 use crate::error::{PlanError, UNFINISHED};
@@ -46,7 +46,7 @@ impl<'a> Prepared<'a> {
         let Self { disk, plan, steps } = self;
         let serial = disk.identity().serial.clone();
         check_kernel(disk)?;
-        Unstored::of(&steps, disk.len(), serial).watching(disk, plan, &steps)?.store(path)?;
+        Unstored::of(Subject::Table, &steps, disk.len(), serial).watching(disk, plan, &steps)?.store(path)?;
         Ok(BackedUp { disk, plan: Some(plan), steps })
     }
 }
@@ -72,11 +72,6 @@ pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), 
         return Err(ApplyError::OtherDisk(UNFINISHED.to_owned()));
     }
     Ok(())
-}
-
-/// Stores the bytes that `steps` overwrite in a new file at `path`.
-pub(crate) fn save_steps(disk: &dyn Disk, steps: &[Step], path: &Path) -> Result<(), BackupError> {
-    Unstored::of(steps, disk.len(), disk.identity().serial.clone()).store(path)
 }
 
 /// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.

@@ -6,7 +6,7 @@
 use straddle_device::Medium;
 use straddle_units::ByteOffset;
 
-use super::backup::{Backup, BackupFile, UNIT, WATCHED, Watched, sum_without};
+use super::backup::{Backup, BackupFile, Subject, UNIT, WATCHED, Watched, sum_without};
 use super::prepared::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::Step;
@@ -31,7 +31,7 @@ impl Backup {
     ) -> Result<BackedUp<'a>, ApplyError> {
         let stack = straddle_layout::read_stack(target, target.identity().sector, None)?;
         // A table that was saved when the marker of a move was restored comes back beside the marker.
-        if !self.0.is_of_marker() {
+        if self.0.subject == Subject::Table {
             refuse_unfinished(target, &stack)?;
         }
         let steps = self.0.undoing(target, target.identity().serial.as_deref())?;

@@ -4,13 +4,15 @@
 //! on stable storage; a [`Written`] only when what was written has been read back.
 
 use std::io;
+use std::path::Path;
 
 use straddle_device::shown::with_causes;
 use straddle_device::sysfs::Directory;
 use straddle_layout::read_stack;
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
+use super::backup::{Subject, Unstored};
 use crate::encode::Step;
 use crate::foresee::{self, lay_over};
 use crate::plan::Plan;
@@ -27,6 +29,17 @@ pub struct BackedUp<'a> {
 }
 
 impl<'a> BackedUp<'a> {
+    /// Stores what the marker of a move overwrites in a new file at `path`. The steps make the marker.
+    pub(crate) fn of_marker(
+        disk: &'a mut dyn Disk,
+        steps: Vec<Step>,
+        path: &Path,
+    ) -> Result<Self, ApplyError> {
+        let serial = disk.identity().serial.clone();
+        Unstored::of(Subject::Marker, &steps, disk.len(), serial).store(path)?;
+        Ok(Self { disk, plan: None, steps })
+    }
+
     /// The steps to be written, for display.
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -150,11 +163,13 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
     disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
 }
 
-/// Compares the disk with what was last written to each place.
+/// Compares the medium with what was last written to each place.
 fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, new, what, .. } = step else { continue };
         let mut found = vec![0; new.len()];
+        let at_medium = Span::new(ByteOffset::new(*at), ByteCount::new(new.len() as u64));
+        at_medium.into_iter().for_each(|span| disk.drop_cache(span));
         disk.read_at(ByteOffset::new(*at), &mut found)?;
         // A later step may have overwritten part of it.
         let mut expected = new.clone();

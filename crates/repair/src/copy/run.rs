@@ -1,9 +1,9 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
 //! The law of this module: nothing is written to the new disk before it is known to be the plan's and to hold
-//! what it held; its table is written when everything else is on the medium and was read back.
+//! what it held; its table is written when everything else is on the medium and, unless that is left out, was
+//! read back.
 
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -68,10 +68,10 @@ impl Copy {
         watch: Watch<'_>,
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
-        let disk: &mut dyn Disk = target;
-        if disk.file().is_some_and(|file| source.is_behind(file)) {
+        if target.is_file(|file| source.is_behind(file)) {
             return Err(CopyError::Itself);
         }
+        let disk: &mut dyn Disk = target;
         self.check_target(disk)?;
         check_kernel(disk)?;
         // GRUB is reinstalled on the new disk; its source still starts.
@@ -267,9 +267,21 @@ impl Disk for Noting<'_> {
         self.disk.identity()
     }
 
+    fn drop_cache(&self, span: Span) {
+        self.disk.drop_cache(span);
+    }
+
+    fn prefetch(&self, span: Span) {
+        self.disk.prefetch(span);
+    }
+
+    fn holes(&self, span: Span) -> Vec<Span> {
+        self.disk.holes(span)
+    }
+
     // What is written must pass through write_at.
-    fn file(&self) -> Option<&File> {
-        None
+    fn punch(&mut self, _: Span) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -277,9 +289,7 @@ impl Disk for Noting<'_> {
 fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
     let len = ByteCount::new(bytes.len() as u64);
     let span = Span::new(at, len).ok_or(CopyError::TooLarge)?;
-    if let Some(file) = disk.file() {
-        FileAccess::new(file).drop_cache(span);
-    }
+    disk.drop_cache(span);
     let mut found = vec![0; bytes.len()];
     disk.read_at(at, &mut found)?;
     if found == bytes { Ok(()) } else { Err(CopyError::Differs { at, len: len.get() }) }
@@ -293,11 +303,7 @@ fn without_table(mut stack: Stack) -> Stack {
 }
 
 fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
-    let written = match disk.file() {
-        Some(file) => FileAccess::new(file).write(at, bytes),
-        None => disk.write_at(at, bytes),
-    };
-    written.map_err(|source| CopyError::Write { at, source })
+    disk.write_at(at, bytes).map_err(|source| CopyError::Write { at, source })
 }
 
 /// Clears the sectors of a mark.
@@ -358,9 +364,7 @@ impl Work<'_, '_> {
         let mut buffer = Vec::new();
         for ((from, to), hash) in extents.iter().copied().flat_map(windows).zip(hashes) {
             let span = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
-            if let Some(file) = self.disk.file() {
-                FileAccess::new(file).drop_cache(span);
-            }
+            self.disk.drop_cache(span);
             buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
             self.disk.read_at(to, &mut buffer)?;
             if Sha256::digest(&buffer)[..] != hash[..] {
@@ -450,11 +454,10 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn punch(&self, place: Span) -> io::Result<()> {
-        let file = self.disk.file().ok_or(io::ErrorKind::Unsupported)?;
-        if !file.metadata()?.is_file() || place.len().get() < 4 * KIB {
+    fn punch(&mut self, place: Span) -> io::Result<()> {
+        if place.len().get() < 4 * KIB {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        FileAccess::new(file).punch(place)
+        self.disk.punch(place)
     }
 }

@@ -17,9 +17,12 @@
 //! }
 //! ```
 
+use std::io;
+
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open, search_ends,
+    Bad, Disks, Ended, Job, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    search_ends,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -27,7 +30,7 @@ use super::boot::Loaders;
 use super::media::{Carrier, Writer};
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
-use super::recorded::{Which, record};
+use super::recorded::{Which, is_recorded, record};
 use super::{Journal, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
@@ -35,6 +38,9 @@ use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
 pub type Watch<'w> = straddle_relocate::Watch<'w>;
+
+/// Receives the list of what could not be read, and keeps it: the journal, which has it too, is erased next.
+pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,21 +70,50 @@ impl Realign {
     ///
     /// # Errors
     ///
-    /// [`MoveError`]; nothing was written, except perhaps to the journal's place.
+    /// [`MoveError`]; nothing was written, except perhaps to the journal's place. A journal's file that was made
+    /// for this move is removed.
     pub fn begin<'a>(
         &self,
         target: &'a mut Target<'_>,
         journal: JournalPlace,
         id: [u8; 16],
     ) -> Result<Run<'a>, MoveError> {
+        let (place, payload, job) = match self.prepare(target, &journal, id) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                journal.discard();
+                return Err(error);
+            }
+        };
+        let (verify, is_displaced) = (Verify::Read, false);
         let disk: &mut dyn Disk = target;
+        let mut run = Run { disk, journal, place, payload, is_displaced, verify, skips_bad: false };
+        let begun = run
+            .forget_stale()
+            .and_then(|()| run.with_disks(|disks, place| begin(disks, place, job).map(drop)));
+        match begun {
+            Ok(()) => Ok(run),
+            Err(error) => {
+                run.journal.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks this plan against `disk` and its contents; returns where the journal is, and what it holds.
+    fn prepare(
+        &self,
+        disk: &dyn Disk,
+        journal: &JournalPlace,
+        id: [u8; 16],
+    ) -> Result<(Span, Payload, Job), MoveError> {
         let stack = recognise(disk, &self.plan)?;
         match self.is_wrap() {
             true => self.check_wrapped(disk)?,
             false => self.check_contents(disk)?,
         }
         check_kernel(disk)?;
-        let place = match (&journal, self.journal) {
+        let place = match (journal, self.journal) {
             (JournalPlace::File(file), _) => Span::first(file.size),
             (JournalPlace::Inside, Journal::Inside(place)) => place,
             (JournalPlace::Inside, Journal::Elsewhere { needed }) => {
@@ -87,11 +122,7 @@ impl Realign {
         };
         let payload = Payload::new(self, disk, &stack, id)?;
         let job = self.job(id, payload.encode()?)?;
-        let (verify, is_displaced) = (Verify::Read, false);
-        let mut run = Run { disk, journal, place, payload, is_displaced, verify, skips_bad: false };
-        run.forget_stale()?;
-        run.with_disks(|disks, place| begin(disks, place, job).map(drop))?;
-        Ok(run)
+        Ok((place, payload, job))
     }
 
     /// Whether the table of `target` is the one that this plan leads to.
@@ -166,7 +197,15 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
         ),
         Reference::Syslinux { correct: None, .. } => Some("its boot sector cannot record the new start"),
         Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
-        _ => None,
+        Reference::BootSector { .. }
+        | Reference::Syslinux { .. }
+        | Reference::Grub { .. }
+        | Reference::ActivePartition
+        | Reference::WindowsVolume
+        | Reference::Lilo
+        | Reference::EfiBootEntries
+        | Reference::Swap
+        | Reference::Zones => None,
     }
 }
 
@@ -213,8 +252,19 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     ///
-    /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there.
-    pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+    /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there. But for
+    /// [`ApplyError::Kernel`]: the move is complete, and the kernel does not use the table yet.
+    pub fn finish(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        self.finish_listing(watch, &mut |_| Ok(()))
+    }
+
+    /// The same; hands the list of what could not be read, which may be empty, to `list` when all data are in
+    /// their new places and the table still has the marker. If that fails, the move is not finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish), and [`MoveError::List`].
+    pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check_table(&state)?;
         let bad = match state {
@@ -233,10 +283,12 @@ impl<'a> Run<'a> {
             self.payload.mend_new(self.disk)?;
             self.record(Which::New)?;
         }
+        list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::New)?;
         self.end()?;
-        tell_kernel(self.disk, Some(&self.payload.realign.plan))?;
+        let in_kernel = tell_kernel(self.disk, Some(&self.payload.realign.plan));
         self.close()?;
+        in_kernel?;
         Ok(Outcome::Complete(bad))
     }
 
@@ -245,7 +297,16 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
-    pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+    pub fn roll_back(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        self.roll_back_listing(watch, &mut |_| Ok(()))
+    }
+
+    /// The same; hands over the list of what could not be read as [`finish_listing`](Self::finish_listing).
+    ///
+    /// # Errors
+    ///
+    /// As [`roll_back`](Self::roll_back), and [`MoveError::List`].
+    pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check_table(&state)?;
         if state == State::NotBegun {
@@ -285,14 +346,16 @@ impl<'a> Run<'a> {
             })
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
-        let bad = bad.into_iter().map(|one| self.after_rollback(one)).collect();
+        let bad: Vec<Bad> = bad.into_iter().map(|one| self.after_rollback(one)).collect();
         if self.payload.table(self.disk)? != Some(Table::Old) {
             self.payload.mend_old(self.disk)?;
         }
+        list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::Old)?;
         self.end()?;
-        tell_kernel(self.disk, None)?;
+        let in_kernel = tell_kernel(self.disk, None);
         self.close()?;
+        in_kernel?;
         Ok(Outcome::Complete(bad))
     }
 
@@ -388,22 +451,29 @@ impl<'a> Run<'a> {
         self.disk.write_at(at, &head).map_err(failed)?;
         self.disk.flush().map_err(failed)?;
         let mut found = vec![0; head.len()];
-        if let Some((file, span)) = self.disk.file().zip(Span::new(at, HEAD)) {
-            straddle_relocate::FileAccess::new(file).drop_cache(span);
-        }
+        Span::new(at, HEAD).into_iter().for_each(|span| self.disk.drop_cache(span));
         self.disk.read_at(at, &mut found)?;
         if found == head { Ok(()) } else { Err(MoveError::Unwritten) }
     }
 
-    /// Records the starts of partitions in their boot sectors, durably. All data are in their new places.
+    /// Records the starts of partitions in their boot sectors, durably, and reads them back. All data are in
+    /// their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
         let plan = &self.payload.realign.plan;
-        for (number, reference) in &self.payload.realign.references {
-            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
-            let Some(span) = entry.and_then(|entry| plan.span(entry)) else { continue };
+        let references = self.payload.realign.references.iter().filter_map(|(number, reference)| {
+            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+            Some((plan.span(entry)?, reference))
+        });
+        for (span, reference) in references.clone() {
             record(self.disk, span, reference, which)?;
         }
-        self.disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+        self.disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })?;
+        for (span, reference) in references {
+            if !is_recorded(self.disk, span, reference, which)? {
+                return Err(MoveError::Unwritten);
+            }
+        }
+        Ok(())
     }
 
     /// Removes the journal of a move whose end is durable.

@@ -17,8 +17,7 @@ use super::carry::Run;
 use super::payload::Payload;
 use super::survey::{Reading, stage};
 use super::{MoveError, boot, room};
-use crate::apply::{ApplyError, save_steps};
-use crate::encode::Step;
+use crate::apply::BackedUp;
 use crate::plan::{Change, Entry};
 
 /// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
@@ -143,16 +142,7 @@ impl Run<'_> {
             return Err(MoveError::Nothing);
         }
         let steps = self.payload.restoring(self.disk)?;
-        save_steps(self.disk, &steps, backup).map_err(ApplyError::from)?;
-        for step in &steps {
-            let written = match step {
-                Step::Write { at, new, .. } => {
-                    self.disk.write_at(ByteOffset::new(*at), new).map_err(|e| (*at, e))
-                }
-                Step::Flush => self.disk.flush().map_err(|error| (0, error)),
-            };
-            written.map_err(|(at, source)| MoveError::Write { at: ByteOffset::new(at), source })?;
-        }
+        BackedUp::of_marker(self.disk, steps, backup)?.write()?;
         let _ = self.disk.reread_table();
         self.is_displaced = false;
         // Nothing is left to write.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use super::recorded::recorded;
+use super::recorded::{Site, sites};
 use super::{MoveError, Realign, logical};
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
@@ -62,14 +62,12 @@ impl Guard {
         let guard = |block: Span| {
             Some(Self { at: block.start().get(), was: bytes_of(disk, block).ok()?, free: Vec::new() })
         };
-        blocks_of(disk, blocks, spans).into_iter().filter_map(guard).collect()
+        blocks_of(disk.len(), blocks, spans).into_iter().filter_map(guard).collect()
     }
 
     /// Guards the boot sectors of the partitions that move, in their new places. The data are in the old ones.
     pub(super) fn of_boot_sectors(disk: &dyn Medium, realign: &Realign) -> Vec<Self> {
-        let written = recorded_in(realign).flat_map(|(written, _)| written);
-        let blocks = blocks_of(disk, realign.blocks, written);
-        blocks.into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
+        boot_blocks(realign).into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
     }
 
     /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are when
@@ -85,7 +83,7 @@ impl Guard {
     ) -> Vec<Self> {
         let span =
             |(at, bytes): &(u64, &[u8])| Span::new(ByteOffset::new(*at), ByteCount::new(bytes.len() as u64));
-        let blocks = blocks_of(disk, realign.blocks, records.iter().filter_map(span));
+        let blocks = blocks_of(disk.len(), realign.blocks, records.iter().filter_map(span));
         let guard = |block| {
             let mut guard =
                 if is_new { Self::after(disk, realign, block) } else { Self::before(disk, realign, block) }?;
@@ -106,18 +104,17 @@ impl Guard {
             else {
                 continue;
             };
-            match entry.change {
-                Change::Moved { from, sectors } if logical::moves(entry) => {
-                    let old = former(from, sectors, plan.block())?;
+            match origin(realign, entry) {
+                Some(old) => {
                     let skipped = inside.start().checked_since(new.start())?;
                     let source = Span::new(old.start().checked_add(skipped)?, inside.len())?;
                     lay_over(&mut was, at, &bytes_of(disk, source).ok()?, inside.start().get());
                     kept.push(inside);
                 }
-                _ => kept.extend(matches!(entry.slot, Slot::Logical { .. }).then_some(inside)),
+                None => kept.extend(matches!(entry.slot, Slot::Logical { .. }).then_some(inside)),
             }
         }
-        let fields: Vec<Span> = recorded_in(realign).flat_map(|(_, fields)| fields).collect();
+        let fields: Vec<Span> = sites_in(realign).flat_map(|(site, start)| site.fields(start)).collect();
         Self::keeping(block, was, &kept, &fields)
     }
 
@@ -215,25 +212,46 @@ impl Guard {
     }
 }
 
-/// What records the starts of partitions that move, in their new places: the sectors, and the fields.
-fn recorded_in(realign: &Realign) -> impl Iterator<Item = (Vec<Span>, Vec<Span>)> {
-    let plan = &realign.plan;
-    realign.references.iter().filter_map(move |(number, reference)| {
-        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
-        matches!(entry.change, Change::Moved { .. }).then_some(())?;
-        Some(recorded(reference, plan.span(entry)?.start()))
-    })
+/// The physical sectors of what records the starts of partitions that move, in their new places.
+pub(super) fn boot_blocks(realign: &Realign) -> Vec<Span> {
+    let written = sites_in(realign).filter_map(|(site, start)| site.span(start));
+    blocks_of(realign.plan.disk().size, realign.blocks, written)
 }
 
-/// The physical sectors that `spans` have parts of.
-fn blocks_of(disk: &dyn Medium, blocks: Boundary, spans: impl Iterator<Item = Span>) -> Vec<Span> {
-    let found: BTreeMap<u64, Span> = spans.flat_map(|span| around(disk, blocks, span)).collect();
+/// What records the starts of partitions that move, with their new starts.
+fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset)> {
+    let plan = &realign.plan;
+    let found = realign.references.iter().filter_map(move |(number, reference)| {
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+        origin(realign, entry)?;
+        let start = plan.span(entry)?.start();
+        Some(sites(reference)?.into_iter().map(move |site| (site, start)))
+    });
+    found.flatten()
+}
+
+/// Where the data of a partition are that moves.
+fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
+    if realign.is_wrap() {
+        return Some(Span::first(realign.plan.disk().size));
+    }
+    match entry.change {
+        Change::Moved { from, sectors } if logical::moves(entry) => {
+            former(from, sectors, realign.plan.block())
+        }
+        _ => None,
+    }
+}
+
+/// The physical sectors that `spans` have parts of, on a disk of this size.
+fn blocks_of(size: ByteCount, blocks: Boundary, spans: impl Iterator<Item = Span>) -> Vec<Span> {
+    let found: BTreeMap<u64, Span> = spans.flat_map(|span| around(size, blocks, span)).collect();
     found.into_values().collect()
 }
 
 /// The physical sectors that `span` has a part of, by their first byte.
-fn around(disk: &dyn Medium, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
-    let all = Span::first(disk.len());
+fn around(size: ByteCount, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
+    let all = Span::first(size);
     let mut found = Vec::new();
     let mut next = blocks.floor(span.start());
     while let Some(start) = next.filter(|start| *start < span.end() && blocks.size() <= LARGEST) {

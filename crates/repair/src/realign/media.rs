@@ -28,7 +28,21 @@ pub struct JournalFileHandle {
     /// Without symbolic links: what they lead to is the journal, and they are the user's.
     path: PathBuf,
     pub(super) size: ByteCount,
+    /// Whether it was made for a move that has not begun.
+    is_new: bool,
     _claim: Claim,
+}
+
+impl JournalPlace {
+    /// Removes the file that was made for a move that cannot begin.
+    pub(super) fn discard(self) {
+        if let Self::File(file) = self
+            && file.is_new
+        {
+            // The error that is reported counts for more.
+            let _ = file.remove();
+        }
+    }
 }
 
 impl JournalFileHandle {
@@ -53,7 +67,7 @@ impl JournalFileHandle {
             let _ = std::fs::remove_file(path);
             failed(error)
         })?;
-        Self::of(file, path)
+        Ok(Self { is_new: true, ..Self::of(file, path)? })
     }
 
     /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
@@ -76,7 +90,7 @@ impl JournalFileHandle {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
         let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
         let size = FileAccess::new(&file).size().map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), size, _claim: claim })
+        Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
     }
 
     /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no
@@ -116,10 +130,7 @@ impl straddle_relocate::Disk for Carrier<'_> {
     }
 
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        match self.0.file() {
-            Some(file) => FileAccess::new(file).write(at, bytes),
-            None => self.0.write_at(at, bytes),
-        }
+        self.0.write_at(at, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -127,26 +138,19 @@ impl straddle_relocate::Disk for Carrier<'_> {
     }
 
     fn drop_cache(&mut self, span: Span) {
-        if let Some(file) = self.0.file() {
-            FileAccess::new(file).drop_cache(span);
-        }
+        self.0.drop_cache(span);
     }
 
     fn prefetch(&mut self, span: Span) {
-        if let Some(file) = self.0.file() {
-            FileAccess::new(file).prefetch(span);
-        }
+        self.0.prefetch(span);
     }
 
     fn holes(&mut self, span: Span) -> Vec<Span> {
-        self.0.file().map(|file| FileAccess::new(file).holes(span)).unwrap_or_default()
+        self.0.holes(span)
     }
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
-        match self.0.file() {
-            Some(file) => FileAccess::new(file).punch(span),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        }
+        self.0.punch(span)
     }
 }
 

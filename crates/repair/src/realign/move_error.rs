@@ -60,8 +60,11 @@ pub enum MoveError {
         source: io::Error,
     },
     /// Reading back did not return what was written.
-    #[error("the table reads differently from what was written: do not trust this disk")]
+    #[error("the table or a boot sector reads differently from what was written: do not trust this disk")]
     Unwritten,
+    /// The list of what could not be read cannot be kept.
+    #[error("all data are in their places, but the list of what could not be read cannot be saved")]
+    List(#[source] io::Error),
     /// The journal cannot be on the disk itself.
     #[error(
         "nothing was written: the disk has no room for the journal of {} bytes: name a file on another disk with --journal",
@@ -118,6 +121,7 @@ impl MoveError {
             | Self::Unrecordable(_)
             | Self::Write { .. }
             | Self::Unwritten
+            | Self::List(_)
             | Self::JournalFile { .. }
             | Self::Nothing => ErrorKind::Failed,
         }

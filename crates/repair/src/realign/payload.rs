@@ -111,6 +111,12 @@ struct Record {
     bytes: Vec<u8>,
 }
 
+impl Record {
+    fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.at), ByteCount::new(self.bytes.len() as u64))
+    }
+}
+
 /// A plan, with the tables that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Payload {
@@ -326,10 +332,7 @@ impl Payload {
     /// Where the new extended boot records are, which may be written before the new table counts.
     pub(super) fn new_records(&self) -> Vec<Span> {
         let of = self.records.iter().filter(|record| record.of == Table::New);
-        let span = |record: &Record| {
-            Span::new(ByteOffset::new(record.at), ByteCount::new(record.bytes.len() as u64))
-        };
-        of.filter_map(span).collect()
+        of.filter_map(Record::span).collect()
     }
 
     /// Writes the records of this table, durably.
@@ -374,6 +377,8 @@ impl Payload {
             }
         }
         disk.flush().map_err(|source| failed(0, source))?;
+        let records = self.records.iter().filter_map(Record::span);
+        self.places.iter().filter_map(Place::span).chain(records).for_each(|span| disk.drop_cache(span));
         match self.table(disk)? {
             Some(found) if found == table || self.is_same(found, table) => Ok(()),
             _ => Err(MoveError::Unwritten),

@@ -1,24 +1,24 @@
 //! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the sectors
 //! that GRUB lists.
 //!
-//! The law of this module: only the recorded start changes, and for exFAT the checksum over it. A sector that
-//! records neither the old start nor the new one is refused.
+//! The law of this module: what is written, what is guarded against torn physical sectors and what the journal
+//! has room for are one list, [`sites`]. Only the recorded start changes, and for exFAT the checksum over it. A
+//! sector that records neither the old start nor the new one is refused.
 //!
 //! Offsets: BPB_HiddSec at byte 28 of the boot sector of FAT (Microsoft, FAT specification) and of NTFS;
 //! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without
 //! bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
 
-use straddle_device::fields::le64;
 use straddle_layout::FsKind;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::refer::copy_len;
 use super::{MoveError, Reference, boot};
 use crate::fingerprint::bytes_of;
 use crate::target::Disk;
 
-/// The sectors of exFAT's boot region that are under its checksum.
+/// The sectors of exFAT's boot region that are under its checksum, and those with the checksum itself.
 const EXFAT_SUMMED: usize = 11;
+const EXFAT_REGION: u64 = EXFAT_SUMMED as u64 + 1;
 /// BPB_HiddSec.
 const HIDDEN: usize = 28;
 /// PartitionOffset.
@@ -33,177 +33,180 @@ pub(crate) enum Which {
     New,
 }
 
-/// Records the start of a partition in its boot sectors; `place` is where its bytes are now.
+/// Bytes of a partition that are written at once, because numbers in them depend on its place.
+pub(super) struct Site {
+    /// Where they are in the partition.
+    offset: ByteCount,
+    len: ByteCount,
+    form: Form,
+    numbers: Vec<Number>,
+}
+
+/// What the bytes of a [`Site`] are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A boot sector.
+    BootSector,
+    /// The boot region of exFAT, with sectors of so many bytes.
+    Exfat(usize),
+    /// The first sector of GRUB's core image, with a list of so many pieces.
+    GrubCore(usize),
+    /// GRUB's boot image.
+    GrubImage,
+}
+
+/// A little-endian number before and after the move.
+struct Number {
+    at: usize,
+    len: usize,
+    old: u64,
+    new: u64,
+}
+
+/// Returns everything in a partition that `reference` has changed; `None` if that cannot be recorded.
+pub(super) fn sites(reference: &Reference) -> Option<Vec<Site>> {
+    let sector = ByteCount::new(boot::SECTOR);
+    match reference {
+        Reference::BootSector { kind, recorded, correct, sector, copies } => {
+            let number = |at, len| Some(vec![Number { at, len, old: *recorded, new: (*correct)? }]);
+            let site = |copy: ByteOffset| {
+                let (offset, len) = (ByteCount::new(copy.get()), copy_len(*kind, *sector)?);
+                Some(match kind {
+                    FsKind::Exfat => {
+                        let form = Form::Exfat(usize::try_from(sector.get()).ok()?);
+                        Site { offset, len, form, numbers: number(OFFSET, 8)? }
+                    }
+                    _ => Site { offset, len, form: Form::BootSector, numbers: number(HIDDEN, 4)? },
+                })
+            };
+            [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()).map(site).collect()
+        }
+        Reference::Syslinux { recorded, correct } => {
+            let numbers = vec![Number { at: HIDDEN, len: 4, old: *recorded, new: (*correct)? }];
+            Some(vec![Site { offset: ByteCount::ZERO, len: sector, form: Form::BootSector, numbers }])
+        }
+        // A boot image in the first sector of the disk is part of the table.
+        Reference::Grub { in_partition, core, recorded, correct, pieces } => {
+            let listed = pieces.iter().enumerate().map(|(index, old)| {
+                let new = shifted(*old, *recorded, *correct)?;
+                Some(Number { at: boot::entry_at(index)?, len: 8, old: *old, new })
+            });
+            let (offset, form) = (ByteCount::new(core.get()), Form::GrubCore(pieces.len()));
+            let mut found = vec![Site { offset, len: sector, form, numbers: listed.collect::<Option<_>>()? }];
+            if *in_partition {
+                let numbers = vec![Number { at: boot::KERNEL_SECTOR, len: 8, old: *recorded, new: *correct }];
+                found.push(Site { offset: ByteCount::ZERO, len: sector, form: Form::GrubImage, numbers });
+            }
+            Some(found)
+        }
+        Reference::ActivePartition
+        | Reference::WindowsVolume
+        | Reference::BiosBoot
+        | Reference::GrubElsewhere
+        | Reference::Lilo
+        | Reference::EfiBootEntries
+        | Reference::Swap
+        | Reference::Hibernation
+        | Reference::Zones => Some(Vec::new()),
+    }
+}
+
+/// The bytes of a boot sector or, for exFAT, of the boot region that its checksum covers.
+pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
+    let sectors = if kind == FsKind::Exfat { EXFAT_REGION } else { 1 };
+    sector.get().checked_mul(sectors).map(ByteCount::new)
+}
+
+/// Records the start of a partition wherever `reference` has it; `place` is where its bytes are now.
 pub(crate) fn record(
     disk: &mut dyn Disk,
     place: Span,
     reference: &Reference,
     which: Which,
 ) -> Result<(), MoveError> {
-    if let Reference::Syslinux { recorded, correct } = reference {
-        let correct = correct.ok_or(MoveError::Unrecordable(place.start()))?;
-        let wanted = if which == Which::New { correct } else { *recorded };
-        let starts = Starts { wanted, known: [*recorded, correct] };
-        return hidden(disk, place.start(), ByteCount::new(boot::SECTOR), starts);
-    }
-    if let Reference::Grub { .. } = reference {
-        return grub(disk, place, reference, which);
-    }
-    let Reference::BootSector { kind, recorded, correct, sector, copies } = reference else { return Ok(()) };
-    let correct = correct.ok_or(MoveError::Unrecordable(place.start()))?;
-    let wanted = if which == Which::New { correct } else { *recorded };
-    for copy in [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()) {
-        let start = place.start().checked_add(ByteCount::new(copy.get()));
-        let start = start.ok_or(MoveError::Unrecordable(place.start()))?;
+    let unrecordable = || MoveError::Unrecordable(place.start());
+    for site in sites(reference).ok_or_else(unrecordable)? {
         // Nothing outside the partition is written.
-        let bytes = copy_len(*kind, *sector).and_then(|len| Span::new(start, len));
-        if !bytes.is_some_and(|bytes| place.contains(bytes)) {
-            return Err(MoveError::Unrecordable(start));
-        }
-        let starts = Starts { wanted, known: [*recorded, correct] };
-        if *kind == FsKind::Exfat {
-            exfat(disk, start, *sector, starts)?;
-        } else {
-            hidden(disk, start, *sector, starts)?;
+        let span = site.span(place.start()).filter(|span| place.contains(*span)).ok_or_else(unrecordable)?;
+        let found = bytes_of(disk, span)?;
+        let bytes = site.recorded(&found, which).ok_or(MoveError::Changed(span.start()))?;
+        if bytes != found {
+            disk.write_at(span.start(), &bytes)
+                .map_err(|source| MoveError::Write { at: span.start(), source })?;
         }
     }
     Ok(())
 }
 
-/// Returns the spans that [`record`] may write for a partition that starts at `start`, and those of their bytes
-/// that change.
-pub(super) fn recorded(reference: &Reference, start: ByteOffset) -> (Vec<Span>, Vec<Span>) {
-    let Reference::BootSector { kind, sector, copies, .. } = reference else { return Default::default() };
-    let (mut written, mut fields) = (Vec::new(), Vec::new());
-    for copy in [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()) {
-        let part = |skipped: u64, len: u64| {
-            let at = start.checked_add(ByteCount::new(copy.get().checked_add(skipped)?))?;
-            Span::new(at, ByteCount::new(len))
-        };
-        let (sector, summed) = (sector.get(), EXFAT_SUMMED as u64);
-        if *kind == FsKind::Exfat {
-            written.extend(part(0, sector.saturating_mul(summed + 1)));
-            fields.extend(part(OFFSET as u64, 8));
-            fields.extend(part(sector.saturating_mul(summed), sector));
-        } else {
-            written.extend(part(0, sector));
-            fields.extend(part(HIDDEN as u64, 4));
+/// Whether the medium has the start of a partition wherever `reference` has it, after [`record`].
+pub(super) fn is_recorded(
+    disk: &dyn Disk,
+    place: Span,
+    reference: &Reference,
+    which: Which,
+) -> Result<bool, MoveError> {
+    for site in sites(reference).unwrap_or_default() {
+        let span = site.span(place.start()).ok_or(MoveError::Unrecordable(place.start()))?;
+        disk.drop_cache(span);
+        let found = bytes_of(disk, span)?;
+        if site.recorded(&found, which).as_ref() != Some(&found) {
+            return Ok(false);
         }
     }
-    (written, fields)
+    Ok(true)
 }
 
-#[derive(Clone, Copy)]
-struct Starts {
-    wanted: u64,
-    known: [u64; 2],
-}
-
-fn read(disk: &dyn Disk, at: ByteOffset, len: ByteCount) -> Result<Vec<u8>, MoveError> {
-    let span = Span::new(at, len).ok_or(MoveError::Unrecordable(at))?;
-    Ok(bytes_of(disk, span)?)
-}
-
-fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), MoveError> {
-    disk.write_at(at, bytes).map_err(|source| MoveError::Write { at, source })
-}
-
-fn hidden(
-    disk: &mut dyn Disk,
-    at: ByteOffset,
-    sector: ByteCount,
-    Starts { wanted, known }: Starts,
-) -> Result<(), MoveError> {
-    let mut bytes = read(disk, at, sector)?;
-    let field = bytes.get_mut(HIDDEN..HIDDEN + 4).ok_or(MoveError::Unrecordable(at))?;
-    let found = field.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-    if !known.contains(&found) {
-        return Err(MoveError::Changed(at));
+impl Site {
+    /// Its bytes on the disk, if the partition starts at byte `start`.
+    pub(super) fn span(&self, start: ByteOffset) -> Option<Span> {
+        Span::new(start.checked_add(self.offset)?, self.len)
     }
-    let wanted_bytes = u32::try_from(wanted).map_err(|_| MoveError::Unrecordable(at))?.to_le_bytes();
-    if found == wanted {
-        return Ok(());
-    }
-    field.copy_from_slice(&wanted_bytes);
-    write(disk, at, &bytes)
-}
 
-fn exfat(
-    disk: &mut dyn Disk,
-    at: ByteOffset,
-    sector: ByteCount,
-    Starts { wanted, known }: Starts,
-) -> Result<(), MoveError> {
-    let len = usize::try_from(sector.get()).map_err(|_| MoveError::Unrecordable(at))?;
-    let region = ByteCount::new(sector.get().saturating_mul(EXFAT_SUMMED as u64 + 1));
-    let mut bytes = read(disk, at, region)?;
-    let (summed, kept) = bytes.split_at_mut(len * EXFAT_SUMMED);
-    let field = summed.get_mut(OFFSET..OFFSET + 8).ok_or(MoveError::Unrecordable(at))?;
-    let found = field.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-    if !known.contains(&found) {
-        return Err(MoveError::Changed(at));
+    /// Those of its bytes that change.
+    pub(super) fn fields(&self, start: ByteOffset) -> Vec<Span> {
+        let sum = match self.form {
+            Form::Exfat(sector) => Some((sector.saturating_mul(EXFAT_SUMMED), sector)),
+            Form::BootSector | Form::GrubCore(_) | Form::GrubImage => None,
+        };
+        let fields = self.numbers.iter().map(|number| (number.at, number.len)).chain(sum);
+        let span = |(at, len): (usize, usize)| {
+            let at = start.checked_add(self.offset)?.checked_add(ByteCount::new(at as u64))?;
+            Span::new(at, ByteCount::new(len as u64))
+        };
+        fields.filter_map(span).collect()
     }
-    field.copy_from_slice(&wanted.to_le_bytes());
-    let (sum, is_recorded) = (checksum(summed).to_le_bytes(), found == wanted);
-    let is_summed = kept.chunks(4).all(|four| four == sum);
-    if is_recorded && is_summed {
-        return Ok(());
+
+    /// Returns its bytes with these numbers; `None` if `found` is something else, or has other numbers.
+    fn recorded(&self, found: &[u8], which: Which) -> Option<Vec<u8>> {
+        let is_own = match self.form {
+            Form::BootSector | Form::Exfat(_) => true,
+            Form::GrubCore(pieces) => boot::pieces(found).is_some_and(|list| list.len() == pieces),
+            Form::GrubImage => boot::is_boot_image(found),
+        };
+        let mut bytes = found.to_vec();
+        for Number { at, len, old, new } in self.numbers.iter().filter(|_| is_own) {
+            let field = bytes.get_mut(*at..at.checked_add(*len)?)?;
+            let number = field.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+            let wanted = if which == Which::New { new } else { old };
+            let digits = wanted.to_le_bytes();
+            let fits = digits.iter().skip(*len).all(|byte| *byte == 0);
+            if ![old, new].contains(&&number) || !fits {
+                return None;
+            }
+            field.copy_from_slice(digits.get(..*len)?);
+        }
+        if let Form::Exfat(sector) = self.form {
+            let (summed, kept) = bytes.split_at_mut_checked(sector.checked_mul(EXFAT_SUMMED)?)?;
+            let sum = checksum(summed).to_le_bytes();
+            kept.chunks_mut(4).for_each(|four| four.copy_from_slice(&sum[..four.len()]));
+        }
+        is_own.then_some(bytes)
     }
-    kept.chunks_mut(4).for_each(|four| four.copy_from_slice(&sum[..four.len()]));
-    write(disk, at, &bytes)
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
     let summed = bytes.iter().enumerate().filter(|(at, _)| ![106, 107, 112].contains(at));
     summed.fold(0_u32, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u32::from(*byte)))
-}
-
-/// Records the sectors of GRUB's core image, which is in the partition, in its first sector, and in the boot
-/// image if that is in the partition. A boot image in the first sector of the disk is part of the table.
-fn grub(disk: &mut dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<(), MoveError> {
-    let Reference::Grub { in_partition, core, recorded, correct, pieces } = reference else { return Ok(()) };
-    let sector = ByteCount::new(boot::SECTOR);
-    let starts = |old: u64, new: u64| Starts {
-        wanted: if which == Which::New { new } else { old },
-        known: [old, new],
-    };
-    let at = place.start().checked_add(ByteCount::new(core.get()));
-    let at = at.ok_or(MoveError::Unrecordable(place.start()))?;
-    let mut bytes = read(disk, at, sector)?;
-    if boot::pieces(&bytes).is_none_or(|found| found.len() != pieces.len()) {
-        return Err(MoveError::Changed(at));
-    }
-    let mut is_changed = false;
-    for (index, old) in pieces.iter().enumerate() {
-        let new = shifted(*old, *recorded, *correct).ok_or(MoveError::Unrecordable(at))?;
-        let field = boot::entry_at(index).ok_or(MoveError::Unrecordable(at))?;
-        is_changed |= put_sector(&mut bytes, field, starts(*old, new), at)?;
-    }
-    if is_changed {
-        write(disk, at, &bytes)?;
-    }
-    if *in_partition {
-        let at = place.start();
-        let mut bytes = read(disk, at, sector)?;
-        if !boot::is_boot_image(&bytes) {
-            return Err(MoveError::Changed(at));
-        }
-        if put_sector(&mut bytes, boot::KERNEL_SECTOR, starts(*recorded, *correct), at)? {
-            write(disk, at, &bytes)?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes a sector's number of 64 bits into bytes that were read at `at`; returns whether it changes.
-fn put_sector(bytes: &mut [u8], field: usize, starts: Starts, at: ByteOffset) -> Result<bool, MoveError> {
-    let found = le64(bytes, field);
-    if !starts.known.contains(&found) {
-        return Err(MoveError::Changed(at));
-    }
-    let place = bytes.get_mut(field..).and_then(<[u8]>::first_chunk_mut::<8>);
-    *place.ok_or(MoveError::Unrecordable(at))? = starts.wanted.to_le_bytes();
-    Ok(found != starts.wanted)
 }
 
 /// What `sector` becomes when `from` becomes `to`.

@@ -10,11 +10,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 use super::MoveError;
 use super::boot::Loaders;
 use super::carry::ASLEEP;
+use super::recorded::copy_len;
 use crate::kinds;
 use crate::plan::{Entry, Format, ONLY, Slot};
-
-/// The sectors of exFAT's boot region, with that of its checksum.
-const EXFAT_REGION: u64 = 12;
 
 /// Something that refers to the old place of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +72,6 @@ pub enum Reference {
     Hibernation,
     /// F2FS places its zones on boundaries of the disk, as they were when it was made.
     Zones,
-}
-
-/// The bytes of a boot sector or, for exFAT, of the boot region that its checksum covers.
-pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
-    let sectors = if kind == FsKind::Exfat { EXFAT_REGION } else { 1 };
-    sector.get().checked_mul(sectors).map(ByteCount::new)
 }
 
 /// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot

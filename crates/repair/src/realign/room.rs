@@ -5,11 +5,10 @@
 
 use std::cmp::Reverse;
 
-use straddle_layout::FsKind;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::{Realign, RealignError, RealignFile, Reference};
+use super::{Realign, RealignError, RealignFile, guard};
 use crate::plan::{Entry, Format, Slot, span_of};
 
 /// The window of moves of which none needs a copy in the journal: there are fewer ways between the old place, the
@@ -61,8 +60,7 @@ impl Realign {
         // Two records of each logical partition, old and new.
         let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
-        let guards: usize = self.references.iter().map(|(_, reference)| guards(reference)).sum();
-        let tables = (tables + guards * GUARD).max(LEAST).saturating_add(records);
+        let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
         let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
         let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
@@ -133,15 +131,6 @@ impl Realign {
 pub(super) fn nominal_ends(from: ByteOffset) -> impl Iterator<Item = ByteOffset> {
     let first = from.get().div_ceil(STEP);
     (first..).map_while(|count| count.checked_mul(STEP)).map(ByteOffset::new)
-}
-
-/// How many physical sectors the boot sectors of a partition are in.
-fn guards(reference: &Reference) -> usize {
-    match reference {
-        Reference::BootSector { kind: FsKind::Exfat, copies, .. } => 2 + 2 * copies.len(),
-        Reference::BootSector { copies, .. } => 1 + copies.len(),
-        _ => 0,
-    }
 }
 
 /// How far a move goes.

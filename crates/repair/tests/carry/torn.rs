@@ -115,6 +115,58 @@ fn shape(format: Format, sectors: u64, parts: &[(u64, u64)]) -> Shape {
     shape
 }
 
+/// A partition of random bytes, with these sectors over them.
+fn with_sectors(start: u64, sectors: &[(u64, Vec<u8>)], is_found: fn(&Reference) -> bool) -> Shape {
+    let contents = |disk: &mut Memory| sectors.iter().for_each(|(at, bytes)| disk.put(at * 512, bytes));
+    let shape = Shape::with(contents, "512e", Format::Mbr, 16_000, &[(start, 3_001)], &Wanted::default());
+    assert!(shape.realign.references().iter().any(|(_, what)| is_found(what)));
+    shape
+}
+
+/// A sector with these fields.
+fn sector(fields: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    for (at, field) in fields {
+        bytes[*at..at + field.len()].copy_from_slice(field);
+    }
+    bytes
+}
+
+/// Beside the boot sector of EXTLINUX, in the same physical sector, is the superblock of ext4.
+#[test]
+fn what_is_beside_syslinux_survives_torn_physical_sectors() {
+    let boot = sector(&[(3, b"EXTLINUX"), (28, &63_u32.to_le_bytes()), (510, &[0x55, 0xAA])]);
+    tear_each(&with_sectors(63, &[(63, boot)], |what| matches!(what, Reference::Syslinux { .. })));
+}
+
+/// The boot image in the first sector of the partition, and the core image in two pieces behind it.
+#[test]
+fn what_is_beside_grub_survives_torn_physical_sectors() {
+    let (core, pieces) = (100_u64, [(101_u64, 20_u16), (300, 9)]);
+    let boot = sector(&[
+        (0, &[0xEB, 0x63, 0x90]),
+        (0x5A, &0x8000_u16.to_le_bytes()),
+        (0x5C, &core.to_le_bytes()),
+        (0x64, &[0xFF]),
+        (0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error"),
+        (510, &[0x55, 0xAA]),
+    ]);
+    let entry = |index: usize, segment: u16| -> Vec<u8> {
+        let (at, count) = pieces[index];
+        let parts = [&at.to_le_bytes()[..], &count.to_le_bytes(), &segment.to_le_bytes()];
+        parts.concat()
+    };
+    let (first, second) = (entry(0, 0x820), entry(1, 0x820 + 20 * 0x20));
+    let list = sector(&[
+        (0, &[0x52]),
+        (0x100, b"loading\0.\0\r\n\0Geom\0Read\0 Error\0"),
+        (500, &first),
+        (488, &second),
+    ]);
+    let is_grub = |what: &Reference| matches!(what, Reference::Grub { in_partition: true, .. });
+    tear_each(&with_sectors(63, &[(63, boot), (core, list)], is_grub));
+}
+
 fn tear_each(shape: &Shape) {
     let (operations, times) = (shape.operations::<Torn>(), seeds("TEARS", 1));
     let mut random = Random::new(operations);

@@ -9,7 +9,6 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::super::guard::Guard;
 use super::{Payload, Place, UNIT};
-use crate::apply::MARKER;
 use crate::encode::Step;
 use crate::fingerprint::{bytes_of, structures};
 use crate::realign::MoveError;
@@ -50,7 +49,7 @@ impl Payload {
             let mut old = vec![0; new.len()];
             disk.read_at(ByteOffset::new(at), &mut old)?;
             if old != new {
-                let what = MARKER.to_owned();
+                let what = "the marker of the move".to_owned();
                 steps.push(Step::Write { at, old, new: new.to_vec(), what });
                 steps.push(Step::Flush);
             }

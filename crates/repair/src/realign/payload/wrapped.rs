@@ -66,7 +66,7 @@ impl Payload {
             places,
             records: Vec::new(),
             guards,
-            boot_guards: Vec::new(),
+            boot_guards: Guard::of_boot_sectors(disk, realign),
             new_guards: Vec::new(),
             old_guards: Vec::new(),
             rest: Vec::new(),
