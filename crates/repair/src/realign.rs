@@ -11,6 +11,12 @@
 //! the boundaries that are more than advice. The tail of a partition is given up only if nothing else makes
 //! room on the same grain, and only as far as its contents do not reach.
 //!
+//! Planning: `chosen` and `start` say what moves; `places`, `order` and `detours` where to and in which order;
+//! `refer`, `boot`, `inner` and `logical` what else that concerns; `room` finds a place for the journal; `validate`
+//! checks the whole, and `file` stores it. Carrying out: `carry`, with the media in `media`, the journal's payload
+//! in `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`, `survey`,
+//! and `displaced` if another program wrote a table since. `wrap` puts a partition round a file system.
+//!
 //! A plan cannot be changed:
 //!
 //! ```compile_fail,E0616
