@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there. But for
-    /// [`ApplyError::Kernel`]: the move is complete, and the kernel does not use the table yet.
+    /// [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is complete, and the kernel does not use the table yet.
     pub fn finish(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         self.finish_listing(watch, &mut |_| Ok(()))
     }
