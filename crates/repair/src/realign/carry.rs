@@ -422,6 +422,9 @@ impl<'a> Run<'a> {
             Err(MoveError::Changed(_)) => return Ok(false),
             found => found?,
         };
+        if !self.payload.has_rest(self.disk) {
+            return Ok(false);
+        }
         // The marker is durable before anything moves, and counts until all is moved or back.
         Ok(match state {
             State::NotBegun | State::Back => found != Some(Table::New),

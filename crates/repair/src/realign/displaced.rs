@@ -14,7 +14,7 @@ use straddle_relocate::{Disks, State, inspect, is_title, search, search_ends};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use super::carry::Run;
-use super::payload::Payload;
+use super::payload::{Payload, Table};
 use super::survey::{Reading, stage};
 use super::{MoveError, boot, room};
 use crate::apply::BackedUp;
@@ -24,9 +24,6 @@ use crate::plan::{Change, Entry};
 const GPT_BACKUP: u64 = 33;
 /// The sectors that an MBR can address.
 const MBR_LBAS: u64 = 1 << 32;
-/// How many of the places behind a partition are looked at: a journal is smaller than the space between two of
-/// them, and partitions move by less as a rule.
-const NOMINAL: usize = 3;
 /// No more partitions are looked at: each costs reads.
 const MOST: usize = 64;
 
@@ -66,11 +63,10 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
         // The array of a GPT takes 16 KiB.
         ends.push(end.checked_sub(block + 16_384));
     }
+    ends.extend(room::nominal_ends(size).map(|at| Some(at.get())));
     for partition in stack.partitions.iter().take(MOST) {
         let start = partition.span.start().get();
         ends.extend([Some(start), Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
-        // Behind the partition, or its new place, is the journal itself.
-        ends.extend(room::nominal_ends(partition.span.end()).take(NOMINAL).map(|at| Some(at.get())));
     }
     let mut ends: Vec<u64> = ends.into_iter().flatten().filter(|at| *at <= end).collect();
     ends.extend(ends.clone().iter().map(|at| at / 4096 * 4096));
@@ -138,7 +134,9 @@ impl Run<'_> {
         }
         let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
         let state = self.state()?;
-        if !is_unfinished(&self.payload, state, self.place_on_disk(), &stack) {
+        // What else belongs to the table may be missing, such as the protective MBR of a GPT.
+        let is_marked = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::Marked));
+        if !is_marked && !is_unfinished(&self.payload, state, self.place_on_disk(), &stack) {
             return Err(MoveError::Nothing);
         }
         let steps = self.payload.restoring(self.disk)?;

@@ -174,7 +174,7 @@ impl Payload {
         };
         let new_guards = Guard::of_records(disk, realign, &of(Table::New), true);
         let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
-        let rest = restore::rest(disk, stack, &places)?;
+        let rest = restore::rest(disk, stack, &places, realign)?;
         let realign = realign.clone();
         let payload = Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.

@@ -19,8 +19,10 @@ pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
-/// A journal in the middle of free space ends at a multiple of this, where it can be found without a table.
+/// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever the
+/// table lists: of at least this, and at so many places of a disk at most.
 const STEP: u64 = 64 * MIB;
+const PLACES: u64 = 32;
 /// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
 /// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
@@ -100,8 +102,10 @@ impl Realign {
         let mut found = Vec::new();
         for gap in self.unallocated() {
             let end = self.blocks.floor(gap.end());
-            let near = gap.start().checked_add(needed).and_then(|end| nominal_ends(end).next());
-            for end in [end, near.filter(|end| *end <= gap.end())].into_iter().flatten() {
+            let near = gap.start().checked_add(needed).and_then(|end| {
+                nominal_ends(self.plan.disk().size).find(|nominal| *nominal >= end && *nominal <= gap.end())
+            });
+            for end in [end, near].into_iter().flatten() {
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
                 let place = end.checked_since(start).and_then(|len| Span::new(start, len));
@@ -127,10 +131,10 @@ impl Realign {
     }
 }
 
-/// The places from byte `from` on where a journal in the middle of free space ends.
-pub(super) fn nominal_ends(from: ByteOffset) -> impl Iterator<Item = ByteOffset> {
-    let first = from.get().div_ceil(STEP);
-    (first..).map_while(|count| count.checked_mul(STEP)).map(ByteOffset::new)
+/// The places where a journal in the middle of free space ends on a disk of this size.
+pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
+    let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
+    (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)
 }
 
 /// How far a move goes.

@@ -220,3 +220,37 @@ fn a_journal_under_a_partition_is_not_followed() {
         check_nothing(&medium, &shape.name);
     }
 }
+
+/// A GPT counts for other programs only behind its protective MBR, which no step of a move writes.
+#[test]
+fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
+    let shape = Shape::new(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]);
+    let stopped = shape.stopped(JournalPlace::Inside).seen;
+    let mut empty = vec![0; 512];
+    empty[510..].copy_from_slice(&[0x55, 0xAA]);
+    let random: Vec<u8> = (0..512_u32).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect();
+    for (sector, goes_back) in
+        [vec![0; 512], empty, random].into_iter().flat_map(|one| [(one.clone(), false), (one, true)])
+    {
+        let mut medium = stopped.clone();
+        medium.put(0, &sector);
+        let folder = tempfile::tempdir().unwrap();
+        let mut drive = Drive::new(medium.clone(), u64::MAX);
+        let mut disk = target(&mut drive);
+        let refused = Run::search(&mut disk, None).and_then(|run| go(run, goes_back));
+        assert!(matches!(refused, Err(MoveError::OtherTable)), "{refused:?}");
+        drop(disk);
+        assert!(drive.seen == medium, "it was written to");
+        let mut disk = target(&mut drive);
+        let mut run = Run::search(&mut disk, None).unwrap();
+        assert!(run.restore_table(&folder.path().join("table")).unwrap());
+        assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))));
+        drop(disk);
+        assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);
+        assert_eq!(Shape::bytes(&drive.seen, first()), Shape::bytes(&shape.before, first()));
+    }
+}
+
+fn first() -> Span {
+    Span::first(ByteCount::new(512))
+}

@@ -4,6 +4,7 @@
 //! complete; and when all of them are written, the disk has the marker whatever it had before.
 
 use straddle_device::Medium;
+use straddle_layout::format::mbr;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -11,15 +12,27 @@ use super::super::guard::Guard;
 use super::{Payload, Place, UNIT};
 use crate::encode::Step;
 use crate::fingerprint::{bytes_of, structures};
-use crate::realign::MoveError;
+use crate::realign::{Journal, MoveError, Realign};
 
-/// The sectors of the GPT on the disk that are in none of `places`: they are the same in all three tables.
-pub(super) fn rest(disk: &dyn Medium, stack: &Stack, places: &[Place]) -> Result<Vec<Guard>, MoveError> {
+/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the same in
+/// all three tables. What moves, or holds the journal, is none of them, whatever a header says.
+pub(super) fn rest(
+    disk: &dyn Medium,
+    stack: &Stack,
+    places: &[Place],
+    realign: &Realign,
+) -> Result<Vec<Guard>, MoveError> {
     if !matches!(stack.kind, TableKind::Gpt) {
         return Ok(Vec::new());
     }
     let mut rest = Vec::new();
-    let taken: Vec<Span> = places.iter().filter_map(Place::span).collect();
+    let journal = match realign.journal {
+        Journal::Inside(place) => Some(place),
+        Journal::Elsewhere { .. } => None,
+    };
+    let moved = realign.moves.iter().flat_map(|one| [Some(one.from), one.destination()]);
+    let taken = moved.chain([journal]).chain(places.iter().map(Place::span));
+    let taken: Vec<Span> = taken.flatten().collect();
     for span in structures(disk, stack, stack.block)? {
         let bytes = bytes_of(disk, span)?;
         let mut at = span.start();
@@ -40,6 +53,17 @@ pub(super) fn rest(disk: &dyn Medium, stack: &Stack, places: &[Place]) -> Result
 }
 
 impl Payload {
+    /// Whether what is the same in all three tables is on the disk, as far as it can be read. Of the first sector
+    /// only the entries count: a boot loader may have been installed.
+    pub(in crate::realign) fn has_rest(&self, disk: &dyn Medium) -> bool {
+        self.rest.iter().all(|rest| {
+            let skipped = if rest.at() == 0 { mbr::ENTRIES_AT } else { 0 };
+            let mut found = vec![0; rest.bytes().len()];
+            let is_read = disk.read_at(ByteOffset::new(rest.at()), &mut found).is_ok();
+            !is_read || found.get(skipped..) == rest.bytes().get(skipped..)
+        })
+    }
+
     /// The steps that give the disk the marker. What counts is written last.
     pub(in crate::realign) fn restoring(&self, disk: &dyn Medium) -> Result<Vec<Step>, MoveError> {
         let rest = self.rest.iter().map(|rest| (rest.at(), rest.bytes()));
