@@ -2,7 +2,8 @@
 //!
 //! The law of this module: nothing of the target is written before the journal of its areas is complete and
 //! durable, and a journal is removed only when the target has been seen to hold its previous contents. A
-//! journal that fails its checks is neither used nor removed.
+//! journal that fails its checks is neither used nor removed. [`Kept`] is the proof of the former: it is made
+//! here only, from contents that were read ([`Pending`]) and are durable.
 //!
 //! A file of a journal begins with a line that names the journal and the number of the file in it
 //! ([`Title`]), a line of JSON ([`Header`]) and a line with the SHA-256 of both, padded with blanks to 16384
@@ -20,6 +21,7 @@
 //! name: it is neither used nor removed.
 
 mod disk;
+mod kept;
 mod left;
 mod restore;
 mod sectors;
@@ -42,6 +44,7 @@ use self::disk::Disk;
 use self::title::Title;
 use crate::open::{OpenError, Opened};
 
+pub(crate) use kept::{Kept, Pending, lay};
 pub use left::{Left, Unrestored, left, unrestored};
 pub use restore::{Lacks, Restored, Settled, restore};
 
@@ -150,14 +153,14 @@ struct Header {
     /// A lower bound of the time of the first write, in seconds since 1970. Nothing is written before the
     /// journal has its final name.
     began_unix_s: u64,
-    areas: Vec<Saved>,
+    areas: Vec<SavedArea>,
 }
 
 /// A saved area. Every write to it writes the saved bytes, so their SHA-256 is also that of the last bytes
 /// written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
+struct SavedArea {
     start: u64,
     length: u64,
     sha256: String,
@@ -191,7 +194,7 @@ impl Header {
         let mut header: Self = serde_json::from_slice(text).ok()?;
         header.title = Title::decode(line)?;
         let mut seen = BTreeSet::new();
-        let is_of_target = |area: &Saved| {
+        let is_of_target = |area: &SavedArea| {
             let end = area.start.checked_add(area.length);
             area.length > 0 && end.is_some_and(|end| end <= header.size) && seen.insert(area.place())
         };
@@ -211,7 +214,7 @@ impl Header {
     }
 }
 
-impl Saved {
+impl SavedArea {
     /// Start and length. No two areas of a journal have the same.
     const fn place(&self) -> (u64, u64) {
         (self.start, self.length)
@@ -234,6 +237,9 @@ pub(crate) struct Journal {
     /// The first file. It is locked for as long as the measurement runs, so that no other process takes the
     /// journal for that of a run that has died.
     lock: Option<Locked>,
+    /// Whether adding to it failed. It may hold a part of what was to be added, and the same area must not be
+    /// in two of its files, so nothing more is added.
+    has_failed: bool,
 }
 
 /// The number of areas in a file. A header has room for them and for a long path.
@@ -267,16 +273,31 @@ impl Journal {
         let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
         fs::create_dir_all(folder).map_err(failed)?;
         let stem = format!("{PREFIX}{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
-        Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), next: None, lock: None })
+        Ok(Self {
+            folder: folder.to_owned(),
+            stem,
+            parts: Vec::new(),
+            next: None,
+            lock: None,
+            has_failed: false,
+        })
     }
 
-    /// Writes the contents of these areas of `opened` to new files, durably.
-    pub(crate) fn add(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
+    /// Writes what was read from `opened` to new files, durably. After an error, nothing more can be added.
+    pub(crate) fn add(&mut self, opened: &Opened, pending: Pending) -> Result<Kept, JournalError> {
+        let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
+        if self.has_failed {
+            return Err(failed(io::Error::other("an earlier write to it failed")));
+        }
+        self.has_failed = true;
+        let areas: Vec<(Span, &[u8])> = pending.areas().collect();
         for areas in areas.chunks(AREAS) {
             self.add_part(opened, areas)?;
         }
         let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
-        sync_folder(&self.folder).map_err(failed)
+        sync_folder(&self.folder).map_err(failed)?;
+        self.has_failed = false;
+        Ok(Kept::durable(pending))
     }
 
     fn named(&self, number: usize, suffix: &str) -> PathBuf {
@@ -338,7 +359,7 @@ impl Journal {
     ) -> Result<Vec<u8>, JournalError> {
         let failed =
             |source| JournalError::Io { path: opened.path.clone(), what: "name the target of", source };
-        let saved = areas.iter().map(|(span, bytes)| Saved {
+        let saved = areas.iter().map(|(span, bytes)| SavedArea {
             start: span.start().get(),
             length: span.len().get(),
             sha256: hex(&Sha256::digest(bytes)),

@@ -135,8 +135,8 @@ mod open;
 mod others;
 mod prepared;
 mod ring;
+mod serial;
 mod session;
-mod sync;
 mod target;
 
 pub use area::{AreaError, Areas};

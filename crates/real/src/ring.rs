@@ -44,8 +44,8 @@ pub(crate) struct Ring {
 const FILE: types::Fixed = types::Fixed(0);
 
 impl Ring {
-    /// Sets up a ring on `file` for `depth` requests at a time.
-    pub(crate) fn new(file: &File, memory: Vec<Memory>, depth: u32) -> io::Result<Self> {
+    /// Sets up a ring on `file` for `depth` requests at a time. It has no memory yet.
+    pub(crate) fn new(file: &File, depth: u32) -> io::Result<Self> {
         let entries = depth.next_power_of_two().clamp(1, 32_768);
         // Kernels before 6.1 lack these flags. They are not needed, so they are left out if refused.
         let ring = IoUring::builder()
@@ -54,17 +54,26 @@ impl Ring {
             .build(entries)
             .or_else(|_| IoUring::new(entries))?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
+        Ok(Self { ring, memory: Vec::new(), registered: false, on_their_way: 0 })
+    }
+
+    /// Gives it the memory of its requests. Once it has some, more is ignored.
+    pub(crate) fn give(&mut self, memory: Vec<Memory>) {
+        if !self.memory.is_empty() {
+            return;
+        }
+        self.memory = memory;
         let mut pieces: Vec<libc::iovec> = Vec::new();
-        for piece in &memory {
+        for piece in &self.memory {
             let bytes = piece.bytes();
             pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
         }
-        // SAFETY: the ring owns the memory. It does not move (each piece is on the heap), and it outlives the
-        // ring: fields are dropped in order, and `drop` waits for all requests before that.
-        let registered = unsafe { ring.submitter().register_buffers(&pieces) };
+        // SAFETY: the ring owns the memory. It is never replaced, it does not move (each piece is on the
+        // heap), and it outlives the ring: fields are dropped in order, and `drop` waits for all requests
+        // before that.
+        let registered = unsafe { self.ring.submitter().register_buffers(&pieces) };
         // An unprivileged process may lock only a limited amount of memory (`ulimit -l`).
-        let registered = registered.is_ok();
-        Ok(Self { ring, memory, registered, on_their_way: 0 })
+        self.registered = registered.is_ok();
     }
 
     /// Queues a request. The kernel receives it with the next [`wait`](Self::wait).

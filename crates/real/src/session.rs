@@ -3,7 +3,7 @@
 //! The law of this module: a target whose contents are to stay is written only through a [`Session`], and
 //! only with the bytes that were read from it. A session requires a claimed target ([`Claimed`]), a durable
 //! journal of the contents to be overwritten, and a watch for other processes, which is checked before each
-//! request. It ends with a comparison, and removes its journal if nothing differs.
+//! request. What was read becomes writable only as what the journal returns (`Pending`, `Kept`). It ends with a comparison, and removes its journal if nothing differs.
 //!
 //! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing
 //! that they write can be lost. Elsewhere they may write while a request is on its way: [`Verdict`] says
@@ -22,11 +22,11 @@ use straddle_units::Span;
 
 use crate::claimed::{Claimed, Surveyed};
 use crate::finished::Finished;
-use crate::journal::{Journal, JournalError, Unrestored, unrestored};
+use crate::journal::{Journal, JournalError, Pending, Unrestored, unrestored};
 use crate::lookout::Lookout;
 use crate::moment::format_moment;
 use crate::others::Seen;
-use crate::target::{Contents, Real, RealError, Settings};
+use crate::target::{Real, RealError, Settings, Writes};
 
 /// Why a session cannot begin or end.
 #[derive(Debug, thiserror::Error)]
@@ -146,15 +146,21 @@ impl Session {
             others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
         let lookout = Lookout::over(&opened, others).map_err(|by| SessionError::InUse { path, by })?;
         let began = SystemTime::now();
-        let first = if saved == Saved::AtOnce { areas.clone() } else { Vec::new() };
         let depth = settings.depth.max(1);
-        let real = Real::new(opened, title, &Contents::Kept(first), settings, stop)?;
+        let real = Real::new(opened, title, settings, stop)?;
+        let first = if saved == Saved::AtOnce { areas.as_slice() } else { &[] };
+        let pending = Pending::of(real.opened(), first)?;
         let mut journal = Journal::new(folder, real.opened())?;
-        if let Err(error) = journal.add(real.opened(), &real.kept().unwrap_or_default()) {
-            // Nothing has been written to the target. The next --restore removes what remains of the journal.
-            let _ = journal.remove();
-            return Err(error.into());
-        }
+        let kept = match journal.add(real.opened(), pending) {
+            Ok(kept) => kept,
+            Err(error) => {
+                // Nothing has been written to the target. The next --restore removes what remains of the
+                // journal.
+                let _ = journal.remove();
+                return Err(error.into());
+            }
+        };
+        let real = real.with(Writes::Kept(kept));
         Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0, areas })
     }
 
@@ -316,7 +322,7 @@ impl Target for Session {
 /// Writes only spans that were prepared, with the bytes that were read there, once the journal holds them.
 impl Surface for Session {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
-        let mut new = Vec::new();
+        let mut pending = Pending::default();
         for span in spans {
             if self.real.is_stopped() || !self.is_alone() {
                 return Err(TargetError::Interrupted);
@@ -324,22 +330,15 @@ impl Surface for Session {
             if !self.areas.iter().any(|area| area.contains(*span)) {
                 return Err(failed(*span, "outside of the areas that were surveyed"));
             }
-            if self.real.keep(*span).map_err(|error| failed(*span, error))? {
-                new.push(*span);
-            }
+            self.real.read(*span, &mut pending).map_err(|error| failed(*span, error))?;
         }
-        let Some(first) = new.first().copied() else { return Ok(()) };
-        let bytes: Option<Vec<(Span, &[u8])>> =
-            new.iter().map(|span| Some((*span, self.real.kept_of(*span)?))).collect();
-        let bytes = bytes.ok_or_else(|| failed(first, "what was read is not there"))?;
-        self.journal.add(self.real.opened(), &bytes).map_err(|error| failed(first, error))
+        let Some(first) = pending.first() else { return Ok(()) };
+        let kept = self.journal.add(self.real.opened(), pending).map_err(|error| failed(first, error))?;
+        self.real.admit(kept).map_err(|error| failed(first, error))
     }
 }
 
-fn failed(
-    span: Span,
-    error: impl Into<Box<dyn std::error::Error + Send + std::marker::Sync>>,
-) -> TargetError {
+fn failed(span: Span, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TargetError {
     let request = Request::new(0, Operation::Read, span.start().get(), span.len().get());
     TargetError::Failed { request, source: std::io::Error::other(error) }
 }

@@ -13,18 +13,19 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::claimed::Overwritable;
 use crate::finished::Finished;
+use crate::journal::{Kept, Pending, lay};
 use crate::memory::Memory;
 use crate::open::Opened;
 use crate::ring::{Ask, Place, Ring};
-use crate::sync::Sync;
+use crate::serial::Serial;
 
 /// What is written to a target.
-#[derive(Debug)]
-pub(crate) enum Contents {
+pub(crate) enum Writes {
     /// Nothing: the target is only read.
     Nothing,
-    /// The previous contents, read from these areas before the first request. Only these areas are written.
-    Kept(Vec<Span>),
+    /// The previous contents of areas, in ascending order, which a journal holds. Only these areas are
+    /// written.
+    Kept(Kept),
     /// Random bytes from this seed, anywhere in these areas. The target was made for the measurement, or its
     /// contents were given up.
     Random(Vec<Span>, u64),
@@ -54,7 +55,7 @@ pub enum RealError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Areas can be added during the run only at a queue depth of 1.
+    /// Areas can be added during the run only at a queue depth of 1, and where contents are kept.
     #[error("areas can be prepared for one request at a time only")]
     Depth,
     /// The ring failed, so the results of its requests are unknown.
@@ -70,7 +71,7 @@ pub enum RealError {
 const RANDOM: usize = 1 << 20;
 
 enum Engine {
-    Sync(Box<Sync>),
+    Serial(Box<Serial>),
     Ring(Box<Ring>),
 }
 
@@ -85,6 +86,8 @@ pub struct Real {
     kept: bool,
     /// Nothing is written. Each request on its way has its own place in memory for what it reads.
     only_read: bool,
+    /// The bytes of the largest request.
+    largest: usize,
     begun: Instant,
     stop: Arc<AtomicBool>,
     /// The requests on their way, by id. The caller's ids are below the queue depth.
@@ -108,7 +111,7 @@ impl Real {
         settings: Settings,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, RealError> {
-        Self::new(opened, title, &Contents::Nothing, settings, stop)
+        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Nothing))
     }
 
     /// A target whose contents may be lost: random bytes from `seed` are written anywhere in its areas.
@@ -120,46 +123,31 @@ impl Real {
         stop: Arc<AtomicBool>,
     ) -> Result<Self, RealError> {
         let (opened, areas) = target.into_parts();
-        Self::new(opened, title, &Contents::Random(areas, seed), settings, stop)
+        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Random(areas, seed)))
     }
 
-    /// Prepares `opened`, and reads the contents that are to be kept.
+    /// Sets up the engine for `opened`. There are no requests before [`with`](Self::with) gives it memory.
     pub(crate) fn new(
         opened: Opened,
         title: String,
-        contents: &Contents,
         settings: Settings,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, RealError> {
-        let largest = usize::try_from(settings.largest).unwrap_or(RANDOM);
-        let (areas, memory) = match contents {
-            Contents::Nothing => (Vec::new(), Vec::new()),
-            Contents::Kept(areas) => {
-                let pieces = areas.iter().map(|area| read_area(&opened, *area)).collect::<Result<_, _>>()?;
-                (areas.clone(), pieces)
-            }
-            Contents::Random(areas, seed) => {
-                (areas.clone(), vec![Memory::random(largest.max(RANDOM), *seed)])
-            }
-        };
-        let mut memory: Vec<Memory> = memory;
-        let only_read = matches!(contents, Contents::Nothing);
         let depth = usize::try_from(settings.depth).unwrap_or(1).max(1);
-        // The last piece receives what is read. If nothing is written, each request has its own place in it.
-        memory.push(Memory::new(largest.saturating_mul(if only_read { depth } else { 1 })));
         let engine = if settings.depth > 1 {
-            Engine::Ring(Box::new(Ring::new(&opened.file, memory, settings.depth).map_err(RealError::Ring)?))
+            Engine::Ring(Box::new(Ring::new(&opened.file, settings.depth).map_err(RealError::Ring)?))
         } else {
-            Engine::Sync(Box::new(Sync::new(&opened.file, memory).map_err(RealError::Ring)?))
+            Engine::Serial(Box::new(Serial::new(&opened.file).map_err(RealError::Ring)?))
         };
         let name = opened.path.display().to_string();
         Ok(Self {
             description: Description { name, title, clock: Clock::Wall },
             opened,
             engine,
-            areas,
-            kept: matches!(contents, Contents::Kept(_)),
-            only_read,
+            areas: Vec::new(),
+            kept: false,
+            only_read: true,
+            largest: usize::try_from(settings.largest).unwrap_or(RANDOM),
             begun: Instant::now(),
             stop,
             requests: vec![None; depth],
@@ -167,6 +155,27 @@ impl Real {
             sent: 0,
             unwritten: None,
         })
+    }
+
+    /// Makes it ready for requests. Its time begins.
+    pub(crate) fn with(mut self, writes: Writes) -> Self {
+        self.only_read = matches!(writes, Writes::Nothing);
+        self.kept = matches!(writes, Writes::Kept(_));
+        let mut memory: Vec<Memory>;
+        (self.areas, memory) = match writes {
+            Writes::Nothing => (Vec::new(), Vec::new()),
+            Writes::Kept(kept) => kept.into_areas().into_iter().unzip(),
+            Writes::Random(areas, seed) => (areas, vec![Memory::random(self.largest.max(RANDOM), seed)]),
+        };
+        // The last piece receives what is read. If nothing is written, each request has its own place in it.
+        let places = if self.only_read { self.requests.len() } else { 1 };
+        memory.push(Memory::new(self.largest.saturating_mul(places)));
+        match &mut self.engine {
+            Engine::Serial(serial) => serial.give(memory),
+            Engine::Ring(ring) => ring.give(memory),
+        }
+        self.begun = Instant::now();
+        self
     }
 
     /// Ends the measurement: no more requests can be sent.
@@ -240,56 +249,43 @@ impl Real {
         }
     }
 
-    /// What was read from the areas, in their order. `None` while requests are on their way, or if nothing is
-    /// kept.
-    pub(crate) fn kept(&self) -> Option<Vec<(Span, &[u8])>> {
-        let memory = self.memory().filter(|_| self.kept)?;
-        Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
+    /// Reads `span` into `pending`, unless all of it is kept. It can be written once a journal holds it ([`admit`](Self::admit)).
+    pub(crate) fn read(&self, span: Span, pending: &mut Pending) -> Result<(), RealError> {
+        let (true, Engine::Serial(serial)) = (self.kept, &self.engine) else { return Err(RealError::Depth) };
+        pending.read(&self.opened, span, (&self.areas, serial.memory()))
     }
 
-    /// What was read from `span`, which must lie within one of the kept areas.
-    pub(crate) fn kept_of(&self, span: Span) -> Option<&[u8]> {
-        let memory = self.memory().filter(|_| self.kept)?;
-        let index = self.areas.partition_point(|area| area.end() < span.end());
-        let area = self.areas.get(index).filter(|area| area.contains(span))?;
-        let from = usize::try_from(span.start().checked_since(area.start())?.get()).ok()?;
-        let length = usize::try_from(span.len().get()).ok()?;
-        memory.get(index)?.bytes().get(from..)?.get(..length)
-    }
-
-    /// Reads `span` and keeps its contents, so that it may be written. Bytes that are kept already stay as
-    /// they are. Returns `false` if that is true of the whole span. Areas that only touch are not joined,
-    /// which would copy all of them each time.
-    pub(crate) fn keep(&mut self, span: Span) -> Result<bool, RealError> {
-        let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
-        let first = self.areas.partition_point(|area| area.end() <= span.start());
-        let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
-        let pieces = first..first + meeting;
-        let known = &self.areas[pieces.clone()];
-        if known.iter().any(|area| area.contains(span)) {
-            return Ok(false);
-        }
-        let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
-        let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
-        let union = end.checked_since(start).and_then(|length| Span::new(start, length)).unwrap_or(span);
-        let mut memory = read_area(&self.opened, union)?;
-        for (area, piece) in known.iter().zip(&sync.memory()[pieces.clone()]) {
-            let from = usize::try_from(area.start().get() - start.get()).unwrap_or(usize::MAX);
-            let known = piece.bytes();
-            if let Some(place) =
-                memory.bytes_mut().get_mut(from..).and_then(|rest| rest.get_mut(..known.len()))
-            {
-                place.copy_from_slice(known);
+    /// Allows writes where a journal holds the contents. Bytes that are kept already stay as they are. Areas
+    /// that only touch are not joined, which would copy all of them each time.
+    pub(crate) fn admit(&mut self, kept: Kept) -> Result<(), RealError> {
+        let (true, Engine::Serial(serial)) = (self.kept, &mut self.engine) else {
+            return Err(RealError::Depth);
+        };
+        for (span, mut memory) in kept.into_areas() {
+            let first = self.areas.partition_point(|area| area.end() <= span.start());
+            let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
+            let pieces = first..first + meeting;
+            let known = &self.areas[pieces.clone()];
+            let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
+            let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
+            let union = end.checked_since(start).and_then(|length| Span::new(start, length)).unwrap_or(span);
+            if !known.is_empty() {
+                let mut joined = Memory::new(usize::try_from(union.len().get()).unwrap_or(0));
+                lay(&mut joined, union, &memory, span);
+                for (area, piece) in known.iter().zip(&serial.memory()[pieces.clone()]) {
+                    lay(&mut joined, union, piece, *area);
+                }
+                memory = joined;
             }
+            serial.replace(pieces.clone(), memory);
+            self.areas.splice(pieces, [union]);
         }
-        sync.replace(pieces.clone(), memory);
-        self.areas.splice(pieces, [union]);
-        Ok(true)
+        Ok(())
     }
 
     fn memory(&self) -> Option<&[Memory]> {
         match &self.engine {
-            Engine::Sync(sync) => Some(sync.memory()),
+            Engine::Serial(serial) => Some(serial.memory()),
             Engine::Ring(ring) => ring.memory(),
         }
     }
@@ -358,10 +354,10 @@ impl Real {
 
     fn write_across(&mut self, request: Request, places: &[Place]) -> Result<(), TargetError> {
         let failed = |source| TargetError::Failed { request, source };
-        let Engine::Sync(sync) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
+        let Engine::Serial(serial) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
         self.sent += 1;
         let ask = if request.operation == Operation::WriteFua { Ask::WriteDurable } else { Ask::Write };
-        let done = sync.write_joined(ask, places, request.offset.get());
+        let done = serial.write_joined(ask, places, request.offset.get());
         completed(done, &request, &mut self.unwritten)?;
         self.done.push_back(Completion { id: request.id, at: since(self.begun) });
         Ok(())
@@ -440,8 +436,8 @@ impl Target for Real {
         let (ask, place) = self.place(&request).map_err(failed)?;
         self.sent += 1;
         match &mut self.engine {
-            Engine::Sync(sync) => {
-                completed(sync.call(ask, place, request.offset.get()), &request, &mut self.unwritten)?;
+            Engine::Serial(serial) => {
+                completed(serial.call(ask, place, request.offset.get()), &request, &mut self.unwritten)?;
                 let at = since(self.begun);
                 self.done.push_back(Completion { id: request.id, at });
             }
@@ -457,7 +453,7 @@ impl Target for Real {
 
     fn wait(&mut self) -> Result<Completion, TargetError> {
         let ring = match &mut self.engine {
-            Engine::Sync(_) => return self.done.pop_front().ok_or(TargetError::Idle),
+            Engine::Serial(_) => return self.done.pop_front().ok_or(TargetError::Idle),
             Engine::Ring(ring) => ring,
         };
         loop {
@@ -520,7 +516,7 @@ pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
 }
 
 /// Reads a whole area.
-fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
+pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
     use std::os::unix::fs::FileExt;
     let (start, length) = (area.start().get(), area.len().get());
     let failed = |offset, length, source| RealError::Read {

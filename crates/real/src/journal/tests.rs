@@ -10,6 +10,10 @@ fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
 }
 
+fn add(journal: &mut Journal, opened: &Opened, areas: &[Span]) {
+    journal.add(opened, Pending::of(opened, areas).unwrap()).unwrap();
+}
+
 struct Case {
     folder: tempfile::TempDir,
     target: PathBuf,
@@ -32,13 +36,9 @@ impl Case {
 
     fn written(&self) -> Journal {
         let opened = Opened::open(&self.target, Access::Claim, Io::Buffered).unwrap();
-        let areas = [
-            (span(4096, 8192), &self.bytes[4096..12288]),
-            (span(12288, 4096), &self.bytes[12288..16384]),
-            (span(1 << 20, 1 << 20), &self.bytes[1 << 20..2 << 20]),
-        ];
+        let areas = [span(4096, 8192), span(12288, 4096), span(1 << 20, 1 << 20)];
         let mut journal = Journal::new(&self.journals(), &opened).unwrap();
-        journal.add(&opened, &areas).unwrap();
+        add(&mut journal, &opened, &areas);
         journal
     }
 
@@ -248,12 +248,10 @@ fn a_running_measurement_keeps_its_journal() {
 fn in_five_files(case: &Case) -> Vec<PathBuf> {
     let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
     let mut journal = Journal::new(&case.journals(), &opened).unwrap();
-    let bytes = &case.bytes[..1 << 20];
-    let areas: Vec<(Span, &[u8])> =
-        bytes.chunks(4096).zip(0..).map(|(piece, at)| (span(at * 4096, 4096), piece)).collect();
-    journal.add(&opened, &areas[..100]).unwrap();
-    journal.add(&opened, &[]).unwrap();
-    journal.add(&opened, &areas[100..]).unwrap();
+    let areas: Vec<Span> = (0..256).map(|at| span(at * 4096, 4096)).collect();
+    for areas in [&areas[..100], &[], &areas[100..]] {
+        add(&mut journal, &opened, areas);
+    }
     drop(opened);
     assert_eq!(case.restored(true), Restored::Running);
     drop(journal);
@@ -506,9 +504,9 @@ fn a_journal_is_looked_at_again_when_it_is_locked() {
     let case = Case::new();
     let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
     let mut journal = Journal::new(&case.journals(), &opened).unwrap();
-    journal.add(&opened, &[(span(0, 4096), &case.bytes[..4096])]).unwrap();
+    add(&mut journal, &opened, &[span(0, 4096)]);
     let seen = left(&case.journals()).unwrap();
-    journal.add(&opened, &[(span(65_536, 4096), &case.bytes[65_536..][..4096])]).unwrap();
+    add(&mut journal, &opened, &[span(65_536, 4096)]);
     assert_eq!(restore(&seen[0], false).restored, Restored::Running);
     drop((journal, opened));
     case.change(65_536);
@@ -540,7 +538,7 @@ fn a_journal_that_is_longer_than_its_target_is_not_read() {
     for (length, size, is_damaged) in
         [(1_u64 << 35, 1_u64 << 40, false), (1 << 38, 1 << 40, true), (1 << 35, header.size, true)]
     {
-        header.areas = vec![Saved { start: 0, length, sha256: hex(&Sha256::digest([])) }];
+        header.areas = vec![SavedArea { start: 0, length, sha256: hex(&Sha256::digest([])) }];
         header.size = size;
         let mut text = header.title.line().into_bytes();
         text.extend(serde_json::to_vec(&header).unwrap());
@@ -577,6 +575,6 @@ fn an_area_of_nothing_is_none() {
     let case = Case::new();
     let path = case.dead();
     let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
-    header.areas.push(Saved { start: 0, length: 0, sha256: hex(&Sha256::digest([])) });
+    header.areas.push(SavedArea { start: 0, length: 0, sha256: hex(&Sha256::digest([])) });
     assert!(Header::decode(&header.encode().unwrap()).is_none());
 }

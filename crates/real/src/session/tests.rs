@@ -85,9 +85,53 @@ fn only_what_was_surveyed_is_prepared() {
     let mut session =
         Session::begin(surveyed, "".into(), Saved::AsPrepared, &case.journals(), settings, stop).unwrap();
     assert!(session.prepare(&[span(0, 4096), span((2 << 20) - 512, 1024)]).is_err());
+    // The first of these two was read, and no journal holds it.
+    assert!(Case::write(&mut session, 0, 4096).is_err());
     assert!(session.prepare(&[span(3 << 20, 4096)]).is_err());
     assert!(Case::write(&mut session, 3 << 20, 4096).is_err());
+    assert!(left(&case.journals()).unwrap().is_empty());
+    session.prepare(&[span(0, 4096)]).unwrap();
+    assert_eq!(left(&case.journals()).unwrap()[0].paths().len(), 1);
+    Case::write(&mut session, 0, 4096).unwrap();
     session.end().unwrap();
+    assert!(case.read() == case.bytes);
+}
+
+#[test]
+fn nothing_is_written_after_its_journal_has_failed() {
+    let case = Case::new();
+    let mut session = case.begin(&[]).unwrap();
+    fs::remove_dir(case.journals()).unwrap();
+    for _ in 0..2 {
+        assert!(session.prepare(&[span(0, 4096)]).is_err());
+        assert!(Case::write(&mut session, 0, 4096).is_err());
+    }
+    // Again the journal could be written; that it has all files is no longer certain.
+    fs::create_dir(case.journals()).unwrap();
+    assert!(session.prepare(&[span(0, 4096)]).is_err());
+    assert!(Case::write(&mut session, 0, 4096).is_err());
+}
+
+/// The second of the files that are added fails: the first one holds 64 areas twice if they are added again.
+#[test]
+fn nothing_is_written_of_what_a_journal_holds_in_part() {
+    let case = Case::new();
+    let mut session = case.begin(&[span(0, 4096)]).unwrap();
+    let first = left(&case.journals()).unwrap()[0].paths()[0].clone();
+    fs::write(first.with_extension("3.new"), "of another program").unwrap();
+    let spans: Vec<Span> = (0..100).map(|at| span((1 << 20) + at * 8192, 4096)).collect();
+    for _ in 0..2 {
+        assert!(session.prepare(&spans).is_err());
+        for span in &spans {
+            assert!(Case::write(&mut session, span.start().get(), 4096).is_err(), "{span:?}");
+        }
+    }
+    // What it held before can still be written.
+    Case::write(&mut session, 0, 4096).unwrap();
+    drop(session);
+    let journals = left(&case.journals()).unwrap();
+    assert_eq!(journals[0].paths().len(), 2);
+    assert!(matches!(restore(&journals[0], false).restored, Restored::Whole { bytes: 0, .. }));
     assert!(case.read() == case.bytes);
 }
 

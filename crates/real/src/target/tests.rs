@@ -9,7 +9,8 @@ use straddle_bench::{Target, TargetError};
 use straddle_io::{Operation, Request};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Contents, Real, Settings};
+use super::{Real, Settings, Writes};
+use crate::journal::{Journal, Pending};
 use crate::open::{Access, Io, OpenError, Opened};
 
 const SIZE: u64 = 4 << 20;
@@ -18,10 +19,33 @@ fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
 }
 
-fn real(path: &Path, io: Io, contents: &Contents, depth: u32, stop: &Arc<AtomicBool>) -> Real {
+fn real(path: &Path, io: Io, writes: Writes, depth: u32, stop: &Arc<AtomicBool>) -> Real {
+    bare(path, io, depth, stop).with(writes)
+}
+
+fn bare(path: &Path, io: Io, depth: u32, stop: &Arc<AtomicBool>) -> Real {
     let opened = Opened::open(path, Access::Claim, io).unwrap();
     let settings = Settings { depth, largest: 65_536 };
-    Real::new(opened, "a file".to_owned(), contents, settings, Arc::clone(stop)).unwrap()
+    Real::new(opened, "a file".to_owned(), settings, Arc::clone(stop)).unwrap()
+}
+
+/// A target of which `areas` are in a journal beside it.
+fn keeping(path: &Path, io: Io, areas: &[Span], depth: u32, stop: &Arc<AtomicBool>) -> (Real, Journal) {
+    let real = bare(path, io, depth, stop);
+    let pending = Pending::of(real.opened(), areas).unwrap();
+    let mut journal = Journal::new(&path.with_extension("journals"), real.opened()).unwrap();
+    let kept = journal.add(real.opened(), pending).unwrap();
+    (real.with(Writes::Kept(kept)), journal)
+}
+
+/// Prepares a span. Returns whether it was read.
+fn keep(real: &mut Real, journal: &mut Journal, span: Span) -> bool {
+    let mut pending = Pending::default();
+    real.read(span, &mut pending).unwrap();
+    let is_read = pending.first().is_some();
+    let kept = journal.add(real.opened(), pending).unwrap();
+    real.admit(kept).unwrap();
+    is_read
 }
 
 fn pattern(seed: u8) -> Vec<u8> {
@@ -50,7 +74,7 @@ proptest! {
         let areas = vec![span(1 << 20, 1 << 20), span(5 << 19, 1 << 19)];
         let io = if direct { Io::Direct } else { Io::Buffered };
         let stop = Arc::new(AtomicBool::new(false));
-        let mut real = real(&path, io, &Contents::Kept(areas.clone()), depth, &stop);
+        let (mut real, _) = keeping(&path, io, &areas, depth, &stop);
         let unit = real.logical_sector();
         let (mut slot, mut outstanding) = (0, 0);
         for (sector, sectors, kind) in requests {
@@ -92,7 +116,7 @@ fn what_somebody_else_wrote_is_found_and_left_alone() {
     let path = folder.path().join("disk.img");
     fs::write(&path, pattern(1)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut real = real(&path, Io::Buffered, &Contents::Kept(vec![span(0, SIZE)]), 1, &stop);
+    let (mut real, _) = keeping(&path, Io::Buffered, &[span(0, SIZE)], 1, &stop);
     let mut theirs = pattern(1);
     theirs[1_000_000..1_000_100].fill(0xEE);
     theirs[2_000_000] ^= 1;
@@ -108,7 +132,7 @@ fn a_file_that_is_cut_short_is_not_grown() {
     for (depth, operation) in [(1, Operation::Write), (4, Operation::Write), (1, Operation::WriteFua)] {
         fs::write(&path, pattern(1)).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut real = real(&path, Io::Buffered, &Contents::Kept(vec![span(0, SIZE)]), depth, &stop);
+        let (mut real, _) = keeping(&path, Io::Buffered, &[span(0, SIZE)], depth, &stop);
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
         for at in [SIZE - 4096, 4096, 65_536] {
             let error = real.submit(Request::new(0, operation, at, 4096)).unwrap_err();
@@ -165,14 +189,14 @@ proptest! {
         let bytes = pattern(5);
         fs::write(&path, &bytes).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut real = real(&path, Io::Buffered, &Contents::Kept(Vec::new()), 1, &stop);
+        let (mut real, mut journal) = keeping(&path, Io::Buffered, &[], 1, &stop);
         prop_assert!(real.submit(Request::new(0, Operation::Write, 0, 512)).is_err());
         let spans: Vec<Span> = spans
             .into_iter()
             .map(|(sector, count)| span(sector * 512, (count * 512).min(SIZE - sector * 512)))
             .collect();
         for (index, prepared) in spans.iter().enumerate() {
-            real.keep(*prepared).unwrap();
+            keep(&mut real, &mut journal, *prepared);
             if spoilt.contains(&index) {
                 // Another process writes here. The contents that were read first count.
                 let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -195,9 +219,10 @@ fn a_write_over_areas_that_touch_has_the_bytes_of_each() {
     let path = folder.path().join("disk.img");
     fs::write(&path, pattern(7)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut real = real(&path, Io::Buffered, &Contents::Kept(Vec::new()), 1, &stop);
+    let (mut real, mut journal) = keeping(&path, Io::Buffered, &[], 1, &stop);
     for start in [8192, 4096, 12288, 20480] {
-        assert!(real.keep(span(start, 4096)).unwrap() && !real.keep(span(start, 512)).unwrap());
+        assert!(keep(&mut real, &mut journal, span(start, 4096)));
+        assert!(!keep(&mut real, &mut journal, span(start, 512)));
     }
     // The file differs from what was kept, so that a wrong byte shows.
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
@@ -216,7 +241,7 @@ fn random_contents_stay_in_their_area() {
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut real = real(&path, Io::Buffered, &Contents::Random(vec![span(1 << 20, 1 << 20)], 9), 4, &stop);
+    let mut real = real(&path, Io::Buffered, Writes::Random(vec![span(1 << 20, 1 << 20)], 9), 4, &stop);
     real.submit(Request::new(0, Operation::Write, 1 << 20, 4096)).unwrap();
     assert!(real.submit(Request::new(1, Operation::Write, (1 << 20) - 512, 4096)).is_err());
     assert!(real.submit(Request::new(1, Operation::Write, (2 << 20) - 512, 4096)).is_err());
@@ -236,7 +261,7 @@ fn no_write_grows_the_file_whatever_its_areas_are() {
         fs::write(&path, pattern(5)).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let areas = vec![span(SIZE - 4096, 8192), span(512 << 20, 1 << 20)];
-        let mut real = real(&path, Io::Buffered, &Contents::Random(areas, 9), depth, &stop);
+        let mut real = real(&path, Io::Buffered, Writes::Random(areas, 9), depth, &stop);
         for offset in [512 << 20, SIZE, SIZE - 512] {
             let error = real.submit(Request::new(0, Operation::Write, offset, 4096)).unwrap_err();
             assert!(error.to_string().contains(&offset.to_string()), "{error}");
@@ -254,7 +279,7 @@ fn nothing_is_sent_when_it_is_to_end() {
     let path = folder.path().join("disk.img");
     fs::write(&path, pattern(1)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut real = real(&path, Io::Buffered, &Contents::Nothing, 8, &stop);
+    let mut real = real(&path, Io::Buffered, Writes::Nothing, 8, &stop);
     real.submit(Request::new(0, Operation::Read, 0, 4096)).unwrap();
     stop.store(true, Ordering::Relaxed);
     assert!(matches!(real.submit(Request::new(1, Operation::Read, 0, 4096)), Err(TargetError::Interrupted)));

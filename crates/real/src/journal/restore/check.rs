@@ -15,7 +15,7 @@ use straddle_device::hex::encode as hex;
 
 use super::compare::{Checked, pieces};
 use crate::journal::disk::Disk;
-use crate::journal::{DAMAGED, HEADER, Header, JournalError, Saved, born, is_of_age, title};
+use crate::journal::{DAMAGED, HEADER, Header, JournalError, SavedArea, born, is_of_age, title};
 use crate::open::{Access, Io, Opened};
 
 /// State of the checks of a journal's files, one after the other.
@@ -83,7 +83,7 @@ fn set_aside(path: &Path, what: String) -> JournalError {
 }
 
 /// Describes an area by its byte range.
-fn describe(area: &Saved) -> String {
+fn describe(area: &SavedArea) -> String {
     format!("bytes {} to {}", area.start, area.start + area.length - 1)
 }
 
@@ -109,8 +109,9 @@ fn state_of_target(header: &Header) -> String {
     if let Some(what) = difference(&opened, header) {
         return format!("{name} is another one now ({what})");
     }
-    let is_same =
-        |area: &&Saved| sum(&opened.file, area.start, area.length).is_ok_and(|found| found == area.sha256);
+    let is_same = |area: &&SavedArea| {
+        sum(&opened.file, area.start, area.length).is_ok_and(|found| found == area.sha256)
+    };
     match header.areas.iter().find(|area| !is_same(area)) {
         None => format!("{name} is unchanged"),
         Some(area) => format!("{name} has changed: compare {}", describe(area)),

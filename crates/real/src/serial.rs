@@ -9,14 +9,19 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::memory::Memory;
 use crate::ring::{Ask, Place};
 
-pub(crate) struct Sync {
+pub(crate) struct Serial {
     file: File,
     memory: Vec<Memory>,
 }
 
-impl Sync {
-    pub(crate) fn new(file: &File, memory: Vec<Memory>) -> io::Result<Self> {
-        Ok(Self { file: file.try_clone()?, memory })
+impl Serial {
+    pub(crate) fn new(file: &File) -> io::Result<Self> {
+        Ok(Self { file: file.try_clone()?, memory: Vec::new() })
+    }
+
+    /// Gives it the memory of its requests.
+    pub(crate) fn give(&mut self, memory: Vec<Memory>) {
+        self.memory = memory;
     }
 
     /// Carries out a request and returns the number of bytes.
