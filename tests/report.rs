@@ -192,10 +192,10 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
         return;
     }
     let shown = browsed(&dir, "");
-    assert_eq!(rows(&shown), rows(&page));
-    let press = |column: usize| {
-        format!("document.querySelectorAll('#hosts thead button')[{column}].click();")
-    };
+    let unquoted: Vec<String> = rows(&page).iter().map(|name| name.replace("&quot;", "\"")).collect();
+    assert_eq!(rows(&shown), unquoted);
+    let press =
+        |column: usize| format!("document.querySelectorAll('#hosts thead button')[{column}].click();");
     let by_name = browsed(&dir, &press(0));
     let names = rows(&by_name);
     let plain: Vec<&&str> = names.iter().filter(|name| !name.starts_with("&lt;")).collect();
