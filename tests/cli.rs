@@ -18,7 +18,8 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use tools::{PATH, STRADDLE, command, present, root, straddle};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
+    "report",
     "probe",
     "lab",
     "check",

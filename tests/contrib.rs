@@ -65,6 +65,39 @@ fn pipelines_fail_on_a_wrong_image_only() {
 }
 
 #[test]
+fn the_role_collects_what_report_takes() {
+    if !present(&["sfdisk", "python3"]) {
+        return;
+    }
+    // The values of the role, with its variables filled in as for two hosts.
+    let script = "import json, sys, yaml\n\
+                  tasks = yaml.safe_load(open(sys.argv[1] + '/tasks/main.yml'))\n\
+                  values = yaml.safe_load(open(sys.argv[1] + '/defaults/main.yml'))\n\
+                  modules = [{key.split('.')[-1]: value for key, value in task.items()} for task in tasks]\n\
+                  check = modules[0]['command']\n\
+                  copy = next(task['copy']['dest'] for task in modules if 'copy' in task)\n\
+                  argv = next(task['command']['argv'] for task in modules if 'argv' in task.get('command', ''))\n\
+                  def filled(text, **more):\n\
+                  \x20   for name, value in {**values, **more}.items(): text = text.replace('{{ ' + name + ' }}', value)\n\
+                  \x20   return text\n\
+                  places = [filled(copy, inventory_hostname=name) for name in ('web1', 'web2')]\n\
+                  page = [filled(word, straddle_page='page.html') if word != '{{ straddle_page }}' else 'page.html' for word in argv]\n\
+                  print(json.dumps([check, *places, ' '.join(page)]))";
+    let role = contrib("ansible/roles/straddle");
+    let out = run(Command::new("/usr/bin/python3").args(["-c", script]).arg(role), "");
+    let [check, first, second, report]: [String; 4] = serde_json::from_str(&out).unwrap();
+    let dir = built(false);
+    fs::create_dir(dir.join("reports")).unwrap();
+    for place in [first, second] {
+        sh(&format!("{check} build/disk.img > {place}"), dir.path());
+    }
+    let out = sh(&report, dir.path());
+    assert_eq!(out.status.code(), Some(1), "{report}: {}", transcript(&out));
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.contains("2 hosts, 2 disks") && page.contains(">web2<"), "{page}");
+}
+
+#[test]
 fn builders_scripts_fail_on_a_wrong_image_only() {
     if !present(&["sfdisk"]) {
         return;

@@ -135,6 +135,7 @@ fn names_of_files_are_printed_and_not_obeyed() {
         &["lab", "--drive", "wd10ears", "--input", &format!("no {NASTY}"), "--", "true"],
         &["serve", NASTY, "--nbd", "unix:socket"],
         &["serve", "drive:wd10ears", "--nbd", NASTY],
+        &["report", &toml, NASTY],
         &["drive", "fit", NASTY],
         &["man", NASTY],
         &["schema", NASTY],

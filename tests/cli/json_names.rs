@@ -3,7 +3,8 @@
 use super::straddle;
 
 /// Numbers without a unit in their names: counts, ratios, shares, indexes, and others that have no unit.
-const PLAIN: &str = "advice after ashift before blank blocks blocks_requested blocks_sampled broken_clients cache_hits cached_writes \
+const PLAIN: &str = "advice aligned audits_replaced disks findings hosts hosts_named_by_files median_random_write_ratio misaligned_errors misaligned_ratio \
+    misaligned_warnings other_findings worst_random_write_ratio after ashift before blank blocks blocks_requested blocks_sampled broken_clients cache_hits cached_writes \
     clock_reads destages discards erases error error_after efficiency_ratio error_before evaluations failed failed_requests first_track flushes \
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
     not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio merged_read_modify_writes read_modify_writes \
@@ -34,7 +35,8 @@ fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {
 #[test]
 fn json_names_carry_their_units_and_types_read_well() {
     const UNITS: [&str; 7] = ["bytes", "ns", "seconds", "lba", "sectors", "rpm", "percent"];
-    const COMMANDS: [&str; 13] = [
+    const COMMANDS: [&str; 14] = [
+        "report",
         "check",
         "plan",
         "explain",

@@ -6,6 +6,7 @@ mod instead;
 mod lab;
 mod plan;
 mod probe;
+mod report;
 mod reproduce;
 mod serve;
 mod sim;
@@ -26,6 +27,7 @@ pub(crate) use self::plan::{
     VerifyMode,
 };
 pub(crate) use self::probe::ProbeArguments;
+pub(crate) use self::report::ReportArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Check(Box<CheckArguments>),
     /// Draw the layout of disks and images: a bar to scale, and every layer with its offsets.
     Map(Box<CheckArguments>),
+    /// Merge the audits of many hosts into one report.
+    Report(ReportArguments),
     /// Explain a finding, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
     /// Plan an aligned partition table. Nothing is written.
@@ -146,6 +150,8 @@ pub(crate) enum SchemaOf {
     Probe,
     /// `reproduce --json`.
     Reproduce,
+    /// `report --json`.
+    Report,
 }
 
 /// Examples for `check --help`.

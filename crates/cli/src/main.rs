@@ -9,6 +9,8 @@ mod commands;
 mod cost;
 mod estimate;
 mod exit;
+mod fleet;
+mod hostname;
 mod input;
 mod interrupt;
 mod keep;

@@ -14,6 +14,7 @@ mod lab;
 pub(crate) mod plan;
 mod probe;
 mod realign;
+mod report;
 mod reproduce;
 mod saved;
 mod serve;
@@ -30,6 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments, check::Form::Audit, styles),
         Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
+        Command::Report(report) => report::run(report, styles),
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Plan(plan) => plan::run(plan, styles),
         Command::Apply(apply) => apply::apply(apply, styles),

@@ -1,5 +1,6 @@
-//! The page of `reproduce --html`: a single file that needs no network.
+//! The pages of `reproduce --html` and `report --html`: each a single file that needs no network.
 
+pub(crate) mod fleet;
 mod lab;
 #[cfg(test)]
 mod tests;
@@ -21,17 +22,22 @@ const STYLE: &str = include_str!("html/style.css");
 pub(crate) fn page(reproduced: &Reproduced) -> String {
     let names: Vec<&str> =
         reproduced.experiments.iter().map(|reproduced| reproduced.experiment.name.as_str()).collect();
-    let title = escaped(&format!("Reproduced: {}", names.join(", ")));
-    let mut text = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-    );
-    text += &summary(reproduced);
+    let mut text = summary(reproduced);
     for experiment in &reproduced.experiments {
         text += &section(experiment);
     }
-    text + &again(reproduced) + "</main>\n</body>\n</html>\n"
+    document(&format!("Reproduced: {}", names.join(", ")), "", &(text + &again(reproduced)))
+}
+
+/// Returns a page of these contents. `style` is added to the style of all pages.
+fn document(title: &str, style: &str, contents: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+         {contents}</main>\n</body>\n</html>\n"
+    )
 }
 
 fn paragraph(text: &str, class: &str) -> String {
@@ -208,11 +214,17 @@ struct Table {
 struct Cell {
     text: String,
     class: &'static str,
+    /// A share to draw below the text.
+    share: Option<f64>,
 }
 
 impl Cell {
     fn plain(text: String) -> Self {
-        Self { text, class: "" }
+        Self::of_class("", text)
+    }
+
+    fn of_class(class: &'static str, text: String) -> Self {
+        Self { text, class, share: None }
     }
 
     /// Returns the cell for an error, marked as within the limit or not.
@@ -222,17 +234,22 @@ impl Cell {
             Some(_) => "bad",
             None => "",
         };
-        Self { text: error.map_or_else(dash, percent), class }
+        Self::of_class(class, error.map_or_else(dash, percent))
     }
 }
 
 impl Table {
     fn new(caption: &str, headings: &[&str]) -> Self {
+        Self::with("", caption, headings)
+    }
+
+    /// Begins a table with these attributes, each after a space.
+    fn with(attributes: &str, caption: &str, headings: &[&str]) -> Self {
         let headings: String =
             headings.iter().map(|heading| format!("<th scope=\"col\">{}</th>", escaped(heading))).collect();
         let caption = escaped(caption);
         let html = format!(
-            "<div class=\"scroll\"><table>\n<caption>{caption}</caption>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n"
+            "<div class=\"scroll\"><table{attributes}>\n<caption>{caption}</caption>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n"
         );
         Self { html }
     }
@@ -243,8 +260,9 @@ impl Table {
 
     fn row_of_class(&mut self, class: &str, heading: &str, cells: Vec<Cell>) {
         let _ = write!(self.html, "<tr class=\"{class}\"><th scope=\"row\">{}</th>", escaped(heading));
-        for Cell { text, class } in cells {
-            let _ = write!(self.html, "<td class=\"{class}\">{}</td>", escaped(&text));
+        for Cell { text, class, share } in cells {
+            let style = share.map(|share| format!(" style=\"--share:{share:.4}\"")).unwrap_or_default();
+            let _ = write!(self.html, "<td class=\"{class}\"{style}>{}</td>", escaped(&text));
         }
         self.html += "</tr>\n";
     }

@@ -15,6 +15,7 @@ pub(crate) mod efficiency;
 pub(crate) mod explain;
 pub(in crate::view) mod finding;
 pub(crate) mod fit;
+pub(crate) mod fleet;
 pub(crate) mod lab;
 mod layers;
 pub(crate) mod plan;

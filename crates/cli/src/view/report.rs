@@ -22,6 +22,7 @@ use self::sarif::Sarif;
 use super::json::finding::FindingReport;
 use super::json::{Status, TargetReport};
 use crate::args::{CheckArguments, OutputFormat};
+use crate::hostname;
 
 /// A format of reports.
 pub(crate) trait Report {
@@ -50,7 +51,7 @@ pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let fails = severities.into_iter().filter(|severity| *severity >= least);
     Some(match arguments.output_format {
-        None if arguments.json => Box::new(Json::default()),
+        None if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
         None => return None,
         Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
         Some(OutputFormat::Junit) => Box::new(Junit { fails: fails.map(|one| one.to_string()).collect() }),

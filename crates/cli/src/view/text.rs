@@ -6,6 +6,7 @@ pub(crate) mod copy;
 pub(crate) mod drive;
 mod finding;
 pub(crate) mod fit;
+pub(crate) mod fleet;
 pub(crate) mod lab;
 mod number;
 mod partitions;

@@ -1,7 +1,7 @@
 //! What `check --json` prints: the audit of each target.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use straddle_audit::Kind;
 use straddle_examine::Examined;
 
@@ -12,7 +12,7 @@ use super::table::{PartitionReport, TableReport, partition_report, table_report}
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(super) const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// What `straddle check --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,6 +23,10 @@ pub(crate) struct Report {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
+    /// The name of the host; absent unless all disks of the running system were audited, and if it has no name
+    /// of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     /// The targets, in the order in which they were named.
     targets: Vec<TargetReport>,
     /// The number of targets by status.
@@ -67,8 +71,9 @@ impl Summary {
 }
 
 /// Returns the start of the document, before the targets. The document is written while they are audited.
-pub(crate) fn opening() -> String {
-    format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",\"targets\":[", env!("CARGO_PKG_VERSION"))
+pub(crate) fn opening(host: Option<&str>) -> String {
+    let host = host.map(|host| format!("\"host\":{},", serde_json::Value::from(host))).unwrap_or_default();
+    format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",{host}\"targets\":[", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the end of the document, after the targets.
@@ -116,7 +121,7 @@ pub(crate) struct TargetReport {
 }
 
 /// The result of the audit of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     /// No finding.

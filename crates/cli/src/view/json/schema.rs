@@ -9,6 +9,7 @@ use super::drive::DrivesReport;
 use super::efficiency::EfficiencyReport;
 use super::explain::{ExplainReport, RmwReport};
 use super::fit::FitReport;
+use super::fleet::FleetReport;
 use super::lab::LabReport;
 use super::plan::PlanReport;
 use super::probe::ProbeReport;
@@ -52,6 +53,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Serve => (generator.into_root_schema_for::<ServeReport>(), "serve", super::serve::SCHEMA),
         SchemaOf::Lab => (generator.into_root_schema_for::<LabReport>(), "lab", super::lab::SCHEMA),
         SchemaOf::Probe => (generator.into_root_schema_for::<ProbeReport>(), "probe", super::probe::SCHEMA),
+        SchemaOf::Report => (generator.into_root_schema_for::<FleetReport>(), "report", super::fleet::SCHEMA),
         SchemaOf::Reproduce => {
             (generator.into_root_schema_for::<ReproduceReport>(), "reproduce", super::reproduce::SCHEMA)
         }

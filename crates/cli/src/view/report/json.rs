@@ -8,12 +8,20 @@ use crate::view::json::check::{self, Summary};
 /// A JSON document, with a line for each target.
 #[derive(Debug, Default)]
 pub(crate) struct Json {
+    host: Option<String>,
     summary: Summary,
+}
+
+impl Json {
+    /// Returns the document of an audit of `host`.
+    pub(crate) fn of(host: Option<String>) -> Self {
+        Self { host, ..Self::default() }
+    }
 }
 
 impl Report for Json {
     fn opening(&mut self) -> String {
-        check::opening()
+        json_escaped(&check::opening(self.host.as_deref()))
     }
 
     fn target(&mut self, target: &TargetReport) -> String {

@@ -1,0 +1,235 @@
+//! What is shown of the audits of many hosts: numbers of disks by model, rule and host.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use straddle_audit::Severity;
+
+use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Skipped, Tally};
+
+/// The hosts of which details are shown.
+const WORST: usize = 10;
+
+/// What is shown.
+#[derive(Debug)]
+pub(crate) struct Digest<'a> {
+    /// All disks.
+    pub(crate) tally: Tally,
+    /// The hosts that their files name.
+    pub(crate) named_by_files: usize,
+    /// Audits that a later one of the same host replaces.
+    pub(crate) replaced: usize,
+    /// What could not be read.
+    pub(crate) skipped: &'a [Skipped],
+    /// By what the writes of misaligned disks were priced.
+    pub(crate) costs: Vec<CostRow<'a>>,
+    /// By model, most misaligned disks first.
+    pub(crate) models: Vec<ModelRow<'a>>,
+    /// By rule, most severe first, then most disks.
+    pub(crate) rules: Vec<RuleRow<'a>>,
+    /// Every host, the worst first.
+    pub(crate) hosts: Vec<HostRow<'a>>,
+}
+
+/// The costs of misalignment by one drive.
+#[derive(Debug)]
+pub(crate) struct CostRow<'a> {
+    pub(crate) by: &'a PricedBy,
+    pub(crate) disks: usize,
+    /// How many times as long random writes take, for half of the disks at least, and at worst.
+    pub(crate) median: f64,
+    pub(crate) worst: f64,
+}
+
+/// The disks of a model.
+#[derive(Debug)]
+pub(crate) struct ModelRow<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) tally: Tally,
+}
+
+/// The findings of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleRow<'a> {
+    pub(crate) code: &'a str,
+    pub(crate) title: &'a str,
+    /// The highest severity of its findings.
+    pub(crate) severity: Severity,
+    pub(crate) findings: usize,
+    pub(crate) disks: usize,
+    pub(crate) hosts: usize,
+}
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct HostRow<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) tally: Tally,
+    /// The codes of its errors and warnings, the former first.
+    pub(crate) codes: Vec<&'a str>,
+    /// How many times as long random writes take on its worst disk.
+    pub(crate) cost: Option<f64>,
+    /// Its disks with errors or warnings, for the worst hosts only.
+    pub(crate) details: Vec<Detail<'a>>,
+}
+
+/// A disk with errors or warnings.
+#[derive(Debug)]
+pub(crate) struct Detail<'a> {
+    pub(crate) disk: &'a str,
+    pub(crate) model: &'a str,
+    /// The errors and warnings: code, title, and partitions.
+    pub(crate) findings: Vec<(&'a str, &'a str, Vec<u32>)>,
+    pub(crate) cost: Option<(f64, &'a PricedBy)>,
+}
+
+/// The names behind the indexes.
+struct Known<'a> {
+    models: Vec<&'a str>,
+    rules: Vec<(&'a str, &'a str)>,
+    prices: Vec<&'a PricedBy>,
+}
+
+impl Fleet {
+    /// Counts everything.
+    pub(crate) fn digest(&self) -> Digest<'_> {
+        let known = self.known();
+        let mut tally = Tally::default();
+        let mut models = vec![Tally::default(); known.models.len()];
+        let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); known.prices.len()];
+        for disk in self.hosts.values().flat_map(|host| &host.disks) {
+            tally.add(disk.class);
+            if let Some(model) = models.get_mut(disk.model) {
+                model.add(disk.class);
+            }
+            if let Some(Price { drive, ratio }) = disk.price
+                && let Some(ratios) = ratios.get_mut(drive)
+            {
+                ratios.push(ratio);
+            }
+        }
+        let names = known.models.iter().zip(models);
+        let mut models: Vec<ModelRow<'_>> = names
+            .map(|(model, tally)| ModelRow { model, tally })
+            .filter(|row| row.tally.disks() > 0)
+            .collect();
+        models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks()), row.model));
+        let costs = known.prices.iter().zip(ratios).filter_map(|(by, ratios)| cost(by, ratios)).collect();
+        let mut hosts: Vec<HostRow<'_>> =
+            self.hosts.iter().map(|(name, host)| host_row(name, host, &known)).collect();
+        hosts.sort_by(worst_first);
+        for row in hosts.iter_mut().take(WORST) {
+            let disks = self.hosts.get(row.host).map(|host| &*host.disks).unwrap_or_default();
+            row.details = disks.iter().filter_map(|disk| detail(disk, &known)).collect();
+        }
+        Digest {
+            tally,
+            named_by_files: self.hosts.values().filter(|host| host.is_named_by_file).count(),
+            replaced: self.replaced,
+            skipped: &self.skipped,
+            costs,
+            models,
+            rules: self.rule_rows(&known),
+            hosts,
+        }
+    }
+
+    fn known(&self) -> Known<'_> {
+        let title = |(index, code): (usize, &'_ String)| {
+            let own = straddle_audit::rule(code).map(|rule| rule.title);
+            own.or_else(|| self.titles.get(&index).map(String::as_str)).unwrap_or_default()
+        };
+        let codes = self.rules.list();
+        let titles: Vec<&str> = codes.iter().copied().enumerate().map(title).collect();
+        Known {
+            models: self.models.list().into_iter().map(String::as_str).collect(),
+            rules: codes.into_iter().map(String::as_str).zip(titles).collect(),
+            prices: self.prices.list(),
+        }
+    }
+
+    fn rule_rows<'a>(&'a self, known: &Known<'a>) -> Vec<RuleRow<'a>> {
+        let row = |(code, title): &(&'a str, &'a str)| RuleRow {
+            code,
+            title,
+            severity: Severity::Advice,
+            findings: 0,
+            disks: 0,
+            hosts: 0,
+        };
+        let mut rows: Vec<RuleRow<'_>> = known.rules.iter().map(row).collect();
+        for host in self.hosts.values() {
+            let mut of_host = BTreeSet::new();
+            for disk in &host.disks {
+                let mut of_disk = BTreeSet::new();
+                for found in &disk.findings {
+                    if let Some(row) = rows.get_mut(found.rule) {
+                        row.findings += 1;
+                        row.severity = row.severity.max(found.severity);
+                        row.disks += usize::from(of_disk.insert(found.rule));
+                        row.hosts += usize::from(of_host.insert(found.rule));
+                    }
+                }
+            }
+        }
+        rows.retain(|row| row.findings > 0);
+        rows.sort_by_key(|row| (Reverse(row.severity), Reverse(row.disks), row.code));
+        rows
+    }
+}
+
+fn cost<'a>(by: &'a PricedBy, mut ratios: Vec<f64>) -> Option<CostRow<'a>> {
+    ratios.sort_by(f64::total_cmp);
+    let median = *ratios.get(ratios.len() / 2)?;
+    Some(CostRow { by, disks: ratios.len(), median, worst: *ratios.last()? })
+}
+
+fn host_row<'a>(name: &'a str, host: &'a Host, known: &Known<'a>) -> HostRow<'a> {
+    let mut tally = Tally::default();
+    let mut codes = BTreeSet::new();
+    let mut cost = None::<f64>;
+    for disk in &host.disks {
+        tally.add(disk.class);
+        for Found { rule, severity, .. } in disk.findings.iter().filter(|it| it.severity > Severity::Advice) {
+            codes.extend(known.rules.get(*rule).map(|(code, _)| (Reverse(*severity), *code)));
+        }
+        cost = disk.price.map(|price| cost.map_or(price.ratio, |cost| cost.max(price.ratio))).or(cost);
+    }
+    let mut seen = BTreeSet::new();
+    let codes = codes.into_iter().map(|(_, code)| code).filter(|code| seen.insert(*code)).collect();
+    HostRow { host: name, tally, codes, cost, details: Vec::new() }
+}
+
+fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
+    let counts = |row: &HostRow<'_>| (row.tally.errors, row.tally.warnings);
+    let rest = |row: &HostRow<'_>| (row.tally.others, row.tally.failed, row.tally.not_judged);
+    let ratio = |row: &HostRow<'_>| row.cost.unwrap_or(0.0);
+    counts(b)
+        .cmp(&counts(a))
+        .then_with(|| ratio(b).total_cmp(&ratio(a)))
+        .then_with(|| rest(b).cmp(&rest(a)))
+        .then_with(|| a.host.cmp(b.host))
+}
+
+/// Describes a disk with errors or warnings.
+fn detail<'a>(disk: &'a Disk, known: &Known<'a>) -> Option<Detail<'a>> {
+    if !matches!(disk.class, Class::Errors | Class::Warnings | Class::Others) {
+        return None;
+    }
+    let mut findings: Vec<(&str, &str, Vec<u32>)> = Vec::new();
+    let mut found: Vec<&Found> = disk.findings.iter().filter(|it| it.severity > Severity::Advice).collect();
+    found.sort_by_key(|found| Reverse(found.severity));
+    for Found { rule, partition, .. } in found {
+        let (code, title) = known.rules.get(*rule).copied()?;
+        match findings.iter_mut().find(|(of, ..)| *of == code) {
+            Some((.., partitions)) => partitions.extend(partition),
+            None => findings.push((code, title, partition.iter().copied().collect())),
+        }
+    }
+    Some(Detail {
+        disk: &disk.name,
+        model: known.models.get(disk.model).copied().unwrap_or_default(),
+        findings,
+        cost: disk.price.and_then(|price| Some((price.ratio, *known.prices.get(price.drive)?))),
+    })
+}

@@ -1,0 +1,221 @@
+//! Reads audits. A document is read as a stream, and only what is counted is kept.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use straddle_audit::Severity;
+
+use super::Skipped;
+use crate::view::json::Status;
+use crate::view::json::check::SCHEMA;
+
+/// The bytes that an audit may have: those of 30,000 disks.
+const LARGEST: u64 = 64 << 20;
+
+/// An audit, as `straddle check --json` prints it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Document {
+    #[serde(rename = "schema")]
+    _schema: Version,
+    #[serde(rename = "straddle")]
+    _straddle: IgnoredAny,
+    pub(super) host: Option<String>,
+    pub(super) targets: Vec<Target>,
+}
+
+/// The version of the schema that this program writes.
+#[derive(Debug)]
+struct Version;
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let version = u64::deserialize(deserializer)?;
+        if version == u64::from(SCHEMA) {
+            return Ok(Self);
+        }
+        Err(D::Error::custom(format!("schema {version}, this program reads schema {SCHEMA}")))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Target {
+    pub(super) target: String,
+    pub(super) status: Status,
+    #[serde(default)]
+    pub(super) kinds: Vec<String>,
+    pub(super) device: Option<Device>,
+    pub(super) findings: Vec<Finding>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Device {
+    pub(super) kind: String,
+    pub(super) vendor: Option<String>,
+    pub(super) model: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Finding {
+    pub(super) code: String,
+    pub(super) severity: Level,
+    pub(super) title: String,
+    pub(super) partition: Option<u32>,
+    pub(super) missed: Option<IgnoredAny>,
+    pub(super) cost: Option<Cost>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Cost {
+    pub(super) drive: String,
+    pub(super) source: String,
+    pub(super) random_write_ratio: f64,
+}
+
+/// A severity.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Level {
+    Advice,
+    Warning,
+    Error,
+}
+
+impl From<Level> for Severity {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Advice => Self::Advice,
+            Level::Warning => Self::Warning,
+            Level::Error => Self::Error,
+        }
+    }
+}
+
+/// Something to read audits from.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A file or pipe.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+impl Input {
+    /// Returns the name for messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// Returns the path of a file.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Stdin => None,
+        }
+    }
+
+    /// Returns the name of a host whose audit does not have it.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Self::File(path) => path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            Self::Stdin => self.name(),
+        }
+    }
+}
+
+/// Returns the inputs that the arguments name, those of a folder by name, and what cannot be read.
+pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
+    let (mut inputs, mut skipped) = (Vec::new(), Vec::new());
+    for path in named {
+        if path.as_os_str() == "-" {
+            inputs.push(Input::Stdin);
+        } else if path.is_dir() {
+            let files = below(path, &mut skipped);
+            if files.is_empty() {
+                let why = "there is no file *.json below it".to_owned();
+                skipped.push(Skipped { name: path.display().to_string(), why });
+            }
+            inputs.extend(files.into_iter().map(Input::File));
+        } else {
+            inputs.push(Input::File(path.clone()));
+        }
+    }
+    (inputs, skipped)
+}
+
+/// Returns all `*.json` files below a folder, in order. Links to folders are not followed.
+fn below(folder: &Path, skipped: &mut Vec<Skipped>) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let listed = fs::read_dir(&folder).and_then(|entries| {
+            for entry in entries {
+                let entry = entry?;
+                let (path, kind) = (entry.path(), entry.file_type()?);
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+                    files.push(path);
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = listed {
+            let why = format!("cannot list it: {error}");
+            skipped.push(Skipped { name: folder.display().to_string(), why });
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Reads every audit in `input` and passes it to `take`. The error says why, and where in the file.
+pub(crate) fn read(input: &Input, mut take: impl FnMut(Document)) -> Result<(), String> {
+    let reader: Box<dyn Read> = match input {
+        Input::File(path) => Box::new(File::open(path).map_err(|error| format!("cannot open: {error}"))?),
+        Input::Stdin => Box::new(io::stdin().lock()),
+    };
+    let left = Rc::new(Cell::new(LARGEST));
+    let limited = Limited { inner: BufReader::new(reader), left: Rc::clone(&left) };
+    let mut is_empty = true;
+    for document in serde_json::Deserializer::from_reader(limited).into_iter::<Document>() {
+        take(document.map_err(|error| reason(&error))?);
+        left.set(LARGEST);
+        is_empty = false;
+    }
+    if is_empty { Err("it is empty".to_owned()) } else { Ok(()) }
+}
+
+fn reason(error: &serde_json::Error) -> String {
+    match error.classify() {
+        serde_json::error::Category::Io => format!("cannot read: {error}"),
+        serde_json::error::Category::Eof => format!("it is not complete: {error}"),
+        _ => format!("it is not the output of 'straddle check --json': {error}"),
+    }
+}
+
+/// Fails when more bytes are read than are left.
+struct Limited<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = u64::try_from(count).ok().and_then(|count| self.left.get().checked_sub(count));
+        let Some(left) = left else {
+            let message = format!("an audit has more than {LARGEST} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        };
+        self.left.set(left);
+        Ok(count)
+    }
+}

@@ -1,0 +1,234 @@
+//! The page of `report --html`: the audits of many hosts.
+
+use std::fmt::Write;
+
+use super::{Cell, Table, dash, document, paragraph};
+use crate::fleet::{CostRow, Detail, Digest, HostRow, Tally};
+use crate::output::plural;
+use crate::view::markup::escaped;
+use crate::view::text::fleet::sentences;
+use crate::view::text::number;
+
+const STYLE: &str = include_str!("fleet.css");
+const SCRIPT: &str = include_str!("sort.js");
+
+/// What could not be read, of which the names are shown.
+const NAMED: usize = 50;
+/// The disks shown of each of the worst hosts.
+const DISKS: usize = 8;
+
+/// The colour class of each part of the bar, by name.
+const COLOURS: [(&str, &str); 7] = [
+    ("misaligned, errors", "error"),
+    ("misaligned, warnings", "warning"),
+    ("aligned, other findings", "other"),
+    ("aligned", "aligned"),
+    ("blank", "blank"),
+    ("not judged", "unjudged"),
+    ("failed", "failed"),
+];
+
+/// Returns the whole page.
+pub(crate) fn page(digest: &Digest<'_>) -> String {
+    let title = format!("Sector alignment of {}", plural(digest.hosts.len(), "host"));
+    let mut text = String::new();
+    let sentences = sentences(digest);
+    for (index, sentence) in sentences.iter().enumerate() {
+        text += &paragraph(sentence, if index == 0 { "lead" } else { "soft" });
+    }
+    text += &strip(&digest.tally);
+    text += &skipped(digest);
+    text += &costs(&digest.costs);
+    text += &worst(digest);
+    text += &models(digest);
+    text += &rules(digest);
+    text += &hosts(digest);
+    let version = format!("straddle {}, straddle report.", env!("CARGO_PKG_VERSION"));
+    text += &paragraph(&version, "soft foot");
+    let _ = writeln!(text, "<script>\n{SCRIPT}</script>");
+    document(&title, STYLE, &text)
+}
+
+/// Draws the disks as one bar, with a legend of the parts that there are.
+fn strip(tally: &Tally) -> String {
+    let (mut bar, mut legend, mut label) = (String::new(), String::new(), Vec::new());
+    for (name, count) in tally.parts() {
+        let class = COLOURS.iter().find(|(of, _)| *of == name).map_or("", |(_, class)| class);
+        let _ = write!(bar, "<span class=\"{class}\" style=\"flex-grow:{count}\"></span>");
+        let _ = write!(legend, "<li><i class=\"{class}\"></i>{name}: {count}</li>");
+        label.push(format!("{name}: {count}"));
+    }
+    let label = label.join("; ");
+    format!(
+        "<figure><figcaption>Disks by what their audits say</figcaption>\n\
+         <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul class=\"legend\">{legend}</ul></figure>\n"
+    )
+}
+
+fn skipped(digest: &Digest<'_>) -> String {
+    let skipped = digest.skipped;
+    if skipped.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        format!("<details><summary>Left out: {}</summary>\n<ul>\n", plural(skipped.len(), "input"));
+    for one in skipped.iter().take(NAMED) {
+        let _ = writeln!(text, "<li>{}: {}</li>", escaped(&one.name), escaped(&one.why));
+    }
+    if skipped.len() > NAMED {
+        let _ = writeln!(text, "<li>and {} more</li>", skipped.len() - NAMED);
+    }
+    text + "</ul>\n</details>\n"
+}
+
+fn costs(costs: &[CostRow<'_>]) -> String {
+    if costs.is_empty() {
+        return String::new();
+    }
+    let mut text = "<section>\n<h2 id=\"cost\">What misalignment costs</h2>\n".to_owned();
+    let mut table = Table::new(
+        "Time of random writes behind the worst start of a disk, over their time when aligned",
+        &["drive", "source", "disks", "median", "worst"],
+    );
+    for CostRow { by, disks, median, worst } in costs {
+        let ratio = |ratio: f64| Cell::plain(format!("× {}", number(ratio)));
+        let cells = vec![Cell::plain(by.word().to_owned()), count(*disks), ratio(*median), ratio(*worst)];
+        table.row(&by.drive, cells);
+    }
+    text += &table.html();
+    let modelled = "Modelled means computed with a model of that drive (straddle check --cost drive:NAME), not \
+                    measured on these hosts.";
+    if costs.iter().any(|row| !row.by.is_measured) {
+        text += &paragraph(modelled, "soft");
+    }
+    text + "</section>\n"
+}
+
+/// Describes the worst hosts, disk by disk.
+fn worst(digest: &Digest<'_>) -> String {
+    let bad: Vec<&HostRow<'_>> = digest.hosts.iter().filter(|row| !row.details.is_empty()).collect();
+    if bad.is_empty() {
+        return String::new();
+    }
+    let mut text = "<section>\n<h2 id=\"worst\">Worst hosts</h2>\n".to_owned();
+    for row in bad {
+        let _ = writeln!(text, "<h3>{}</h3>\n<ul>", escaped(row.host));
+        for disk in row.details.iter().take(DISKS) {
+            text += &detail(disk);
+        }
+        if row.details.len() > DISKS {
+            let _ = writeln!(text, "<li>and {} more</li>", row.details.len() - DISKS);
+        }
+        text += "</ul>\n";
+    }
+    text + "</section>\n"
+}
+
+fn detail(disk: &Detail<'_>) -> String {
+    let mut text = format!("<li><code>{}</code> ({})", escaped(disk.disk), escaped(disk.model));
+    if disk.findings.is_empty() {
+        text += ": with another disk, where the finding is listed";
+    }
+    for (index, (code, title, partitions)) in disk.findings.iter().enumerate() {
+        let separator = if index == 0 { ":" } else { ";" };
+        let _ = write!(text, "{separator} {} {}", escaped(code), escaped(title));
+        if !partitions.is_empty() {
+            let noun = if partitions.len() == 1 { "partition" } else { "partitions" };
+            let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
+            let _ = write!(text, " ({noun} {})", numbers.join(", "));
+        }
+    }
+    if let Some((ratio, by)) = disk.cost {
+        let drive = escaped(&by.drive);
+        let _ =
+            write!(text, "; random writes take {} times as long ({} on {drive})", number(ratio), by.word());
+    }
+    text + "</li>\n"
+}
+
+fn models(digest: &Digest<'_>) -> String {
+    let headings = ["model", "disks", "misaligned", "errors", "warnings", "other findings", "aligned"];
+    let mut table = Sorted::new("models", "Disks by model", &headings);
+    for row in &digest.models {
+        let tally = &row.tally;
+        let mut cells = vec![count(tally.disks()), share(tally)];
+        cells.extend([tally.errors, tally.warnings, tally.others, tally.aligned].map(count));
+        table.0.row(row.model, cells);
+    }
+    table.section("By drive model")
+}
+
+fn rules(digest: &Digest<'_>) -> String {
+    if digest.rules.is_empty() {
+        return String::new();
+    }
+    let headings = ["rule", "finding", "severity", "hosts", "disks", "findings"];
+    let mut table = Sorted::new("rules", "Findings by rule (straddle explain CODE)", &headings);
+    for row in &digest.rules {
+        let severity = row.severity.to_string();
+        let mut cells = vec![Cell::of_class("text", row.title.to_owned()), Cell::of_class("text", severity)];
+        cells.extend([row.hosts, row.disks, row.findings].map(count));
+        table.0.row(row.code, cells);
+    }
+    table.section("By rule")
+}
+
+fn hosts(digest: &Digest<'_>) -> String {
+    let headings = [
+        "host",
+        "disks",
+        "misaligned",
+        "errors",
+        "warnings",
+        "other findings",
+        "not judged",
+        "write time",
+        "rules",
+    ];
+    let mut table = Sorted::new("hosts", "Every host, the worst first", &headings);
+    for row in &digest.hosts {
+        let tally = &row.tally;
+        let mut cells = vec![count(tally.disks()), share(tally)];
+        cells.extend([tally.errors, tally.warnings, tally.others].map(count));
+        cells.push(count(tally.not_judged + tally.failed));
+        cells.push(Cell::plain(row.cost.map_or_else(dash, |ratio| format!("× {}", number(ratio)))));
+        cells.push(Cell::of_class("text", row.codes.join(" ")));
+        table.0.row(row.host, cells);
+    }
+    table.section("All hosts")
+}
+
+fn count(count: usize) -> Cell {
+    let class = if count == 0 { "zero" } else { "" };
+    Cell::of_class(class, count.to_string())
+}
+
+/// Returns the share of misaligned disks, with a bar.
+fn share(tally: &Tally) -> Cell {
+    match tally.share() {
+        Some(share) => {
+            Cell { share: Some(share), ..Cell::of_class("share", format!("{:.1} %", share * 100.0)) }
+        }
+        None => Cell::plain(dash()),
+    }
+}
+
+/// A table that a script lets sort by column. On a narrow screen each row is a card, with the headings before
+/// the cells.
+struct Sorted(Table, String);
+
+impl Sorted {
+    fn new(id: &str, caption: &str, headings: &[&str]) -> Self {
+        let mut style = String::new();
+        for (index, heading) in headings.iter().enumerate().skip(1) {
+            let _ = write!(style, "#{id} td:nth-child({})::before{{content:\"{heading}\"}}", index + 1);
+        }
+        let style = format!("<style>@media (max-width:40rem){{{style}}}</style>\n");
+        Self(Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings), style)
+    }
+
+    fn section(self, title: &str) -> String {
+        let Self(table, style) = self;
+        format!("<section>\n<h2>{title}</h2>\n{style}{}</section>\n", table.html())
+    }
+}

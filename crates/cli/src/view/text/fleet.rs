@@ -1,0 +1,121 @@
+//! The audits of many hosts as text for people.
+
+use std::fmt::Write;
+
+use crate::fleet::{CostRow, Digest, Tally};
+use crate::output::{Styles, plural, printable};
+use crate::view::text::{folded, headed, number, plain_table, right, wrap};
+
+/// The rows of each table.
+const ROWS: usize = 10;
+
+/// Returns the summary, and the first rows by host, model and rule.
+pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> String {
+    let mut text = String::new();
+    for line in sentences(digest) {
+        let _ = writeln!(text, "{}", wrap(&printable(&line), width, ""));
+    }
+    let of_tally = |tally: &Tally| {
+        let counts = [tally.disks(), tally.errors, tally.warnings].map(|count| count.to_string());
+        counts.into_iter().chain([share(tally)]).collect::<Vec<_>>()
+    };
+    let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
+    let hosts = digest.hosts.iter().filter(|row| row.tally.misaligned() + row.tally.others > 0);
+    let hosts = hosts.map(|row| {
+        let named =
+            [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), row.codes.join(" ")]];
+        named.concat()
+    });
+    let head = ["HOST", "DISKS", "ERRORS", "WARNINGS", "MISALIGNED", "X TIME", "FINDINGS"];
+    text += &table(&head, hosts, 1..6, width, styles);
+    let models = digest.models.iter();
+    let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
+    text += &table(&["MODEL", "DISKS", "ERRORS", "WARNINGS", "MISALIGNED"], models, 1..5, width, styles);
+    let rules = digest.rules.iter().map(|row| {
+        let counts = [row.hosts, row.disks, row.findings].map(|count| count.to_string());
+        let [hosts, disks, findings] = counts;
+        vec![row.code.to_owned(), row.severity.to_string(), hosts, disks, findings, row.title.to_owned()]
+    });
+    let head = ["RULE", "SEVERITY", "HOSTS", "DISKS", "FINDINGS", "TITLE"];
+    text + &table(&head, rules, 2..5, width, styles)
+}
+
+/// Returns the summary in sentences.
+pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
+    let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
+    let mut lines = vec![format!(
+        "{}, {}: {} of {} with contents that were judged {} misaligned{}, {} with errors and {} with warnings only.",
+        plural(hosts.len(), "host"),
+        plural(tally.disks(), "disk"),
+        tally.misaligned(),
+        tally.judged(),
+        if tally.misaligned() == 1 { "is" } else { "are" },
+        tally.share().map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
+        tally.errors,
+        tally.warnings,
+    )];
+    let rest = [
+        (tally.others, "aligned, with other findings"),
+        (tally.blank, "blank"),
+        (tally.not_judged, "not judged"),
+        (tally.failed, "could not be audited"),
+    ];
+    let rest: Vec<String> =
+        rest.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if !rest.is_empty() {
+        lines.push(format!("Of the others: {}.", rest.join(", ")));
+    }
+    lines.extend(costs.iter().map(cost));
+    if !skipped.is_empty() {
+        lines.push(format!("{} left out: not readable as audits.", plural(skipped.len(), "input")));
+    }
+    if *replaced > 0 {
+        lines.push(format!("{} replaced by later ones of the same hosts.", plural(*replaced, "audit")));
+    }
+    if *named_by_files > 0 {
+        lines.push(format!("{} named after the files of their audits.", plural(*named_by_files, "host")));
+    }
+    lines
+}
+
+fn cost(row: &CostRow<'_>) -> String {
+    format!(
+        "Cost, {} on {}: random writes behind the misaligned starts of {} take {} times as long as aligned ones \
+         (median; at worst {} times).",
+        row.by.word(),
+        row.by.drive,
+        plural(row.disks, "disk"),
+        number(row.median),
+        number(row.worst),
+    )
+}
+
+/// Returns the share of misaligned disks, or a dash.
+pub(crate) fn share(tally: &Tally) -> String {
+    tally.share().map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn table(
+    head: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    numbers: std::ops::Range<usize>,
+    width: usize,
+    styles: Styles,
+) -> String {
+    let mut table = plain_table(head);
+    let mut count = 0_usize;
+    for row in rows {
+        if count < ROWS {
+            table.add_row(row.iter().map(|cell| printable(cell)));
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return String::new();
+    }
+    right(&mut table, numbers);
+    folded(&mut table, width);
+    let more = count.saturating_sub(ROWS);
+    let more = if more > 0 { format!("  and {more} more (--html or --json)\n") } else { String::new() };
+    format!("\n{}\n{more}", headed(&table, styles.heading))
+}

@@ -1,0 +1,210 @@
+//! `straddle report`: audits of images, made here, merged.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tools::{Dir, STRADDLE, list, output, present, run, skipped, text, transcript, valid, write_table};
+
+/// A name that is markup.
+const HOSTILE: &str = "<script>alert(1)</script>&'\"";
+
+/// A folder `audits` with the audits of three hosts: one with a misaligned disk and its cost, one with a
+/// misaligned and an aligned disk, one with an aligned disk.
+fn audits() -> Dir {
+    let dir = Dir::new("report");
+    let (wrong, right) = (dir.image("wrong.img", 64 << 20), dir.image("right.img", 64 << 20));
+    write_table(&wrong, 512, "label: dos\nstart=63, size=40000, type=83\n");
+    write_table(&right, 512, "label: gpt\nstart=2048, size=40000\n");
+    fs::create_dir_all(dir.join("audits/rack")).unwrap();
+    audit(&dir, "audits/web10.json", &["--cost", "drive:wd10ears", "wrong.img"]);
+    audit(&dir, "audits/rack/web2.json", &["wrong.img", "right.img"]);
+    audit(&dir, "audits/db1.json", &["right.img"]);
+    dir
+}
+
+fn audit(dir: &Dir, file: &str, arguments: &[&str]) {
+    let mut command = Command::new(STRADDLE);
+    command.args(["check", "--json"]).args(arguments).current_dir(dir.path());
+    fs::write(dir.join(file), output(&mut command, "").stdout).unwrap();
+}
+
+fn report(dir: &Dir, arguments: &[&str]) -> Output {
+    output(Command::new(STRADDLE).arg("report").args(arguments).current_dir(dir.path()), "")
+}
+
+fn as_json(dir: &Dir, arguments: &[&str]) -> Value {
+    let out = report(dir, &[&["--json"], arguments].concat());
+    let value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", transcript(&out)));
+    valid(&value, "report");
+    value
+}
+
+/// Changes an audit.
+fn change(dir: &Dir, from: &str, to: &str, change: impl FnOnce(&mut Value)) {
+    let mut value: Value = serde_json::from_slice(&fs::read(dir.join(from)).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(dir.join(to), value.to_string()).unwrap();
+}
+
+fn hosts(value: &Value) -> Vec<&str> {
+    list(value, "hosts").iter().map(|host| host["host"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn audits_are_counted() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = audits();
+    let value = as_json(&dir, &["audits"]);
+    // The costlier of two misaligned hosts is worse.
+    assert_eq!(hosts(&value), ["web10", "web2", "db1"]);
+    let summary = &value["summary"];
+    assert_eq!((&summary["disks"], &summary["misaligned_errors"]), (&json!(4), &json!(2)));
+    assert_eq!((&summary["aligned"], &summary["misaligned_ratio"]), (&json!(2), &json!(0.5)));
+    assert_eq!(value["models"][0]["model"], "images");
+    assert_eq!((&value["rules"][0]["code"], &value["rules"][0]["hosts"]), (&json!("S001"), &json!(2)));
+    let cost = &value["costs"][0];
+    assert_eq!((&cost["drive"], &cost["source"]), (&json!("wd10ears"), &json!("modelled")));
+    let audit: Value = serde_json::from_slice(&fs::read(dir.join("audits/web10.json")).unwrap()).unwrap();
+    let ratio = &audit["targets"][0]["findings"][0]["cost"]["random_write_ratio"];
+    assert_eq!(&cost["worst_random_write_ratio"], ratio);
+    let out = report(&dir, &["audits"]);
+    assert_eq!(out.status.code(), Some(1));
+    let said = tools::run::flat(&text(&out.stdout));
+    assert!(said.contains("2 of 4 with contents that were judged are misaligned (50.0 %)"), "{said}");
+    assert!(said.contains("Cost, modelled on wd10ears") && said.contains("3 hosts named after"), "{said}");
+    assert_eq!(report(&dir, &["audits/db1.json"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_pipe_has_many_audits_and_the_last_one_of_a_host_counts() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = audits();
+    for (file, host) in [("db1", "a"), ("rack/web2", "b"), ("web10", "b")] {
+        change(&dir, &format!("audits/{file}.json"), &format!("{host}.{}", file.len()), |audit| {
+            audit["host"] = json!(host);
+        });
+    }
+    let mut command = Command::new(STRADDLE);
+    command.args(["report", "--json", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    for name in ["a.3", "b.9", "b.5"] {
+        pipe.write_all(&fs::read(dir.join(name)).unwrap()).unwrap();
+    }
+    drop(pipe);
+    let out = child.wait_with_output().unwrap();
+    let value: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(hosts(&value), ["b", "a"]);
+    assert_eq!((&value["hosts"][0]["disks"], &value["audits_replaced"]), (&json!(1), &json!(1)));
+    assert_eq!(value["hosts_named_by_files"], 0);
+    assert!(text(&out.stderr).contains("b: the audit in standard input replaces"), "{}", transcript(&out));
+}
+
+#[test]
+fn what_is_no_audit_is_named_and_counted() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = audits();
+    let whole = fs::read(dir.join("audits/db1.json")).unwrap();
+    fs::write(dir.join("audits/cut.json"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(dir.join("audits/empty.json"), "").unwrap();
+    fs::write(dir.join("audits/text.json"), "{\n  host").unwrap();
+    fs::write(dir.join("audits/deep.json"), "[".repeat(1 << 20)).unwrap();
+    change(&dir, "audits/db1.json", "audits/old.json", |audit| audit["schema"] = json!(1));
+    fs::write(dir.join("audits/note.txt"), "not read").unwrap();
+    let out = report(&dir, &["audits", "missing", "--json"]);
+    assert_eq!(out.status.code(), Some(3));
+    let said = text(&out.stderr);
+    for line in [
+        "audits/cut.json: it is not complete: ",
+        "audits/empty.json: it is empty",
+        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
+        "audits/deep.json: it is not the output of 'straddle check --json': ",
+        "audits/old.json: it is not the output of 'straddle check --json': schema 1, this program reads schema 2",
+        "missing: cannot open: No such file",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let value: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((hosts(&value).len(), list(&value, "skipped").len()), (3, 6));
+    // Nothing is written where nothing was read, and no audit is overwritten.
+    let out = report(&dir, &["audits/empty.json", "--html", "page.html"]);
+    assert_eq!((out.status.code(), dir.join("page.html").exists()), (Some(3), false));
+    let out = report(&dir, &["audits", "--html", "audits/db1.json"]);
+    assert_eq!(out.status.code(), Some(4), "{}", transcript(&out));
+    assert_eq!(fs::read(dir.join("audits/db1.json")).unwrap(), whole);
+}
+
+/// The page as a browser has it after its script has run, and after `more`.
+fn browsed(dir: &Dir, more: &str) -> String {
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    let page = page.replace("</body>", &format!("<script>{more}</script></body>"));
+    fs::write(dir.join("pressed.html"), page).unwrap();
+    let mut command = Command::new("chromium");
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={}", dir.join("profile").display()));
+    run(command.arg(format!("file://{}", dir.join("pressed.html").display())), "")
+}
+
+/// The first cells of the rows of the table of hosts.
+fn rows(page: &str) -> Vec<&str> {
+    let table = page.split_once("id=\"hosts\"").unwrap().1.split_once("</table>").unwrap().0;
+    let cells = table.split("<th scope=\"row\">").skip(1);
+    cells.map(|cell| cell.split_once("</th>").unwrap().0).collect()
+}
+
+#[test]
+fn the_page_is_one_file_and_its_names_are_no_markup() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = audits();
+    change(&dir, "audits/rack/web2.json", "audits/hostile.json", |audit| {
+        audit["host"] = json!(HOSTILE);
+        audit["targets"][0]["target"] = json!(HOSTILE);
+        audit["targets"][0]["device"]["model"] = json!(HOSTILE);
+        audit["targets"][0]["findings"][0]["code"] = json!(HOSTILE);
+        audit["targets"][0]["findings"][0]["title"] = json!(HOSTILE);
+    });
+    fs::write(dir.join(&format!("audits/{}.json", HOSTILE.replace('/', "_"))), "{").unwrap();
+    report(&dir, &["audits", "--html", "page.html"]);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    assert_eq!(page.matches("<script").count(), 1, "only its own");
+    assert!(page.matches("&lt;script&gt;alert(1)").count() >= 6);
+    for absent in ["http:", "https:", "src=", "@import", "url("] {
+        assert!(!page.contains(absent), "{absent}");
+    }
+    assert_eq!(rows(&page).len(), 4, "it needs no script");
+    assert!(page.contains("Modelled means"));
+    if !std::env::split_paths(tools::PATH).any(|folder| folder.join("chromium").is_file()) {
+        skipped("chromium is not installed");
+        return;
+    }
+    let shown = browsed(&dir, "");
+    let unquoted: Vec<String> = rows(&page).iter().map(|name| name.replace("&quot;", "\"")).collect();
+    assert_eq!(rows(&shown), unquoted);
+    let press =
+        |column: usize| format!("document.querySelectorAll('#hosts thead button')[{column}].click();");
+    let by_name = browsed(&dir, &press(0));
+    let names = rows(&by_name);
+    let plain: Vec<&&str> = names.iter().filter(|name| !name.starts_with("&lt;")).collect();
+    assert_eq!(plain, [&"db1", &"web2", &"web10"]);
+    assert!(by_name.contains("aria-sort=\"ascending\""));
+    // Most disks first, and fewest first.
+    let first = |page: &str| rows(page)[0].to_owned();
+    let most = first(&browsed(&dir, &press(1)));
+    assert!(most == "web2" || most.starts_with("&lt;"), "{most}");
+    let fewest = first(&browsed(&dir, &press(1).repeat(2)));
+    assert!(fewest == "web10" || fewest == "db1", "{fewest}");
+}
