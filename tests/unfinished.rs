@@ -15,7 +15,7 @@ use std::path::Path;
 use serde_json::Value;
 use straddle_repair::Target;
 use straddle_repair::realign::{JournalFileHandle, JournalPlace, Outcome, Realign};
-use tools::{Dir, flat, list, number, straddle_in, transcript, word, write_table};
+use tools::{Dir, STRADDLE, flat, list, number, straddle_in, transcript, word, write_table};
 
 const NAME: &str = "disk.img";
 /// An MBR disk as Windows XP left it, and a GPT one.
@@ -164,6 +164,27 @@ fn check_says_how_far_it_is_and_how_to_go_on() {
         assert!(output.status.success(), "{}", transcript(&output));
         let report = check(&dir);
         assert!(of_rule(&report, "S047").is_empty() && of_rule(&report, "S001").is_empty(), "{report}");
+    }
+}
+
+/// What looks unallocated has the data of the partition that moves: what the fix of another finding writes there
+/// would destroy them.
+#[test]
+fn nothing_else_is_advised_while_a_move_is_unfinished() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for table in TABLES {
+        let dir = planned(table, LEN);
+        tools::shell(&format!("{STRADDLE} realign {NAME} --partition 2 --save one.json"), dir.path());
+        fs::rename(dir.join("one.json"), dir.join("move.json")).unwrap();
+        begin(&dir, None);
+        let report = check(&dir);
+        assert!(!of_rule(&report, "S001").is_empty(), "{report}");
+        for finding in list(&report, "findings") {
+            let is_advised = !finding["fix"].is_null() || !finding["instead"].is_null();
+            assert_eq!(is_advised, finding["code"] == "S047", "{finding}");
+        }
     }
 }
 

@@ -212,6 +212,12 @@ pub fn run(context: &Context<'_>) -> Findings {
         findings.iter_mut().flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
     table::mend_first(context, &mut findings);
+    if context.moves.unfinished.is_some() {
+        // What looks unallocated has the data of the partitions that move: nothing else may be written first.
+        for finding in findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE) {
+            (finding.fix, finding.instead) = (None, None);
+        }
+    }
     // The other fix is worth nothing without its commands.
     for finding in &mut findings {
         finding.instead.take_if(|fix| fix.commands.is_empty());

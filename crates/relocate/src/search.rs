@@ -13,18 +13,19 @@ const PIECE: u64 = 4 * MIB;
 /// The largest physical sector in which [`search_ends`] looks for a last title.
 const LARGEST: u64 = 4096;
 /// Titles that are followed to their bodies, which may be long: more are none of ours.
-const MOST: u32 = 8;
+const MOST: u32 = 32;
 
-/// Searches the journal's disk for a journal, from its end on; returns its place.
+/// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be others,
+/// left over from earlier moves.
 ///
 /// Reads the whole disk if there is none. Sectors that cannot be read are passed over.
-pub fn search(mut disks: Disks<'_>) -> Option<Span> {
+pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
     let device = disks.device_of_journal();
     let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
     let mut left = MOST;
     while end > 0 && left > 0 {
         let start = end.saturating_sub(PIECE);
-        if let Some(place) = within(&mut disks, start, end, &mut left) {
+        if let Some(place) = within(&mut disks, start, end, &mut left, &mut counts) {
             return Some(place);
         }
         end = start;
@@ -32,18 +33,28 @@ pub fn search(mut disks: Disks<'_>) -> Option<Span> {
     None
 }
 
-/// Searches for a journal that ends at one of `ends`; returns its place. Reads 4 KiB before each.
-pub fn search_ends(mut disks: Disks<'_>, ends: &[ByteOffset]) -> Option<Span> {
+/// Searches for a journal that `counts` and ends at one of `ends`; returns its place. Reads 4 KiB before each.
+pub fn search_ends(
+    mut disks: Disks<'_>,
+    ends: &[ByteOffset],
+    mut counts: impl FnMut(Span) -> bool,
+) -> Option<Span> {
     let device = disks.device_of_journal();
     let size = disks.get(device).size().get();
     let is_end = |end: &u64| *end >= SECTOR && *end <= size && end.is_multiple_of(SECTOR);
     let mut ends = ends.iter().map(|end| end.get()).filter(is_end);
     let mut left = MOST;
-    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left))
+    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left, &mut counts))
 }
 
-/// The journal with the last title in these bytes. `left` counts the titles that are still followed.
-fn within(disks: &mut Disks<'_>, start: u64, end: u64, left: &mut u32) -> Option<Span> {
+/// The journal that `counts` with the last title in these bytes. `left` counts the titles that are still followed.
+fn within(
+    disks: &mut Disks<'_>,
+    start: u64,
+    end: u64,
+    left: &mut u32,
+    counts: &mut dyn FnMut(Span) -> bool,
+) -> Option<Span> {
     let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
     let mut bytes = vec![0; in_memory(ByteCount::new(end - start))];
     let disk = disks.get(device);
@@ -59,6 +70,6 @@ fn within(disks: &mut Disks<'_>, start: u64, end: u64, left: &mut u32) -> Option
     titles.into_iter().rev().find_map(|at| {
         *left = left.checked_sub(1)?;
         let place = Journal::located(disks, ByteOffset::new(at))?;
-        matches!(Journal::read(disks, place), Ok(Some(_))).then_some(place)
+        (matches!(Journal::read(disks, place), Ok(Some(_))) && counts(place)).then_some(place)
     })
 }

@@ -269,6 +269,32 @@ fn a_stopped_wrap_goes_back() {
     assert!(Shape::bytes(&drive.seen, end, len) == Shape::bytes(&shape.before, end, len));
 }
 
+/// The old start over the marker makes it look as if nothing had happened.
+#[test]
+fn the_old_start_over_a_stopped_wrap_is_noticed() {
+    let shape = Shape::new(Filling::Swap, Format::Gpt, 12 * MIB, 3 * MIB);
+    for goes_back in [false, true] {
+        let mut drive = Cut::new(shape.before.clone(), u64::MAX);
+        {
+            let mut disk = target(&mut drive);
+            let run = shape.realign.begin(&mut disk, JournalPlace::Inside, [1; 16]).unwrap();
+            run.finish(&mut |_| ControlFlow::Break(())).unwrap();
+        }
+        drive.seen.put(0, &Shape::bytes(&shape.before, 0, 4096));
+        let stack = stack_of(&drive.seen, BlockSize::B512);
+        assert!(straddle_repair::realign::displaced(&drive.seen, &stack).is_some());
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = target(&mut drive);
+        let mut run = Run::search(&mut disk, None).unwrap();
+        assert!(run.restore_table(&folder.path().join("start")).unwrap());
+        let on = &mut |_| ControlFlow::Continue(());
+        let ended = if goes_back { run.roll_back(on) } else { run.finish(on) };
+        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{ended:?}");
+        drop(disk);
+        assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);
+    }
+}
+
 /// A file system that was mounted while only the marker was written is not overwritten with its older self.
 #[test]
 fn what_was_written_meanwhile_is_refused() {

@@ -293,7 +293,7 @@ fn a_journal_is_found_without_its_place() {
     for shape in shapes() {
         let world = World::new(&shape);
         let machine = world.boot(&world.original);
-        let found = || world.with(&machine, |disks, _| search(disks));
+        let found = || world.with(&machine, |disks, _| search(disks, |_| true));
         assert_eq!(found(), None, "{shape:?}");
         let place = world.with(&machine, |disks, place| {
             begin(disks, place, world.job.clone()).unwrap();

@@ -502,7 +502,7 @@ impl<'a> Run<'a> {
     fn forget_stale(&mut self) -> Result<(), MoveError> {
         // Of another plan, one of another length may end there.
         let ends = [self.place.end()];
-        let other = self.with_disks(|disks, _| Ok(search_ends(disks, &ends)))?;
+        let other = self.with_disks(|disks, _| Ok(search_ends(disks, &ends, |_| true)))?;
         let own = self.place;
         self.place = other.unwrap_or(own);
         let forgotten = self.forget_at_place();

@@ -35,17 +35,20 @@ pub(super) fn has_table(stack: &Stack) -> bool {
 }
 
 /// Searches the places where journals end as a rule: before the end of the disk, and before partitions.
-/// `is_whole` searches all of the disk then. Returns the place of a journal whose move is not over.
+/// `is_whole` searches all of the disk then, and asks for less. Returns the place of a journal whose move is not
+/// over.
 pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option<Span> {
+    let counts = |place: Span| {
+        let Ok(Some((job, state))) = inspect(Disks::one(&mut Reading(medium)), place) else { return false };
+        let payload = Payload::decode(job.payload());
+        payload.is_ok_and(|payload| is_unfinished(medium, &payload, state, (Some(place), is_whole), stack))
+    };
     let ends = ends(medium.len(), stack);
-    let quick = search_ends(Disks::one(&mut Reading(medium)), &ends);
-    let place = match quick {
-        None if is_whole => search(Disks::one(&mut Reading(medium))),
+    let quick = search_ends(Disks::one(&mut Reading(medium)), &ends, counts);
+    match quick {
+        None if is_whole => search(Disks::one(&mut Reading(medium)), counts),
         found => found,
-    }?;
-    let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
-    let payload = Payload::decode(job.payload()).ok()?;
-    is_unfinished(&payload, state, Some(place), stack).then_some(place)
+    }
 }
 
 /// The partitions in which data may be.
@@ -82,25 +85,47 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
-/// Whether data have moved that the table does not list where they are, according to a journal at `place`.
-fn is_unfinished(payload: &Payload, state: State, place: Option<Span>, stack: &Stack) -> bool {
+/// Whether data have moved that the table does not list where they are, according to a journal at a place. If the
+/// user `asks` for it, that none of them is listed anywhere is enough.
+fn is_unfinished(
+    medium: &dyn Medium,
+    payload: &Payload,
+    state: State,
+    (place, asks): (Option<Span>, bool),
+    stack: &Stack,
+) -> bool {
     let parts = || parts(stack);
-    if let Some(place) = place
-        && (matches!(stack.kind, TableKind::Content(_)) || parts().any(|part| part.span.overlaps(place)))
-    {
+    // What fills the disk now lies over the journal, unless it is what a partition is put round.
+    let is_content = matches!(stack.kind, TableKind::Content(_)) && !payload.has_old_head(medium);
+    if place.is_some_and(|place| is_content || parts().any(|part| part.span.overlaps(place))) {
         return false;
     }
     let plan = payload.realign.plan();
     let starts_at = |at: Option<ByteOffset>| parts().any(|part| Some(part.span.start()) == at);
+    let starts = |number: u32, at: Option<ByteOffset>| {
+        parts().any(|part| part.number == number && Some(part.span.start()) == at)
+    };
     // A table that another program has written since lists the data in their new places, or has none of them.
+    // Partitions that swap their places are distinguished by their numbers.
     let is_listed_as_before = |entry: &Entry| {
         let Change::Moved { from, .. } = entry.change else { return false };
-        let new = plan.span(entry).map(|span| span.start());
-        starts_at(from.to_bytes(plan.block())) && !starts_at(new)
+        let (old, new) = (from.to_bytes(plan.block()), plan.span(entry).map(|span| span.start()));
+        let is_swapped = starts(entry.number, old) && !starts(entry.number, new);
+        (starts_at(old) && !starts_at(new)) || (starts_at(new) && is_swapped)
+    };
+    let is_nowhere = || {
+        let moved =
+            plan.table().partitions.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }));
+        let is_over = |new: Span| parts().any(|part| part.span.overlaps(new));
+        asks && moved.filter_map(|entry| plan.span(entry)).all(|new| !is_over(new))
     };
     match state {
         State::Moving { .. } | State::RollingBack => true,
-        State::Moved => plan.table().partitions.iter().any(is_listed_as_before),
+        State::Moved => {
+            plan.table().partitions.iter().any(is_listed_as_before)
+                || (payload.realign.is_wrap() && matches!(stack.kind, TableKind::Content(_)))
+                || is_nowhere()
+        }
         State::NotBegun | State::Back => false,
     }
 }
@@ -136,7 +161,8 @@ impl Run<'_> {
         let state = self.state()?;
         // What else belongs to the table may be missing, such as the protective MBR of a GPT.
         let is_marked = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::Marked));
-        if !is_marked && !is_unfinished(&self.payload, state, self.place_on_disk(), &stack) {
+        let place = (self.place_on_disk(), true);
+        if !is_marked && !is_unfinished(self.disk, &self.payload, state, place, &stack) {
             return Err(MoveError::Nothing);
         }
         let steps = self.payload.restoring(self.disk)?;

@@ -4,11 +4,12 @@
 
 use straddle_device::ReadError;
 use straddle_layout::{Problem, TableKind};
-use straddle_relocate::{Verify, inspect, search};
+use straddle_relocate::{Disks, State, Verify, inspect, search};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
 use super::payload::Payload;
+use super::survey::Reading;
 use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
 use crate::target::{Disk, Target};
 
@@ -28,8 +29,7 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
         Ok(stack) => stack,
         Err(error) => {
-            let found = with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?;
-            return Ok(of(found.ok_or(error)?, false));
+            return Ok(of(anywhere(disk).ok_or(error)?, false));
         }
     };
     let has_content = matches!(stack.kind, TableKind::Content(_));
@@ -39,7 +39,7 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     let has_table = displaced::has_table(&stack);
     let found = match has_table {
         true => displaced::find(disk, &stack, is_whole),
-        false => with_disks(disk, &mut JournalPlace::Inside, |disks| Ok(search(disks)))?,
+        false => anywhere(disk),
     };
     let place = found.ok_or(MoveError::Nothing)?;
     // A sector that cannot be read may hold the marker.
@@ -53,6 +53,18 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
         }
         _ => Ok(Found { has_content, ..of(place, has_table) }),
     }
+}
+
+/// Searches all of a disk without a table: for a journal of data that are on their way, or else for another one.
+fn anywhere(disk: &dyn Disk) -> Option<Span> {
+    let mut other = None;
+    let is_moving = |place: Span| {
+        let found = inspect(Disks::one(&mut Reading(disk)), place);
+        let is = matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))));
+        other = other.or(Some(place));
+        is
+    };
+    search(Disks::one(&mut Reading(disk)), is_moving).or(other)
 }
 
 /// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.

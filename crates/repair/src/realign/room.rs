@@ -101,18 +101,28 @@ impl Realign {
         };
         let mut found = Vec::new();
         for gap in self.unallocated() {
-            let end = self.blocks.floor(gap.end());
-            let near = gap.start().checked_add(needed).and_then(|end| {
-                nominal_ends(self.plan.disk().size).find(|nominal| *nominal >= end && *nominal <= gap.end())
-            });
-            for end in [end, near].into_iter().flatten() {
+            let nominal = nominal_ends(self.plan.disk().size);
+            let ends = nominal.filter(|end| *end > gap.start() && *end < gap.end()).chain([gap.end()]);
+            for end in ends {
+                let is_lost = !self.lasts(end);
+                let Some(end) = self.blocks.floor(end) else { continue };
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
                 let place = end.checked_since(start).and_then(|len| Span::new(start, len));
-                found.extend(place.map(|place| (far(&place), Reverse(gap.len()), place)));
+                found.extend(place.map(|place| (is_lost, far(&place), Reverse(gap.len()), place)));
             }
         }
-        found.into_iter().min_by_key(|(far, rank, _)| (*far, *rank)).map(|(.., place)| place)
+        found.into_iter().min_by_key(|(lost, far, rank, _)| (*lost, *far, *rank)).map(|(.., place)| place)
+    }
+
+    /// Whether a journal that ends here is found whatever table another program writes: not only before a new start.
+    fn lasts(&self, end: ByteOffset) -> bool {
+        let is_start = |entries: &[Entry]| {
+            entries.iter().filter_map(|entry| self.plan.span(entry)).any(|span| span.start() == end)
+        };
+        nominal_ends(self.plan.disk().size).any(|nominal| nominal == end)
+            || is_start(self.plan.before())
+            || !is_start(&self.plan.table().partitions)
     }
 
     /// The bytes that are unallocated before, while and after the data move.

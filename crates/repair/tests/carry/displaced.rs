@@ -1,15 +1,17 @@
 //! A half-moved disk on which another program has written a table: the journal is found, the table is saved,
 //! and a power cut while the marker is restored loses nothing.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use straddle_device::Medium;
 use straddle_layout::read_stack;
+use straddle_relocate::{Disk, Disks, Job, Move, Parts, State, begin, journal_len};
 use straddle_repair::apply::{Backup, LaterWrites};
 use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Run, displaced};
 use straddle_repair::{Format, Part, Place, Request, Seed, Size};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::{Memory, Random, plan_and_write, seeds, target};
 use super::{Drive, Shape};
@@ -253,4 +255,72 @@ fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
 
 fn first() -> Span {
     Span::first(ByteCount::new(512))
+}
+
+/// Partitions that swap their places start where one started before, whichever table counts.
+#[test]
+fn the_old_table_over_swapped_partitions_is_noticed() {
+    let shape = Shape::to(Format::Mbr, 20_000, &[(64, 3_000), (4_096, 3_000)], &[4_096, 64]);
+    let mut moved = 0;
+    for left in 0..shape.operations::<Drive>() {
+        let mut drive = Drive::new(shape.before.clone(), left);
+        let _ = shape.begin_and_finish(&mut drive);
+        let mut medium = drive.seen;
+        let state =
+            Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).and_then(|mut run| run.state());
+        if matches!(state, Ok(State::Moved)) {
+            copy(&shape.before, &mut medium, 0, 1);
+            assert!(is_found(&medium), "{left}");
+            moved += 1;
+        }
+    }
+    assert!(moved > 0);
+}
+
+/// A medium as the engine writes a journal to it.
+struct Raw(Memory);
+
+impl Disk for Raw {
+    fn size(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, bytes).map_err(io::Error::other)
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.0.put(at.get(), bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A journal that an earlier move has left behind is found first, at the end of the disk.
+#[test]
+fn a_journal_that_counts_is_found_behind_one_that_does_not() {
+    let shape = Shape::new(Format::Mbr, 24_000, &[(15_863, 3_001)]);
+    let mut medium = shape.stopped(JournalPlace::Inside).seen;
+    copy(&shape.before, &mut medium, 0, 1);
+    assert!(is_found(&medium));
+    let (block, size) = (ByteCount::new(4_096), medium.len());
+    let from = Span::new(ByteOffset::new(0), block).unwrap();
+    let parts = Parts {
+        size,
+        blocks: Boundary::new(block, ByteCount::ZERO).unwrap(),
+        window: block,
+        id: [3; 16],
+        moves: vec![Move { from, to: ByteOffset::new(8_192) }],
+        payload: b"another program's".to_vec(),
+    };
+    let job = Job::new(parts).unwrap();
+    let len = journal_len(&job).unwrap();
+    let start = ByteOffset::new((size.get() - len.get()) / 4_096 * 4_096);
+    let place = Span::new(start, size.checked_sub(ByteCount::new(start.get())).unwrap()).unwrap();
+    let mut raw = Raw(medium);
+    begin(Disks::one(&mut raw), place, job).unwrap();
+    assert!(is_found(&raw.0));
 }

@@ -18,6 +18,9 @@ use crate::realign::{Journal, MoveError, Realign, RealignError};
 /// The length of the start of the disk that moves with the table, not with the data.
 pub(in crate::realign) const HEAD: ByteCount = WIPED;
 
+/// The bytes of its start by which an old file system is known: superblocks are in them as a rule.
+const OLD_HEAD: usize = 4096;
+
 impl Payload {
     /// Prepares the start of the disk, with the old contents that the partition is to begin with.
     pub(super) fn wrapped(
@@ -71,6 +74,14 @@ impl Payload {
             old_guards: Vec::new(),
             rest: Vec::new(),
         })
+    }
+
+    /// Whether the disk begins as before the move of what filled it.
+    pub(in crate::realign) fn has_old_head(&self, disk: &dyn Medium) -> bool {
+        let mut found = [0; OLD_HEAD];
+        self.realign.is_wrap()
+            && disk.read_at(ByteOffset::ZERO, &mut found).is_ok()
+            && self.head().get(..OLD_HEAD) == Some(&found[..])
     }
 
     /// The first bytes of the file system, as they were.
