@@ -174,7 +174,11 @@ fn nothing_else_is_advised_while_a_move_is_unfinished() {
     if !tools::present(&["sfdisk"]) {
         return;
     }
-    for table in TABLES {
+    // The second partition is longer than a window.
+    for table in [
+        "label: dos\nstart=63, size=8000, type=7\nstart=8063, size=40001, type=83\n",
+        "label: gpt\nfirst-lba: 34\nstart=34, size=8000\nstart=8034, size=40001\n",
+    ] {
         let dir = planned(table, LEN);
         tools::shell(&format!("{STRADDLE} realign {NAME} --partition 2 --save one.json"), dir.path());
         fs::rename(dir.join("one.json"), dir.join("move.json")).unwrap();
