@@ -1,5 +1,7 @@
 //! Findings and their fixes.
 
+use std::sync::Arc;
+
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::catalogue::Code;
@@ -102,6 +104,15 @@ pub enum Place {
     Target(String),
 }
 
+/// Why findings do not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The reason, in the words of the user.
+    pub text: String,
+    /// Where it is written: `.straddle.toml:3`.
+    pub source: String,
+}
+
 /// Where a finding is reported. It is true in any case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reported {
@@ -109,6 +120,8 @@ pub enum Reported {
     Here,
     /// In a finding about the same thing, at this place.
     At(Place),
+    /// Among what is ignored on its target, and why. It does not count.
+    Ignored(Arc<Reason>),
     /// Nowhere: its rule was not asked for.
     NotAsked,
     /// Nowhere: its subject is another partition than the one asked for.

@@ -103,6 +103,8 @@ mod weigh;
 #[cfg(test)]
 mod order;
 
+use std::sync::Arc;
+
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
@@ -114,7 +116,7 @@ pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reported, Risk, Subject};
+pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
 pub use findings::Findings;
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
@@ -159,6 +161,29 @@ pub struct Context<'a> {
     pub page: Option<ByteCount>,
 }
 
+/// Findings that do not count, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Their rule.
+    pub code: Code,
+    /// The partition they are on; any, and the disk itself, if `None`.
+    pub partition: Option<u32>,
+    /// Why they do not count, and where that is written.
+    pub reason: Arc<Reason>,
+}
+
+impl Exception {
+    /// Whether it is about this finding.
+    pub fn covers(&self, finding: &Finding) -> bool {
+        let is_there = match (self.partition, finding.subject) {
+            (None, _) => true,
+            (Some(number), Subject::Partition(subject)) => number == subject,
+            (Some(_), Subject::Disk) => false,
+        };
+        is_there && self.code == finding.rule.code
+    }
+}
+
 /// Which findings were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
@@ -166,6 +191,8 @@ pub struct Asked {
     pub only: Vec<Code>,
     /// The rules not to be reported, by code.
     pub ignore: Vec<Code>,
+    /// The findings that do not count. Of several exceptions the first applies.
+    pub exceptions: Vec<Exception>,
     /// The partition asked for, if not the whole disk.
     pub partition: Option<u32>,
 }
@@ -180,8 +207,11 @@ impl Asked {
             // Unreadable data is always reported: nothing is known about what was asked for.
             _ if finding.rule.kind == Kind::Unreadable => Reported::Here,
             _ if self.ignore.contains(&code) => Reported::NotAsked,
-            _ if self.only.is_empty() || self.only.contains(&code) => Reported::Here,
-            _ => Reported::NotAsked,
+            _ if !self.only.is_empty() && !self.only.contains(&code) => Reported::NotAsked,
+            _ => match self.exceptions.iter().find(|exception| exception.covers(finding)) {
+                Some(exception) => Reported::Ignored(Arc::clone(&exception.reason)),
+                None => Reported::Here,
+            },
         }
     }
 }

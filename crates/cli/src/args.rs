@@ -164,7 +164,8 @@ Examples:
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
-  straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)";
+  straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
+  straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons";
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
@@ -250,13 +251,25 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) ignore: Vec<Code>,
 
+    /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
+    /// [default: .straddle.toml, if it is in the current directory].
+    ///
+    /// Ignored findings are listed with their reasons and do not count for the status and the exit status.
+    /// The verdicts on partitions stay. S047 and S081 cannot be ignored.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Do not read .straddle.toml.
+    #[arg(long)]
+    pub(crate) no_config: bool,
+
     /// Accept a non-blank target on which nothing is recognised, instead of exiting with status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with status 1 if there is a finding of at least this severity.
-    #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
-    pub(crate) fail_on: FailOn,
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning].
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    pub(crate) fail_on: Option<FailOn>,
 }
 
 impl CheckArguments {
@@ -264,6 +277,11 @@ impl CheckArguments {
     pub(crate) fn captured(&self) -> Option<&Path> {
         let is_running_system = |root: &Path| root.canonicalize().is_ok_and(|root| root == Path::new("/"));
         self.sysroot.as_deref().filter(|root| !is_running_system(root))
+    }
+
+    /// The lowest severity that counts for the exit status.
+    pub(crate) fn fails_from(&self) -> Severity {
+        self.fail_on.unwrap_or(FailOn::Warning).severity()
     }
 }
 
@@ -294,7 +312,7 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    pub(crate) fn severity(self) -> Severity {
+    fn severity(self) -> Severity {
         match self {
             Self::Advice => Severity::Advice,
             Self::Warning => Severity::Warning,
@@ -405,7 +423,7 @@ fn positive_size(text: &str) -> Result<ByteCount, String> {
 const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
 
 /// The page of a database: whole sectors.
-fn page_size(text: &str) -> Result<ByteCount, String> {
+pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?;
     if PAGES.contains(&size.get()) && size.get().is_multiple_of(512) {
         return Ok(size);

@@ -141,6 +141,7 @@ kinds! {
     straddle_drive::ssd::FlashError,
     straddle_examine::ChangeError,
     straddle_examine::ExamineError,
+    straddle_examine::ExceptionError,
     straddle_guest::GuestError,
     straddle_media::MediaError,
     straddle_media::StoreError,

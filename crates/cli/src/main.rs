@@ -6,6 +6,7 @@
 mod args;
 mod closed;
 mod commands;
+mod config;
 mod cost;
 mod estimate;
 mod exit;

@@ -2,7 +2,7 @@
 
 use straddle_units::ErrorKind;
 
-use crate::{ChangeError, ExamineError};
+use crate::{ChangeError, ExamineError, ExceptionError};
 
 impl ExamineError {
     /// Returns the kind of failure.
@@ -26,5 +26,12 @@ impl ChangeError {
             Self::OwnSectors => ErrorKind::Usage,
             Self::Unrecognised(..) => ErrorKind::Refused,
         }
+    }
+}
+
+impl ExceptionError {
+    /// Returns the kind of failure.
+    pub const fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
     }
 }

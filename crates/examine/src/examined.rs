@@ -1,13 +1,17 @@
 //! A target with everything found on it.
 
-use straddle_audit::{Asked, Context, Finding, Findings, Judgement, Kind, Place, Recognised, Reported};
+use std::collections::BTreeSet;
+
+use straddle_audit::{
+    Asked, Context, Finding, Findings, Judgement, Kind, Place, Reason, Recognised, Reported,
+};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::ByteOffset;
 
 use crate::gone::{gone, gone_soon};
-use crate::{ExamineError, Examiner, connected, in_use, member, moves, read, recognised, sectors};
+use crate::{ExamineError, Examiner, connected, exception, in_use, member, moves, read, recognised, sectors};
 
 /// A target with everything found on it.
 #[non_exhaustive]
@@ -24,6 +28,8 @@ pub struct Examined {
     pub findings: Findings,
     /// The cost of each finding, by index; `None` where it was not asked for or cannot be computed.
     pub costs: Vec<Option<Cost>>,
+    /// The exceptions of the options, by index, that are about a finding here, wherever it is reported.
+    pub exceptions: BTreeSet<usize>,
     /// The verdict over all findings.
     pub judgement: Judgement,
     /// The command at the end of the target's last remark, if it ends with one.
@@ -82,6 +88,14 @@ impl Examined {
         listed
             .filter(|(finding, _)| finding.reported == Reported::Here)
             .map(|(finding, cost)| (finding, cost.as_ref()))
+    }
+
+    /// The findings that do not count, each with its reason.
+    pub fn ignored(&self) -> impl Iterator<Item = (&Finding, &Reason)> {
+        self.findings.iter().filter_map(|finding| match &finding.reported {
+            Reported::Ignored(reason) => Some((finding, &**reason)),
+            _ => None,
+        })
     }
 
     /// Returns what to know of the target besides its findings, and where those findings are reported that
@@ -158,11 +172,12 @@ pub(crate) fn examine(
         price.price(finding.shifting_start()?)
     };
     let costs = findings.iter().map(price).collect();
+    let exceptions = exception::met(&options.exceptions, &name, &findings);
     let in_table = stack.partitions.len();
     if let Some(number) = target.partition {
         stack.partitions.retain(|p| p.number == number);
     }
-    Ok(Examined { name, target, stack, in_table, findings, costs, judgement, ready, is_unread })
+    Ok(Examined { name, target, stack, in_table, findings, costs, exceptions, judgement, ready, is_unread })
 }
 
 /// Returns every finding, with where it is reported.
@@ -196,7 +211,9 @@ fn audit(
     };
     let mut findings = straddle_audit::run(&context);
     let (only, ignore) = (options.only.clone(), options.ignore.clone());
-    straddle_audit::ask(&mut findings, &Asked { only, ignore, partition: target.partition });
+    let exceptions = exception::on(&options.exceptions, name);
+    let asked = Asked { only, ignore, exceptions, partition: target.partition };
+    straddle_audit::ask(&mut findings, &asked);
     findings
 }
 

@@ -28,6 +28,7 @@ mod change;
 mod connected;
 mod error_kind;
 mod examined;
+mod exception;
 mod gone;
 mod in_use;
 mod member;
@@ -48,6 +49,7 @@ use straddle_units::ByteCount;
 
 pub use change::{ChangeError, Depth, Present};
 pub use examined::{Cost, Examined, Price};
+pub use exception::{ExceptionError, TargetException};
 pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use recognised::is_root;
@@ -65,6 +67,8 @@ pub struct Options {
     pub only: Vec<Code>,
     /// The rules not to report, by code.
     pub ignore: Vec<Code>,
+    /// The findings that do not count, with the reasons.
+    pub exceptions: Vec<TargetException>,
     /// What else is examined in the same run.
     pub alongside: Alongside,
     /// Prices misalignment; without it no cost is computed.

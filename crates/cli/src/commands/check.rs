@@ -4,6 +4,7 @@ mod batch;
 mod outcome;
 mod run;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Result;
@@ -15,6 +16,7 @@ use self::outcome::Outcome;
 pub(crate) use self::run::Form;
 use self::run::Run;
 use crate::args::CheckArguments;
+use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
 use crate::view::json::check::Summary;
@@ -25,8 +27,11 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     if form == Form::Map && arguments.output_format.is_some() {
         return Err(UsageError("--output-format is an option of straddle check".to_owned()).into());
     }
+    let config = Config::of(arguments)?;
     let targets = batch::targets(arguments)?;
-    let run = Run::new(arguments, form, styles);
+    let run = Run::new(config, form, styles);
+    let arguments = &run.arguments;
+    let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
     let bar = batch::progress(targets.len());
     let mut out = output::stdout();
@@ -59,10 +64,13 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             summary.add(outcome.status);
             severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
             exit = exit.max(outcome.exit);
+            met.extend(outcome.exceptions);
         }
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
     }
     bar.finish_and_clear();
+    out.flush()?;
+    run.warn_of_stale(&targets, &met);
     let is_own_machine = arguments.targets.is_empty() && arguments.captured().is_none();
     if is_own_machine && readable == 0 && summary.targets > 0 && !straddle_examine::is_root() {
         output::complain(

@@ -47,7 +47,7 @@ pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
 
 /// Returns the report that was asked for; `None` for text.
 pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
-    let least = arguments.fail_on.severity();
+    let least = arguments.fails_from();
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let fails = severities.into_iter().filter(|severity| *severity >= least);
     Some(match arguments.output_format {

@@ -1,5 +1,6 @@
 //! One target's output, and its share in the exit status.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
@@ -8,7 +9,6 @@ use straddle_device::OpenError;
 use straddle_examine::{ExamineError, Examined};
 
 use super::{Form, Run};
-use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::overlay;
@@ -27,6 +27,9 @@ pub(super) struct Outcome {
     pub(super) exit: Exit,
     /// Numbers of errors, warnings and pieces of advice.
     pub(super) severities: [usize; 3],
+    /// The exceptions of the run, by index, that are about a finding of this target, or may be: what cannot
+    /// be read may have it.
+    pub(super) exceptions: BTreeSet<usize>,
 }
 
 impl Outcome {
@@ -46,11 +49,12 @@ impl Outcome {
                 status: Status::NotJudged,
                 exit: Exit::Failed,
                 severities: [0; 3],
+                exceptions: run.exceptions_for(&name).collect(),
             };
         }
         let verb = if run.form == Form::Map { "map" } else { "check" };
         let ready = overlay::command(&error, verb, Path::new(&name), &run.arguments.allow_backing);
-        failed(name, format!("{error:#}"), ready, &run.arguments)
+        failed(name, format!("{error:#}"), ready, run)
     }
 }
 
@@ -60,7 +64,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
     let fails = examined.findings.iter().filter(|f| counts(f));
-    let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fail_on.severity());
+    let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
     // The text output says this in its place, but a list of findings has no place for it.
     let alone = examined.not_judged().filter(|_| arguments.quiet);
@@ -75,23 +79,29 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
             (false, false) => Exit::Success,
         },
         severities: severities.map(count),
+        exceptions: match examined.judgement.is_unread || examined.is_unread {
+            true => run.exceptions_for(name).collect(),
+            false => examined.exceptions.clone(),
+        },
     }
 }
 
 /// Returns the outcome for a target that gave only an error `message`. `ready` is a command to run instead,
 /// if there is one.
-fn failed(name: String, message: String, ready: Option<String>, arguments: &CheckArguments) -> Outcome {
+fn failed(name: String, message: String, ready: Option<String>, run: &Run) -> Outcome {
     let complaint = output::printable(&format!("{name}: {message}"));
     let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
     let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
+    let exceptions = run.exceptions_for(&name).collect();
     let of = TargetReport::failed(name, message);
     Outcome {
         text: String::new(),
-        report: report::is_wanted(arguments).then_some(of),
+        report: report::is_wanted(&run.arguments).then_some(of),
         complaint: Some(complaint + &line),
         status: Status::Failed,
         exit: Exit::Failed,
         severities: [0; 3],
+        exceptions,
     }
 }
 

@@ -1,13 +1,15 @@
 //! What all targets of a run share.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use straddle_device::image::Limits;
 use straddle_examine::{Alongside, Examiner, Options, Price};
 
 use crate::args::CheckArguments;
-use crate::output::Styles;
+use crate::config::Config;
+use crate::output::{self, Styles};
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(arguments: &CheckArguments, form: Form, styles: Styles) -> Arc<Self> {
-        let arguments = arguments.clone();
+    pub(super) fn new(config: Config, form: Form, styles: Styles) -> Arc<Self> {
+        let Config { arguments, exceptions } = config;
         let targets = arguments.targets.clone();
         let options = Options {
             open: straddle_device::Options {
@@ -42,9 +44,32 @@ impl Run {
             page: arguments.page,
             only: arguments.only.clone(),
             ignore: arguments.ignore.clone(),
+            exceptions,
             alongside: if targets.is_empty() { Alongside::Everything } else { Alongside::These(targets) },
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
         };
         Arc::new(Self { examiner: Examiner::new(options), arguments, form, styles })
+    }
+
+    /// Returns the exceptions for the target of this name, by index.
+    pub(super) fn exceptions_for(&self, target: &str) -> impl Iterator<Item = usize> {
+        let exceptions = self.examiner.options().exceptions.iter().enumerate();
+        exceptions.filter(move |(_, one)| one.is_for(target)).map(|(index, _)| index)
+    }
+
+    /// Prints a warning for each exception that is about no finding of the run; `met` are the others.
+    pub(super) fn warn_of_stale(&self, targets: &[PathBuf], met: &BTreeSet<usize>) {
+        let exceptions = self.examiner.options().exceptions.iter().enumerate();
+        for (_, one) in exceptions.filter(|(index, _)| !met.contains(index)) {
+            let exception = one.exception();
+            let is_for_one = targets.iter().any(|target| one.is_for(&target.display().to_string()));
+            let place = exception.partition.map_or(String::new(), |number| format!(" of partition {number}"));
+            let on = one.targets().map_or(String::new(), |glob| format!(" on {glob}"));
+            let what = if is_for_one { "such finding" } else { "such target" };
+            let (source, code) = (&exception.reason.source, exception.code);
+            output::complain(&output::printable(&format!(
+                "{source}: nothing to ignore as {code}{place}{on}: no {what} in this run"
+            )));
+        }
     }
 }

@@ -6,7 +6,7 @@ use straddle_audit::Kind;
 use straddle_examine::Examined;
 
 use super::device::{DeviceReport, device_report};
-use super::finding::{FindingReport, finding_report};
+use super::finding::{FindingReport, IgnoredReport, finding_report, ignored_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 
@@ -116,6 +116,10 @@ pub(crate) struct TargetReport {
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
     /// is listed at one of them.
     pub(in crate::view) findings: Vec<FindingReport>,
+    /// The findings that the configuration file ignores. They do not count for the status; the verdicts on
+    /// partitions stay. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::view) ignored: Vec<IgnoredReport>,
     /// What could not be read, and why.
     notes: Vec<String>,
 }
@@ -215,6 +219,7 @@ impl TargetReport {
             layer: None,
             partitions: Vec::new(),
             findings: Vec::new(),
+            ignored: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -240,6 +245,7 @@ impl TargetReport {
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
             findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            ignored: audited.ignored().map(|(finding, reason)| ignored_report(finding, reason)).collect(),
             notes: audited.remarks(),
         }
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Cause, Command, Finding, Fix, Risk, Subject};
+use straddle_audit::{Cause, Command, Finding, Fix, Reason, Risk, Subject};
 use straddle_examine::Cost;
 
 /// A finding.
@@ -43,6 +43,18 @@ pub(in crate::view) struct FindingReport {
     /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follows: Vec<CauseReport>,
+}
+
+/// A finding that does not count.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Ignored")]
+pub(in crate::view) struct IgnoredReport {
+    /// Why it does not count.
+    pub(in crate::view) reason: String,
+    /// Where that is written: the file and its line.
+    pub(in crate::view) source: String,
+    #[serde(flatten)]
+    pub(in crate::view) finding: FindingReport,
 }
 
 /// A finding from which others follow.
@@ -139,6 +151,14 @@ pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         fix: finding.fix.as_ref().map(fix_report),
         instead: finding.instead.as_ref().map(fix_report),
         follows: finding.follows.iter().map(cause_report).collect(),
+    }
+}
+
+pub(super) fn ignored_report(finding: &Finding, reason: &Reason) -> IgnoredReport {
+    IgnoredReport {
+        reason: reason.text.clone(),
+        source: reason.source.clone(),
+        finding: finding_report(finding, None),
     }
 }
 

@@ -3,11 +3,11 @@
 use super::{Report, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
-use crate::view::json::finding::FindingReport;
+use crate::view::json::finding::{FindingReport, IgnoredReport};
 
 const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
-                      message,fix,risk,caution,commands\n";
-const COLUMNS: usize = 15;
+                      message,fix,risk,caution,commands,ignored\n";
+const COLUMNS: usize = 16;
 
 /// A table of findings.
 #[derive(Debug)]
@@ -20,8 +20,9 @@ impl Report for Csv {
 
     fn target(&mut self, target: &TargetReport) -> String {
         let status = target.status.word().replace(' ', "_");
-        let mut rows: Vec<String> =
-            target.findings.iter().map(|finding| row(&cells(&target.target, &status, finding))).collect();
+        let cells = |finding, ignored| row(&cells(&target.target, &status, finding, ignored));
+        let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
+        rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
             let why = unjudged(target).map(|(_, why)| why.to_owned()).unwrap_or_default();
             let mut cells = vec![String::new(); COLUMNS];
@@ -37,7 +38,13 @@ impl Report for Csv {
     }
 }
 
-fn cells(target: &str, status: &str, finding: &FindingReport) -> Vec<String> {
+/// Returns the cells of a finding; the last one is the reason, if it is ignored.
+fn cells(
+    target: &str,
+    status: &str,
+    finding: &FindingReport,
+    ignored: Option<&IgnoredReport>,
+) -> Vec<String> {
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let missed = finding.missed.as_ref();
     let fix = finding.fix.as_ref();
@@ -59,6 +66,7 @@ fn cells(target: &str, status: &str, finding: &FindingReport) -> Vec<String> {
         fix.and_then(|fix| fix.risk).unwrap_or_default().to_owned(),
         fix.and_then(|fix| fix.caution.clone()).unwrap_or_default(),
         commands.join("\n"),
+        ignored.map(|ignored| format!("{} ({})", ignored.reason, ignored.source)).unwrap_or_default(),
     ]
 }
 

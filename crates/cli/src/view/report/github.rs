@@ -18,6 +18,12 @@ impl Report for Github {
             lines.extend(fix_lines(finding));
             text += &annotation(command, &title, &lines);
         }
+        for ignored in &target.ignored {
+            let finding = &ignored.finding;
+            let title = format!("ignored: {} {}: {}", finding.code, place(finding), finding.title);
+            let why = format!("reason: {} ({})", ignored.reason, ignored.source);
+            text += &annotation("notice", &title, &[format!("{}: {}", target.target, finding.message), why]);
+        }
         if let Some((what, why)) = unjudged(target) {
             text += &annotation("error", what, &[format!("{}: {why}", target.target)]);
         }

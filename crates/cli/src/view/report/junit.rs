@@ -2,7 +2,7 @@
 
 use super::{Report, fix_lines, place, unjudged};
 use crate::view::json::TargetReport;
-use crate::view::json::finding::FindingReport;
+use crate::view::json::finding::{FindingReport, IgnoredReport};
 use crate::view::markup::escaped;
 
 /// Suites of test cases.
@@ -35,6 +35,8 @@ impl Report for Junit {
             Some(_) => (0, 1),
             None => (0, 0),
         };
+        let skipped = skipped + target.ignored.len();
+        cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
         cases.extend(unjudged);
         if cases.is_empty() {
             cases.push(format!("    <testcase classname=\"{name}\" name=\"alignment\"/>\n"));
@@ -66,4 +68,10 @@ impl Junit {
         };
         format!("    <testcase classname=\"{target}\" name=\"{name}\">{body}</testcase>\n")
     }
+}
+
+fn ignored_case(target: &str, ignored: &IgnoredReport) -> String {
+    let name = escaped(&format!("{} {}", ignored.finding.code, place(&ignored.finding)));
+    let why = escaped(&format!("{} ({})", ignored.reason, ignored.source));
+    format!("    <testcase classname=\"{target}\" name=\"{name}\"><skipped message=\"{why}\"/></testcase>\n")
 }

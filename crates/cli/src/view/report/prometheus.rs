@@ -14,6 +14,7 @@ use crate::view::json::TargetReport;
 #[derive(Debug, Default)]
 pub(crate) struct Prometheus {
     findings: BTreeMap<[String; 4], u64>,
+    ignored: BTreeMap<[String; 3], u64>,
     misaligned: BTreeMap<String, usize>,
     judged: BTreeMap<String, bool>,
     past: BTreeMap<[String; 3], u64>,
@@ -31,6 +32,10 @@ impl Report for Prometheus {
                 let most = self.past.entry([name.clone(), partition, finding.code.to_owned()]).or_default();
                 *most = (*most).max(missed.past_bytes);
             }
+        }
+        for finding in target.ignored.iter().map(|ignored| &ignored.finding) {
+            let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
+            *self.ignored.entry([name.clone(), partition, finding.code.to_owned()]).or_default() += 1;
         }
         let misaligned = target.partitions.iter().filter(|partition| partition.is_misaligned()).count();
         self.misaligned.insert(name.clone(), misaligned);
@@ -61,6 +66,15 @@ impl Report for Prometheus {
             self.findings.iter().map(|([target, partition, code, severity], count)| {
                 let labels =
                     [("target", target), ("partition", partition), ("code", code), ("severity", severity)];
+                (labels.map(|(key, value)| label(key, value)).join(","), *count)
+            }),
+        );
+        metric(
+            &mut text,
+            "straddle_ignored_findings",
+            "Findings by rule that the configuration file ignores.",
+            self.ignored.iter().map(|([target, partition, code], count)| {
+                let labels = [("target", target), ("partition", partition), ("code", code)];
                 (labels.map(|(key, value)| label(key, value)).join(","), *count)
             }),
         );

@@ -6,7 +6,7 @@ use straddle_audit::{RULES, Severity};
 use super::{Report, fix_lines, place, unjudged};
 use crate::output::json_escaped;
 use crate::view::json::TargetReport;
-use crate::view::json::finding::FindingReport;
+use crate::view::json::finding::{FindingReport, IgnoredReport};
 
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";
@@ -53,9 +53,10 @@ impl Report for Sarif {
             }));
         }
         let mut text = String::new();
-        for finding in &target.findings {
+        let results = target.findings.iter().map(|finding| result(&uri, finding));
+        for result in results.chain(target.ignored.iter().map(|ignored| suppressed(&uri, ignored))) {
             text += if self.results == 0 { "\n" } else { ",\n" };
-            text += &json_escaped(&result(&uri, finding).to_string());
+            text += &json_escaped(&result.to_string());
             self.results += 1;
         }
         text
@@ -94,6 +95,16 @@ fn result(uri: &str, finding: &FindingReport) -> Value {
         // What stays the same when the finding moves: its rule and its place in the disk's structure.
         "partialFingerprints": { "place/v1": format!("{} {place}", finding.code) },
     })
+}
+
+fn suppressed(uri: &str, ignored: &IgnoredReport) -> Value {
+    let mut result = result(uri, &ignored.finding);
+    result["suppressions"] = json!([{
+        "kind": "external",
+        "status": "accepted",
+        "justification": format!("{} ({})", ignored.reason, ignored.source),
+    }]);
+    result
 }
 
 fn level(severity: &str) -> &'static str {

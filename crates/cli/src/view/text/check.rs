@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use straddle_audit::{Code, Finding, Reported};
+use straddle_audit::{Code, Finding, Reason, Reported};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::SectorFormat;
 use straddle_examine::{Cost, Examined};
 use straddle_layout::{Problem, Stack, TableKind};
 
-use super::finding::{about, finding_text};
+use super::finding::{about, finding_text, place};
 use super::partitions::partitions;
 use super::topology::{every_figure, sectors};
 use super::{tree, wrap, wrap_after};
@@ -64,7 +64,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     for at in 0..reported.len() {
         text += &finding_text(audited, &reported, at, styles);
     }
-    text
+    text + &ignored(audited, verbose, styles)
 }
 
 /// Returns a target drawn: what it is, and its layers with the codes of their findings.
@@ -83,6 +83,32 @@ pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
         audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047).collect();
     for at in 0..unfinished.len() {
         text += &finding_text(audited, &unfinished, at, styles);
+    }
+    text + &ignored(audited, false, styles)
+}
+
+/// The most places that are named for one reason, if not all are asked for.
+const NAMED: usize = 6;
+
+/// Returns a line for each reason to ignore findings: `  ignored: S001 partition 2: why (.straddle.toml:3)`.
+fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
+    let mut groups: Vec<(&Reason, Code, Vec<String>)> = Vec::new();
+    for (finding, reason) in audited.ignored() {
+        match groups.iter_mut().find(|(known, _, _)| *known == reason) {
+            Some((_, _, places)) => places.push(place(finding)),
+            None => groups.push((reason, finding.rule.code, vec![place(finding)])),
+        }
+    }
+    let mut text = String::new();
+    for (reason, code, mut places) in groups {
+        if places.len() > NAMED && !all {
+            let left_out = places.split_off(NAMED).len();
+            places.push(format!("{left_out} more"));
+        }
+        let line = format!("ignored: {code} {}: {} ({})", places.join(", "), reason.text, reason.source);
+        let separator = if text.is_empty() { "\n" } else { "" };
+        let line = wrap(&printable(&line), width(), "  ");
+        let _ = writeln!(text, "{separator}{}", paint(styles.faint, &line));
     }
     text
 }

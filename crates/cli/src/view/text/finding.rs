@@ -21,6 +21,11 @@ pub(super) fn about(finding: &Finding) -> String {
     }
 }
 
+/// Returns what a finding is about: `partition 2`, the path to a layer, or `disk`.
+pub(super) fn place(finding: &Finding) -> String {
+    finding.way().unwrap_or_else(|| subject(finding.subject))
+}
+
 fn subject(subject: Subject) -> String {
     match subject {
         Subject::Disk => "disk".to_owned(),
