@@ -16,7 +16,7 @@ use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
 use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
-use straddle_examine::{ChangeError, ExamineError};
+use straddle_examine::{ChangeError, ExamineError, ExceptionError, TargetException};
 use straddle_guest::GuestError;
 use straddle_io::{Operation, Refusal, Request};
 use straddle_media::{MediaError, StoreError};
@@ -90,6 +90,12 @@ fn failed() -> TargetError {
 
 fn request() -> Request {
     Request::new(0, Operation::Read, 0, 512)
+}
+
+/// A pattern that is not valid.
+fn pattern() -> ExceptionError {
+    let reason = straddle_audit::Reason { text: "a reason".to_owned(), source: "a file".to_owned() };
+    TargetException::new("S001", Some("***"), None, reason).unwrap_err()
 }
 
 pub(crate) fn samples() -> Vec<Sample> {
@@ -167,6 +173,7 @@ fn of_devices() -> Vec<Sample> {
         sample(OpenError::Allowed { path: path(), source: cause() }),
         sample(ExamineError::Open(OpenError::Io(cause()))),
         sample(ExamineError::Read(read())),
+        sample(pattern()),
         sample(ChangeError::Open(OpenError::Io(cause()))),
         sample(ChangeError::Target(DiskError::Io(cause()))),
         sample(ChangeError::Read(read())),
