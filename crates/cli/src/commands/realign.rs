@@ -216,24 +216,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let journal = moves.journal.as_deref();
     let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
     let resume = format!("straddle resume {operand}{journal}");
-    let ended = match ended {
-        Err(error @ MoveError::OtherTable) => {
-            let again = format!("{resume} --restore-table FILE");
-            let text = format!(
-                "{name}: {error}; to save that table to a new file and go on: {again}; to go back: {again} --rollback"
-            );
-            return Err(RefusedError(text).into());
-        }
-        // The move is complete: there is nothing to go on with.
-        Err(error @ MoveError::Apply(ApplyError::Kernel(_))) => {
-            Err(error).with_context(|| name.to_owned())?
-        }
-        // The same command would be refused again.
-        Err(error) if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned())?,
-        other => {
-            other.with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))?
-        }
-    };
+    let ended = ended.or_else(|error| explained(error, name, &resume, moves))?;
     let shown = output::printable(name);
     let mut out = output::stdout();
     let is_whole = match &ended {
@@ -261,6 +244,33 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     }
     out.flush()?;
     Ok(if is_whole { Exit::Success } else { Exit::Findings })
+}
+
+/// An error with the command that goes on, if there is one.
+fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) -> Result<Outcome> {
+    match error {
+        MoveError::OtherTable => {
+            let again = format!("{resume} --restore-table FILE");
+            // The journal's file does not say whose data it describes.
+            let only_if = match moves.journal {
+                Some(_) => {
+                    " (only if its data have moved: of a clone or a restored backup, it would destroy them)"
+                }
+                None => "",
+            };
+            let text = format!(
+                "{name}: {error}; to save that table to a new file and go on: {again}; to go back: {again} --rollback{only_if}"
+            );
+            Err(RefusedError(text).into())
+        }
+        // The move is complete: there is nothing to go on with.
+        MoveError::Apply(ApplyError::Kernel(_)) => Err(error).with_context(|| name.to_owned()),
+        // The same command would be refused again.
+        error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
+        error => {
+            Err(error).with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))
+        }
+    }
 }
 
 /// Saves the list of what could not be read, at the places where its filler is now, durably; without a file for
