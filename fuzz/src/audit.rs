@@ -135,7 +135,7 @@ fn audit(
     let partition = stack.partitions.first().map(|partition| partition.number);
     straddle_audit::ask(
         &mut findings,
-        &Asked { only: vec![straddle_audit::Code::S001], ignore: Vec::new(), partition },
+        &Asked { only: vec![straddle_audit::Code::S001], partition, ..Asked::default() },
     );
     let asked = Judgement::of(stack, &findings, Recognised::Known);
     assert_eq!(judgement.partitions, asked.partitions);
