@@ -138,7 +138,7 @@ fn audit(
         &Asked { only: vec![straddle_audit::Code::S001], partition, ..Asked::default() },
     );
     let asked = Judgement::of(stack, &findings, Recognised::Known);
-    assert_eq!(judgement.partitions, asked.partitions);
+    assert_eq!(judgement.partitions(), asked.partitions());
     let mut fixed = 0;
     for finding in &findings {
         check_finding(finding);

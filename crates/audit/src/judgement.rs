@@ -100,20 +100,14 @@ pub struct OfPartition {
     pub made_up: Option<usize>,
 }
 
-/// The result of all findings on a target.
+/// The result of all findings on a target. Only [`Judgement::of`] makes one, and nothing changes it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Judgement {
-    /// Its status, from the findings that were asked for.
-    pub status: Status,
-    /// The kinds of the findings that make the status, in order.
-    pub kinds: Vec<Kind>,
-    /// The result for each partition by number, whatever was asked for.
-    pub partitions: BTreeMap<u32, OfPartition>,
-    /// Whether something on it cannot be read, whatever was asked for.
-    pub is_unread: bool,
-    /// Why it is not judged, if it is not.
-    pub not_judged: Option<String>,
+    status: Status,
+    kinds: Vec<Kind>,
+    partitions: BTreeMap<u32, OfPartition>,
+    is_unread: bool,
+    not_judged: Option<String>,
 }
 
 impl Judgement {
@@ -146,6 +140,31 @@ impl Judgement {
                 .any(|f| f.reported != Reported::Outside && f.rule.kind == Kind::Unreadable),
             not_judged,
         }
+    }
+
+    /// The status, from the findings that were asked for.
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The kinds of the findings that make the status, in order.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// Whether something on the target cannot be read, whatever was asked for.
+    pub const fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Why the target is not judged, if it is not.
+    pub fn not_judged(&self) -> Option<&str> {
+        self.not_judged.as_deref()
+    }
+
+    /// The result for each partition by number, whatever was asked for.
+    pub const fn partitions(&self) -> &BTreeMap<u32, OfPartition> {
+        &self.partitions
     }
 
     /// The result for the partition with this number.

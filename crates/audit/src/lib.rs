@@ -63,10 +63,10 @@
 //! }
 //! ```
 //!
-//! ```compile_fail,E0639
+//! ```compile_fail,E0616
 //! # use straddle_audit::{Judgement, Status};
-//! fn pass(judgement: Judgement) -> Judgement {
-//!     Judgement { status: Status::Ok, ..judgement }
+//! fn pass(judgement: &mut Judgement) {
+//!     judgement.status = Status::Ok;
 //! }
 //! ```
 

@@ -323,7 +323,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
             findings.iter().filter(|f| f.reported == Reported::Here).map(|f| f.subject).collect();
         assert_eq!(here, [reported], "{partition:?} {findings:?}");
         let judgement = Judgement::of(&disk, &findings, Recognised::Known);
-        assert_eq!(judgement.status, Status::Warning, "{partition:?}");
+        assert_eq!(judgement.status(), Status::Warning, "{partition:?}");
         for number in [1, 2] {
             let inside = judgement.partition(number).and_then(|of| of.inside).unwrap();
             assert_eq!(
@@ -393,10 +393,10 @@ fn what_is_seen_in_part_does_not_pass() {
     let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
     let part = || Recognised::Part("why".to_owned());
     let judged = |findings: &Findings| Judgement::of(&disk, findings, part());
-    assert_eq!(judged(&clean).status, Status::NotJudged);
-    assert_eq!(judged(&clean).not_judged.as_deref(), Some("why"));
-    assert_eq!(judged(&off).status, Status::Error);
-    assert_eq!((judged(&off).not_judged, judged(&off).kinds.len()), (None, 1));
+    assert_eq!(judged(&clean).status(), Status::NotJudged);
+    assert_eq!(judged(&clean).not_judged(), Some("why"));
+    assert_eq!(judged(&off).status(), Status::Error);
+    assert_eq!((judged(&off).not_judged(), judged(&off).kinds().len()), (None, 1));
 }
 
 /// On a member that ends in the middle of a sector, an array uses whole chunks, or the size in its

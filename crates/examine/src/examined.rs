@@ -74,12 +74,12 @@ impl Examined {
 
     /// Why the target is not judged, if it is not.
     pub fn not_judged(&self) -> Option<&str> {
-        self.judgement.not_judged.as_deref()
+        self.judgement.not_judged()
     }
 
     /// The kinds of the findings that decide the exit status, in order.
     pub fn kinds(&self) -> &[Kind] {
-        &self.judgement.kinds
+        self.judgement.kinds()
     }
 
     /// The findings reported at this target, each with its cost.
@@ -163,7 +163,7 @@ pub(crate) fn examine(
     };
     let judgement = Judgement::of(&stack, &findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
-    target.remarks.extend(hidden.filter(|_| judgement.not_judged.is_none()));
+    target.remarks.extend(hidden.filter(|_| judgement.not_judged().is_none()));
     let is_unread = target.medium.is_none();
     // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;

@@ -72,14 +72,14 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
         text: render(examined, run),
         report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
-        status: examined.judgement.status.into(),
-        exit: match (unknown.is_some() || examined.judgement.is_unread, fails) {
+        status: examined.judgement.status().into(),
+        exit: match (unknown.is_some() || examined.judgement.is_unread(), fails) {
             (true, _) => Exit::Failed,
             (false, true) => Exit::Findings,
             (false, false) => Exit::Success,
         },
         severities: severities.map(count),
-        exceptions: match examined.judgement.is_unread || examined.is_unread {
+        exceptions: match examined.judgement.is_unread() || examined.is_unread {
             true => run.exceptions_for(name).collect(),
             false => examined.exceptions.clone(),
         },

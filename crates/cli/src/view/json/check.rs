@@ -235,7 +235,7 @@ impl TargetReport {
         let Examined { name, target, stack, judgement, .. } = audited;
         Self {
             target: name.clone(),
-            status: judgement.status.into(),
+            status: judgement.status().into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             reason: audited.not_judged().map(str::to_owned),
             error: None,

@@ -163,7 +163,7 @@ fn heading(audited: &Examined, styles: Styles) -> String {
 
 /// Returns a line such as `  status: error (alignment, table damage)`.
 fn status_line(audited: &Examined, styles: Styles) -> String {
-    let status = Status::from(audited.judgement.status);
+    let status = Status::from(audited.judgement.status());
     let style = match status {
         Status::Ok | Status::Blank => styles.good,
         Status::Advice => styles.advice,
