@@ -314,7 +314,8 @@ impl Real {
         let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
         if ask == Ask::Read {
             // Each outstanding read has a slot of its own, as long as the largest request.
-            let slot = if self.only_read { usize::try_from(request.id.0).map_err(|_| Errno::INVAL)? } else { 0 };
+            let slot =
+                if self.only_read { usize::try_from(request.id.0).map_err(|_| Errno::INVAL)? } else { 0 };
             let from = slot.checked_mul(self.largest).ok_or(Errno::INVAL)?;
             let piece = if self.kept { self.areas.len() } else { usize::from(!self.only_read) };
             return Ok((ask, Place { piece, from, length }));
