@@ -102,6 +102,7 @@ rules! {
         S035 GPT_PAST_END,
         S036 GPT_COPIES_DIFFER,
         S037 PROTECTIVE_MBR,
+        S038 HYBRID_DIFFERS,
         S040 EBR_DAMAGED,
         S041 OVERLAP,
         S042 OUT_OF_RANGE,

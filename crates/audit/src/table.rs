@@ -17,8 +17,10 @@ const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 /// Adds all findings about the table.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // The partitions of an ISO image that is also a disk image are windows on a single file system.
-    let by_design =
-        |problem: &&Problem| context.stack.is_hybrid_iso && matches!(problem, Problem::Overlap { .. });
+    let by_design = |problem: &&Problem| {
+        context.stack.is_hybrid_iso
+            && matches!(problem, Problem::Overlap { .. } | Problem::HybridDiffers { .. })
+    };
     let problems = context.stack.problems.iter().filter(|problem| !by_design(problem));
     findings.extend(problems.map(|problem| from_problem(context, problem)));
     check_mbr_reach(context, findings);
@@ -51,6 +53,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
         Problem::ProtectiveWithoutGpt { at } | Problem::NoProtectiveMbr { at } => {
             (rules::PROTECTIVE_MBR, *at)
         }
+        Problem::HybridDiffers { at, .. } => (rules::HYBRID_DIFFERS, *at),
         Problem::OtherBlockSize { at, .. } => (rules::OTHER_SECTOR_SIZE, *at),
         Problem::EbrLoop { at } | Problem::EbrOutOfRange { at, .. } | Problem::EbrBadSignature { at } => {
             (rules::EBR_DAMAGED, *at)

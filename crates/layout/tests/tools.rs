@@ -9,7 +9,7 @@ use std::path::Path;
 use common::names;
 use common::tools::{Image, run};
 use serde_json::Value;
-use straddle_layout::{Attributes, PartitionType, Role, Stack, TableKind, types};
+use straddle_layout::{Attributes, PartitionType, Problem, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, MIB};
 
 /// Compares what this crate reads with the output of `sfdisk -J`; `None` if sfdisk is not installed.
@@ -171,6 +171,32 @@ fn sgdisk_hybrid_and_resized_tables() {
         if name == "attributes" {
             assert_eq!(stack.partitions[0].attributes.gpt, 1 << 63 | 1 << 2);
         }
+    }
+}
+
+#[test]
+fn sgdisk_agrees_on_hybrids_that_differ() {
+    let made = ["-a", "1", "-n", "1:2048:+16M", "-n", "2:100001:+8M", "-h", "1:2"];
+    let changes: [(&str, &[&str], &str, bool); 4] = [
+        ("not at all", &[], "", false),
+        ("one moved", &["-q", "-N", "2"], "start=100352, size=16384", true),
+        ("one resized", &["-q", "-N", "1"], "start=2048, size=16384", true),
+        ("one added", &["-q", "-a"], "start=120000, size=64", false),
+    ];
+    for (name, args, script, differs) in changes {
+        let image = Image::new(&format!("hybrid-{}", name.replace(' ', "-")), 64 * MIB);
+        if run("sgdisk", &made, &image.0, "").is_none() {
+            return;
+        }
+        if !args.is_empty() && run("sfdisk", args, &image.0, script).is_none() {
+            return;
+        }
+        let Some(said) = run("sgdisk", &["-v"], &image.0, "") else { return };
+        assert_eq!(said.contains("Mismatched GPT and MBR"), differs, "{name}: {said}");
+        let stack = image.stack(None);
+        assert_eq!(stack.kind, TableKind::HybridMbr, "{name}");
+        let found = stack.problems.iter().any(|problem| matches!(problem, Problem::HybridDiffers { .. }));
+        assert_eq!(found, differs, "{name}: {:?}", stack.problems);
     }
 }
 

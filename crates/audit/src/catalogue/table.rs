@@ -113,6 +113,22 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
+pub(super) const HYBRID_DIFFERS: Definition = Definition {
+    code: Code::S038,
+    severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
+    title: "the hybrid MBR and the GPT list different partitions",
+    what: "An entry of a hybrid MBR is not at the place, or not of the size, of any partition of the GPT.",
+    why: "A hybrid MBR is a second list of the same partitions, and most tools change only the GPT: whatever moves, \
+          grows or shrinks a partition leaves the old entry behind.",
+    cost: "A system that reads the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old place, over \
+           whatever is there now.",
+    fix: "Make the hybrid MBR again from the GPT (sgdisk -h, with the numbers of its partitions), or put a protective \
+          MBR there if nothing needs it (gdisk: x, n).",
+    sources: &["sgdisk(8), --hybrid and --verify", "https://www.rodsbooks.com/gdisk/hybrid.html"],
+};
+
 pub(super) const EBR_DAMAGED: Definition = Definition {
     code: Code::S040,
     severity: Severity::Error,

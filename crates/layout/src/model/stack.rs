@@ -150,6 +150,20 @@ pub enum Problem {
         /// The position of the protective entry or the MBR signature that is missing or wrong.
         at: ByteOffset,
     },
+    /// An entry of a hybrid MBR lists bytes that are not those of a partition of the GPT.
+    #[error(
+        "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition of the GPT: systems that read the MBR see another disk than those that read the GPT"
+    )]
+    HybridDiffers {
+        /// The entry's number in the MBR, from 1.
+        slot: u32,
+        /// Position of the entry itself.
+        at: ByteOffset,
+        /// The first byte that it lists.
+        start: ByteOffset,
+        /// The first byte after what it lists.
+        end: ByteOffset,
+    },
     /// The table was written for another logical sector size than the device has.
     #[error(
         "the table (byte {at}) counts in {table}-byte sectors, but here the disk has {device}-byte ones: other tools see no partition table, or a wrong one"

@@ -131,6 +131,21 @@ impl Mbr {
         self.ordinary().next().is_some()
     }
 
+    /// The entries of a hybrid MBR that are not one of the GPT's partitions.
+    pub(crate) fn differing(&self, listed: &[Partition], block: BlockSize) -> Vec<Problem> {
+        let differs = |(slot, entry): (usize, &Entry)| {
+            let span = entry.span(block)?;
+            let is_listed = listed.iter().any(|partition| partition.span == span);
+            (!is_listed).then_some(Problem::HybridDiffers {
+                slot: u32::try_from(slot).unwrap_or(0) + 1,
+                at: Self::entry_at(slot),
+                start: span.start(),
+                end: span.end(),
+            })
+        };
+        self.ordinary().filter_map(differs).collect()
+    }
+
     /// Whether each of its partitions is possible on a disk of `len` bytes: after the MBR, and entirely on
     /// the disk. The boot code of a file system, read as entries, hardly ever passes.
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {

@@ -136,6 +136,8 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             let mut stack = gpt_stack(&table, known);
             if mbr.has_ordinary() {
                 stack.kind = TableKind::HybridMbr;
+                let differing = mbr.differing(&stack.partitions, stack.block);
+                stack.problems.extend(differing);
             }
             if let (None, Some(slot)) = (mbr.protective(), mbr.protective_anywhere()) {
                 stack.problems.push(Problem::NoProtectiveMbr { at: Mbr::entry_at(slot) });

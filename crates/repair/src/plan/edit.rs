@@ -120,6 +120,9 @@ impl Draft<'_> {
                 | Problem::GptCopiesDiffer { .. } => {
                     self.notes.push(format!("{problem}; this plan writes both copies"));
                 }
+                Problem::HybridDiffers { .. } => {
+                    self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
+                }
                 Problem::NoProtectiveMbr { .. } if self.request.repair => {}
                 other => return unchangeable(other.to_string()),
             }
