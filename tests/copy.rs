@@ -144,6 +144,52 @@ fn what_must_not_be_written_is_refused() {
     shell(folder, "cmp xp.img before.img");
 }
 
+/// A plan says how much is copied of each partition, and what refers to its place: neither may have changed since.
+#[test]
+fn a_source_that_has_changed_since_the_plan_is_refused() {
+    if !is_ready() || !present(&["resize2fs", "mkswap"]) {
+        return;
+    }
+    let dir = prepared();
+    let folder = dir.path();
+    let (status, text) = straddle(folder, &PLAN);
+    assert_eq!(status, 0, "{text}");
+    for (change, says) in [
+        (
+            "mkswap -q 5 2>/dev/null; printf 'S1SUSPEND\\000' | dd of=5 bs=1 seek=4086 conv=notrunc status=none",
+            "hibernated",
+        ),
+        ("mkfs.ntfs -q -F -f -p 80127 -H 255 -S 63 5 >/dev/null 2>&1", "holds something else"),
+    ] {
+        let change = format!("{change}; dd if=5 of=xp.img bs=512 seek=80127 conv=notrunc status=none");
+        shell(
+            folder,
+            &format!("cp before.img xp.img; truncate -s 0 5; truncate -s $((20000 * 512)) 5; {change}"),
+        );
+        let (status, text) = straddle(folder, &APPLY);
+        assert!(status == 4 && text.contains(says) && text.contains("plan again"), "{text}");
+        assert!(!folder.join("new.img").exists());
+    }
+    // The tail that the file system did not use is not copied.
+    shell(
+        folder,
+        "truncate -s 64M src.img; printf 'label: gpt\nstart=2049,size=120000\n' | sfdisk -q --no-tell-kernel src.img
+        truncate -s 40M small.img; truncate -s $((120000 * 512)) fs; mkfs.ext4 -q -F fs 20000k
+        dd if=fs of=src.img bs=512 seek=2049 conv=notrunc status=none",
+    );
+    let (status, text) =
+        straddle(folder, &["realign", "src.img", "--to", "small.img", "--save", "small.json"]);
+    assert_eq!(status, 0, "{text}");
+    shell(
+        folder,
+        "resize2fs -f fs >/dev/null 2>&1; dd if=fs of=src.img bs=512 seek=2049 conv=notrunc status=none",
+    );
+    let apply = ["apply", "small.json", "--from", "src.img", "--write", "small.img"];
+    let (status, text) = straddle(folder, &apply);
+    assert!(status == 4 && text.contains("has grown"), "{text}");
+    shell(folder, "test -z \"$(tr -d '\\0' <small.img | head -c 1)\"");
+}
+
 /// A loop device over the source is the source.
 #[test]
 fn a_loop_device_over_the_source_is_refused() {

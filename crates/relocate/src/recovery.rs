@@ -9,7 +9,7 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::flight::Flight;
 use crate::job::Job;
-use crate::journal::{Direction, Journal, Mark};
+use crate::journal::{Direction, Journal, Mark, erase_titles};
 use crate::sequence::Sequence;
 
 /// What a run came to.
@@ -131,6 +131,47 @@ pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
     Ok(Some((journal.job, state)))
+}
+
+/// What a journal says of the data, by their old places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advance {
+    /// What is durably in its new place.
+    pub durable: Vec<Span>,
+    /// That, and what is on its way: in its old place, in the new one, or partly in each.
+    pub begun: Vec<Span>,
+}
+
+/// Returns how far the moves of the journal at `place` are. Nothing if there is no journal, or its rollback has
+/// begun. Changes nothing.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateError> {
+    let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(Advance::default()) };
+    if journal.mark(&mut disks, Mark::Turned)?.is_some() {
+        return Ok(Advance::default());
+    }
+    let forward = Sequence::forward(&journal.job);
+    let flight = Flight::of(journal.records(&mut disks, Direction::Forward)?, &forward)?;
+    let of = |windows| forward.sources(windows).into_iter().map(|(from, _)| from).collect();
+    Ok(Advance { durable: of(flight.durable), begun: of(flight.done) })
+}
+
+/// Removes the titles of a journal at `place`, as far as they lie in one of the spans `within`, durably. Without
+/// them the rest counts for nothing. Nothing else is written. `block` is the size of a physical sector.
+///
+/// # Errors
+///
+/// If a disk fails.
+pub fn forget(
+    mut disks: Disks<'_>,
+    place: Span,
+    block: ByteCount,
+    within: &[Span],
+) -> Result<(), RelocateError> {
+    erase_titles(&mut disks, place, block, within)
 }
 
 fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateError> {

@@ -21,11 +21,35 @@ const MOST: u32 = 32;
 /// Reads the whole disk if there is none. Sectors that cannot be read are passed over.
 pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
     let device = disks.device_of_journal();
-    let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
+    let size = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
+    between(&mut disks, (0, size), &mut { MOST }, &mut counts)
+}
+
+/// The same within so many bytes of either end of the disk.
+pub fn search_near_ends(
+    mut disks: Disks<'_>,
+    near: ByteCount,
+    mut counts: impl FnMut(Span) -> bool,
+) -> Option<Span> {
+    let device = disks.device_of_journal();
+    let size = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
+    let near = near.get();
     let mut left = MOST;
-    while end > 0 && left > 0 {
-        let start = end.saturating_sub(PIECE);
-        if let Some(place) = within(&mut disks, start, end, &mut left, &mut counts) {
+    let last = size.saturating_sub(near);
+    between(&mut disks, (last, size), &mut left, &mut counts)
+        .or_else(|| between(&mut disks, (0, near.min(last)), &mut left, &mut counts))
+}
+
+/// Searches the bytes between, from their end on.
+fn between(
+    disks: &mut Disks<'_>,
+    (first, mut end): (u64, u64),
+    left: &mut u32,
+    counts: &mut dyn FnMut(Span) -> bool,
+) -> Option<Span> {
+    while end > first && *left > 0 {
+        let start = end.saturating_sub(PIECE).max(first);
+        if let Some(place) = within(disks, start, end, left, counts) {
             return Some(place);
         }
         end = start;

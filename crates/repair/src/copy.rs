@@ -20,12 +20,12 @@ use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
 use straddle_layout::{Role, Stack, TableKind, beside, is_blank, is_marker};
 use straddle_relocate::Move;
-use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Format, Plan, Situation};
+use crate::plan::{Entry, Format, Plan, Situation};
 use crate::realign::{Reference, USUAL_PHYSICAL, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
@@ -208,16 +208,8 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
         let entry =
             plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
         let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
-        let of_it = refer::references(&item.partition, entry, format, *start, block, None);
-        let is_nothing =
-            |one: &Reference| *one == Reference::BiosBoot && is_empty(source.medium, item.partition.span);
-        let of_it = of_it.into_iter().filter(|one| !is_nothing(one));
-        references.extend(of_it.map(|reference| (entry.number, reference)));
-        if wanted.wrap.is_some() {
-            let boot = refer::boot_sector(&item.partition, *start, None, item.len);
-            let is_zero = |one: &Reference| matches!(one, Reference::BootSector { recorded: 0, kind, .. } if kind.boots_from_recorded_start());
-            references.extend(boot.filter(is_zero).map(|reference| (entry.number, reference)));
-        }
+        let found = references_of(source.medium, item, entry, (format, block), from.len());
+        references.extend(found.into_iter().map(|reference| (entry.number, reference)));
     }
     let first = |spans: &mut dyn Iterator<Item = ByteOffset>| spans.min().unwrap_or_default().get();
     let lead = first(&mut starts.iter().copied())
@@ -228,6 +220,27 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
     Copy { plan, source, extents, references, anchors, lead: ByteCount::new(lead), over }.checked()
+}
+
+/// What refers to the old place of `item`, of which `len` bytes get the place of `entry`.
+fn references_of(
+    medium: &dyn Medium,
+    item: &Item,
+    entry: &Entry,
+    (format, block): (Format, BlockSize),
+    len: ByteCount,
+) -> Vec<Reference> {
+    let Some(start) = entry.start.to_bytes(block) else { return Vec::new() };
+    let is_nothing = |one: &Reference| *one == Reference::BiosBoot && is_empty(medium, item.partition.span);
+    let found = refer::references(&item.partition, entry, format, start, block, None);
+    let mut references: Vec<Reference> = found.into_iter().filter(|one| !is_nothing(one)).collect();
+    // Only what a partition is put round has a type that is not its own.
+    if item.kind.is_some() {
+        let boot = refer::boot_sector(&item.partition, start, None, len);
+        let is_zero = |one: &Reference| matches!(one, Reference::BootSector { recorded: 0, kind, .. } if kind.boots_from_recorded_start());
+        references.extend(boot.filter(is_zero));
+    }
+    references
 }
 
 /// Returns the table of the new disk, as if there were nothing on it.

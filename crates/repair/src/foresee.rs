@@ -11,10 +11,13 @@ use crate::apply::ApplyError;
 use crate::encode::Step;
 use crate::plan::{Entry, Plan, Table};
 
+/// The unit in which a medium fails to read.
+const UNIT: usize = 512;
+
 /// A medium as it would be after `steps`, which are not written.
-struct After<'a> {
-    medium: &'a dyn Medium,
-    steps: &'a [Step],
+pub(crate) struct After<'a> {
+    pub(crate) medium: &'a dyn Medium,
+    pub(crate) steps: &'a [Step],
 }
 
 impl Medium for After<'_> {
@@ -23,13 +26,32 @@ impl Medium for After<'_> {
     }
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.medium.read_at(at, buf)?;
+        if self.medium.read_at(at, buf).is_err() {
+            // What cannot be read may be what the steps write.
+            for (from, unit) in (at.get()..).step_by(UNIT).zip(buf.chunks_mut(UNIT)) {
+                match self.medium.read_at(ByteOffset::new(from), unit) {
+                    Err(error) if !self.is_written(from, unit.len()) => return Err(error),
+                    _ => {}
+                }
+            }
+        }
         for step in self.steps {
             if let Step::Write { at: from, new, .. } = step {
                 lay_over(buf, at.get(), new, *from);
             }
         }
         Ok(())
+    }
+}
+
+impl After<'_> {
+    fn is_written(&self, at: u64, len: usize) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Write { at: from, new, .. } => {
+                *from <= at && at + len as u64 <= from.saturating_add(new.len() as u64)
+            }
+            Step::Flush => false,
+        })
     }
 }
 

@@ -46,6 +46,7 @@ mod places;
 mod recorded;
 pub(crate) mod refer;
 mod room;
+mod sample;
 mod start;
 mod survey;
 mod validate;

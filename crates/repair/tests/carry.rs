@@ -10,6 +10,8 @@
 mod common;
 #[path = "carry/displaced.rs"]
 mod displaced;
+#[path = "carry/generations.rs"]
+mod generations;
 #[path = "carry/modelled.rs"]
 mod modelled;
 #[path = "carry/torn.rs"]

@@ -25,6 +25,11 @@ pub(super) fn blocks(job: &Job) -> u64 {
     (job.total().get() / job.window_len().get()).clamp(2, most)
 }
 
+/// Whether a sector begins a block of the list of the journal that this title names.
+pub(super) fn is_of(sector: &[u8], title: [u8; 16]) -> bool {
+    sector.strip_prefix(MAGIC).is_some_and(|rest| rest.starts_with(&title))
+}
+
 impl Journal {
     /// Reads the list.
     pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {

@@ -9,19 +9,21 @@ use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
 use straddle_device::ioctl::IoctlError;
+use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, member_marks, read_stack};
+use straddle_layout::{Stack, TableKind, member_marks, read_all, read_stack};
 use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::{Copy, CopyError, Source, occupants};
+use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
 use crate::apply::{ApplyError, check_kernel, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
-use crate::plan::WIPED;
-use crate::realign::{MoveError, Reference, Watch, Which, marker_sector, obstacle, record};
+use crate::guid::Seed;
+use crate::plan::{Entry, Situation, WIPED};
+use crate::realign::{MoveError, Reference, Watch, Which, hibernated, marker_sector, obstacle, record};
 use crate::target::{Disk, Identity, Target};
 
 /// What the marker of an unfinished copy says, and where.
@@ -117,9 +119,45 @@ impl Copy {
         if found != self.source {
             return refuse("is another one than the plan's, or its table has changed");
         }
+        self.check_contents(source)?;
         let mut lead = vec![0; usize::try_from(self.lead.get()).unwrap_or(0)];
         source.medium().read_at(ByteOffset::ZERO, &mut lead)?;
         Ok(lead)
+    }
+
+    /// Checks that what the partitions hold fits what is copied of them, and that what refers to their places is what
+    /// the plan found.
+    fn check_contents(&self, source: &Source<'_>) -> Result<(), CopyError> {
+        let refuse = |why: String| Err(CopyError::OtherSource(format!("{why}: plan again")));
+        let medium = source.medium();
+        let stack = read_all(medium, Some(self.source.sector), None)?;
+        if let Some(number) = hibernated(&stack) {
+            return refuse(format!("partition {number} of the source holds a hibernated system now"));
+        }
+        let mut topology = Topology::unknown();
+        topology.logical = Figure::new(self.source.sector, topology.logical.source().clone());
+        let situation = Situation { medium, topology: &topology, stack: &stack, serial: source.serial() };
+        let (block, format) = (self.plan.block(), self.plan.table().format);
+        let wrap = matches!(stack.kind, TableKind::Content(_)).then_some(format);
+        let (items, _) = items(&situation, &CopyWanted { wipe: true, grain: None, wrap, seed: Seed(0) })?;
+        for one in &self.extents {
+            let Some(item) = items.iter().find(|item| item.at.start() == one.from.start()) else {
+                return refuse("the source has other partitions".to_owned());
+            };
+            let number = item.partition.number;
+            if one.from.len() < item.used.min(item.at.len()) {
+                return refuse(format!("partition {number} of the source has grown"));
+            }
+            let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
+            let entry = self.plan.table().partitions.iter().find(is_there);
+            let Some(entry) = entry.filter(|_| item.at.start() != one.to) else { continue };
+            let found = references_of(medium, item, entry, (format, block), one.from.len());
+            let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
+            if !found.iter().eq(known) {
+                return refuse(format!("partition {number} of the source holds something else"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the new disk is the plan's: as it was, or marked by an earlier run.

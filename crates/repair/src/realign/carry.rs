@@ -19,9 +19,10 @@
 
 use std::io;
 
+use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Job, Progress, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, advance, begin, forget, inspect, open,
     search_ends,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -31,8 +32,10 @@ use super::media::{Carrier, Writer};
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
-use super::{Journal, JournalPlace, MoveError, Realign, Reference, inner, logical, refer};
+use super::sample::Proof;
+use super::{Journal, JournalPlace, MoveError, Realign, Reference, displaced, inner, logical, refer};
 use crate::apply::{check_kernel, recognise, tell_kernel};
+use crate::foresee::After;
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
 
@@ -402,27 +405,33 @@ impl<'a> Run<'a> {
             error => matches!(error, MoveError::Read(_)),
         };
         match self.payload.table(self.disk) {
-            Err(error) if may_be_torn(&error) && !self.is_displaced => self.payload.mend(self.disk)?,
+            Err(error) if may_be_torn(&error) && !self.is_displaced => {
+                let mended = self.payload.mended(self.disk);
+                if !self.fits(&After { medium: self.disk, steps: &mended }, state)? {
+                    return Err(MoveError::OtherTable);
+                }
+                self.payload.mend(self.disk, &mended)?;
+            }
             _ => {}
         }
-        if self.fits(state)? { Ok(()) } else { Err(MoveError::OtherTable) }
+        if self.fits(self.disk, state)? { Ok(()) } else { Err(MoveError::OtherTable) }
     }
 
     /// Whether the disk has a table that the move may have left.
     pub(super) fn fits_table(&mut self) -> Result<bool, MoveError> {
         let state = self.state()?;
-        self.fits(&state)
+        self.fits(self.disk, &state)
     }
 
-    fn fits(&self, state: &State) -> Result<bool, MoveError> {
+    fn fits(&self, medium: &dyn Medium, state: &State) -> Result<bool, MoveError> {
         if self.is_displaced {
             return Ok(false);
         }
-        let found = match self.payload.table(self.disk) {
+        let found = match self.payload.table(medium) {
             Err(MoveError::Changed(_)) => return Ok(false),
             found => found?,
         };
-        if !self.payload.has_rest(self.disk) {
+        if !self.payload.has_rest(medium) {
             return Ok(false);
         }
         // The marker is durable before anything moves, and counts until all is moved or back.
@@ -497,53 +506,60 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Removes what is left of a journal that does not count, as the table has no marker: of a move that was
-    /// cut off before it began, or after it was complete.
+    /// Removes the titles of a journal that does not count, as the table has no marker: of a move that was cut off
+    /// before it began, or after it was complete, or of data that are not there any more. A partition may lie over
+    /// part of it, where nothing is written.
     fn forget_stale(&mut self) -> Result<(), MoveError> {
-        // Of another plan, one of another length may end there.
-        let ends = [self.place.end()];
-        let other = self.with_disks(|disks, _| Ok(search_ends(disks, &ends, |_| true)))?;
-        let own = self.place;
-        self.place = other.unwrap_or(own);
-        let forgotten = self.forget_at_place();
-        self.place = own;
-        forgotten
+        let free = match &self.journal {
+            JournalPlace::File(file) => vec![Span::first(file.size)],
+            JournalPlace::Inside => self.payload.realign.unallocated(),
+        };
+        let block = self.payload.realign.blocks.size();
+        // Those of other plans may begin or end there.
+        let begun = self.place.start().checked_add(block);
+        let ends: Vec<ByteOffset> = std::iter::once(self.place.end()).chain(begun).collect();
+        let mut places = vec![self.place];
+        self.with_disks(|disks, _| {
+            let other = |place| {
+                places.push(place);
+                false
+            };
+            search_ends(disks, &ends, other);
+            Ok(())
+        })?;
+        for place in places {
+            if self.is_over(place)? {
+                self.with_disks(|disks, _| forget(disks, place, block, &free))?;
+            }
+        }
+        Ok(())
     }
 
-    fn forget_at_place(&mut self) -> Result<(), MoveError> {
-        let found = match self.with_disks(inspect) {
+    /// Whether there is a journal at `place` that no command follows: its move is over, or never began, or other data
+    /// have taken its place.
+    fn is_over(&mut self, place: Span) -> Result<bool, MoveError> {
+        let found = match self.with_disks(|disks, _| inspect(disks, place)) {
             Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
+            Err(MoveError::Moves(RelocateError::Damaged(_))) => return Ok(true),
             found => found?,
         };
-        let Some((job, state)) = found else { return Ok(()) };
-        match state {
-            State::Moving { .. } => Ok(()),
-            // What is moved or back is needed until its table counts. `begin` refuses the place then.
-            State::Moved | State::Back => {
-                let counts = if state == State::Moved { Table::New } else { Table::Old };
-                match Payload::decode(job.payload()).and_then(|payload| payload.table(self.disk)) {
-                    Ok(Some(table)) if table == counts => self.end(),
-                    _ => Ok(()),
-                }
-            }
-            State::NotBegun | State::RollingBack => self.with_disks(|disks, place| {
-                let watch = &mut |_: Progress| std::ops::ControlFlow::Continue(());
-                let ended = match open(disks, place)? {
-                    Some(Recovered::Unfinished(held)) => held.rollback(Verify::Read, watch)?,
-                    Some(Recovered::Turned(mut held)) => {
-                        if held.has_moved()? {
-                            return Ok(());
-                        }
-                        held.rollback(Verify::Read, watch)?
-                    }
-                    _ => return Ok(()),
-                };
-                match ended {
-                    Ended::Complete(back) => back.erase(),
-                    Ended::Paused => Ok(()),
-                }
-            }),
+        let Some((job, state)) = found else { return Ok(false) };
+        if state == State::NotBegun || (state == State::RollingBack && !self.has_moved(place)?) {
+            return Ok(true);
         }
+        let Ok(payload) = Payload::decode(job.payload()) else { return Ok(false) };
+        let advance = self.with_disks(|disks, _| advance(disks, place))?;
+        let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
+        let on_disk = matches!(self.journal, JournalPlace::Inside).then_some(place);
+        let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
+        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Most)))
+    }
+
+    fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {
+        self.with_disks(|disks, _| match open(disks, place)? {
+            Some(Recovered::Turned(mut held)) => held.has_moved(),
+            _ => Ok(true),
+        })
     }
 
     /// Where the journal is, if it is on the disk itself.
@@ -551,7 +567,7 @@ impl<'a> Run<'a> {
         matches!(self.journal, JournalPlace::Inside).then_some(self.place)
     }
 
-    fn with_disks<T>(
+    pub(super) fn with_disks<T>(
         &mut self,
         use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
     ) -> Result<T, MoveError> {

@@ -2,19 +2,22 @@
 //!
 //! The law of this module: a table that lists partitions is another program's, and is never overwritten unless
 //! [`Run::restore_table`] is called, which saves it first. A journal counts only if its move is unfinished for
-//! certain: data have moved, the table does not list them where they are, and no partition lies over the journal,
-//! whose newest record might be lost then.
+//! certain: data have moved and are where it says, the table does not list them there, and no partition lies over
+//! the journal, whose newest record might be lost then.
 
 use std::path::Path;
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
-use straddle_relocate::{Disks, State, inspect, is_title, search, search_ends};
+use straddle_relocate::{
+    Disks, Job, State, advance, inspect, is_title, search, search_ends, search_near_ends,
+};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use super::carry::Run;
 use super::payload::{Payload, Table};
+use super::sample::Proof;
 use super::survey::{Reading, stage};
 use super::{MoveError, boot, room};
 use crate::apply::BackedUp;
@@ -24,6 +27,8 @@ use crate::plan::{Change, Entry};
 const GPT_BACKUP: u64 = 33;
 /// The sectors that an MBR can address.
 const MBR_LBAS: u64 = 1 << 32;
+/// How much is searched at each end of a disk whose table lists no partition.
+const NEAR: ByteCount = ByteCount::new(128 * MIB);
 /// No more partitions are looked at: each costs reads.
 const MOST: usize = 64;
 
@@ -40,15 +45,32 @@ pub(super) fn has_table(stack: &Stack) -> bool {
 pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option<Span> {
     let counts = |place: Span| {
         let Ok(Some((job, state))) = inspect(Disks::one(&mut Reading(medium)), place) else { return false };
-        let payload = Payload::decode(job.payload());
-        payload.is_ok_and(|payload| is_unfinished(medium, &payload, state, (Some(place), is_whole), stack))
+        Payload::decode(job.payload()).is_ok_and(|payload| {
+            is_unfinished(medium, &payload, state, (Some(place), is_whole), stack)
+                && is_borne_out(medium, &payload, (&job, state), (place, Proof::Most))
+        })
     };
     let ends = ends(medium.len(), stack);
     let quick = search_ends(Disks::one(&mut Reading(medium)), &ends, counts);
     match quick {
+        // Such a table leaves nothing that a journal may end before.
+        None if !is_whole && parts(stack).next().is_none() => {
+            search_near_ends(Disks::one(&mut Reading(medium)), NEAR, counts)
+        }
         None if is_whole => search(Disks::one(&mut Reading(medium)), counts),
         found => found,
     }
+}
+
+/// Whether the data are where the journal on the disk, at `place`, says that they are.
+pub(super) fn is_borne_out(
+    medium: &dyn Medium,
+    payload: &Payload,
+    found: (&Job, State),
+    (place, proof): (Span, Proof),
+) -> bool {
+    advance(Disks::one(&mut Reading(medium)), place)
+        .is_ok_and(|advance| payload.is_borne_out(medium, found, (&advance, proof)))
 }
 
 /// The partitions in which data may be.
@@ -87,7 +109,7 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
 
 /// Whether data have moved that the table does not list where they are, according to a journal at a place. If the
 /// user `asks` for it, that none of them is listed anywhere is enough.
-fn is_unfinished(
+pub(super) fn is_unfinished(
     medium: &dyn Medium,
     payload: &Payload,
     state: State,
@@ -116,8 +138,11 @@ fn is_unfinished(
     let is_nowhere = || {
         let moved =
             plan.table().partitions.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }));
-        let is_over = |new: Span| parts().any(|part| part.span.overlaps(new));
-        asks && moved.filter_map(|entry| plan.span(entry)).all(|new| !is_over(new))
+        let spans = moved.flat_map(|entry| {
+            let old = plan.before().iter().find(|old| old.number == entry.number);
+            [plan.span(entry), old.and_then(|old| plan.span(old))]
+        });
+        asks && spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
     match state {
         State::Moving { .. } | State::RollingBack => true,
@@ -147,6 +172,13 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
 }
 
 impl Run<'_> {
+    /// Whether the data are where the journal says that they are.
+    pub(super) fn is_borne_out(&mut self, state: State) -> Result<bool, MoveError> {
+        let advance = self.with_disks(advance)?;
+        let job = self.payload.realign.job([0; 16], Vec::new())?;
+        Ok(self.payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Most)))
+    }
+
     /// Writes the marker over the table that another program has written, after saving what it overwrites in a
     /// new file at `backup`, which `undo` takes. Returns false, and makes no file, if the table is the move's.
     ///
@@ -164,6 +196,10 @@ impl Run<'_> {
         let place = (self.place_on_disk(), true);
         if !is_marked && !is_unfinished(self.disk, &self.payload, state, place, &stack) {
             return Err(MoveError::Nothing);
+        }
+        let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));
+        if !is_marked && ((is_left_over && state != State::Moved) || !self.is_borne_out(state)?) {
+            return Err(MoveError::LeftOver);
         }
         let steps = self.payload.restoring(self.disk)?;
         BackedUp::of_marker(self.disk, steps, backup)?.write()?;

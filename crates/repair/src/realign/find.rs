@@ -9,6 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
 use super::payload::Payload;
+use super::sample::Proof;
 use super::survey::Reading;
 use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
 use crate::target::{Disk, Target};
@@ -25,11 +26,12 @@ struct Found {
 /// Finds the journal on the disk: where the marker is, or where journals end as a rule. If there is no table, a
 /// power cut may have torn it: then, and if `is_whole`, all of the disk is searched.
 fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
+    let proof = if is_whole { Proof::Most } else { Proof::Whole };
     let of = |place, is_displaced| Found { place, is_displaced, has_content: false };
     let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
         Ok(stack) => stack,
         Err(error) => {
-            return Ok(of(anywhere(disk).ok_or(error)?, false));
+            return Ok(of(anywhere(disk, proof).ok_or(error)?, false));
         }
     };
     let has_content = matches!(stack.kind, TableKind::Content(_));
@@ -39,7 +41,7 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     let has_table = displaced::has_table(&stack);
     let found = match has_table {
         true => displaced::find(disk, &stack, is_whole),
-        false => anywhere(disk),
+        false => anywhere(disk, proof),
     };
     let place = found.ok_or(MoveError::Nothing)?;
     // A sector that cannot be read may hold the marker.
@@ -55,14 +57,21 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     }
 }
 
-/// Searches all of a disk without a table: for a journal of data that are on their way, or else for another one.
-fn anywhere(disk: &dyn Disk) -> Option<Span> {
+/// Searches all of a disk without a table: for a journal of data that are on their way, or else for another one. The
+/// data must be where it says: another one may be left over from an earlier move.
+fn anywhere(disk: &dyn Disk, proof: Proof) -> Option<Span> {
     let mut other = None;
     let is_moving = |place: Span| {
         let found = inspect(Disks::one(&mut Reading(disk)), place);
-        let is = matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))));
+        let Ok(Some((job, state))) = found else { return false };
+        let payload = Payload::decode(job.payload());
+        if !payload
+            .is_ok_and(|payload| displaced::is_borne_out(disk, &payload, (&job, state), (place, proof)))
+        {
+            return false;
+        }
         other = other.or(Some(place));
-        is
+        matches!(state, State::Moving { .. } | State::RollingBack)
     };
     search(Disks::one(&mut Reading(disk)), is_moving).or(other)
 }

@@ -177,17 +177,23 @@ impl Guard {
         bytes
     }
 
-    /// Restores the physical sector if it is torn: if it cannot be read, or none of its sectors is what it is
-    /// with one of `states` over it. It then has the first of them.
+    /// Restores the physical sector if it is torn. It then has the first of `states`.
     pub(super) fn mend(&self, disk: &mut dyn Disk, states: &[Vec<(u64, &[u8])>]) -> Result<(), MoveError> {
+        let at = ByteOffset::new(self.at);
+        match self.mended(disk, states) {
+            Some(bytes) => disk.write_at(at, &bytes).map_err(|source| MoveError::Write { at, source }),
+            None => Ok(()),
+        }
+    }
+
+    /// What restores the physical sector if it is torn: if it cannot be read, or none of its sectors is what it is
+    /// with one of `states` over it.
+    pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Vec<u8>> {
         let at = ByteOffset::new(self.at);
         let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();
         let mut found = vec![0; self.was.len()];
         let is_torn = disk.read_at(at, &mut found).is_err() || !self.is_possible(&found, &states);
-        if let Some(bytes) = states.first().filter(|_| is_torn) {
-            disk.write_at(at, bytes).map_err(|source| MoveError::Write { at, source })?;
-        }
-        Ok(())
+        states.into_iter().next().filter(|_| is_torn)
     }
 
     fn is_possible(&self, found: &[u8], states: &[Vec<u8>]) -> bool {

@@ -80,8 +80,15 @@ pub enum MoveError {
         source: io::Error,
     },
     /// There is no unfinished move.
-    #[error("no unfinished move: its table has no marker")]
+    #[error(
+        "no unfinished move: its table has no marker, and no journal was found at the usual places; --restore-table FILE searches all of the disk"
+    )]
     Nothing,
+    /// The data are not where the journal says.
+    #[error(
+        "nothing was written: the data are not where the journal says: it is left over from an earlier move, or other data have been written over them"
+    )]
+    LeftOver,
     /// The file that is named as the journal holds none.
     #[error("nothing was written: the file named with --journal holds no journal of a move")]
     NoJournal,
@@ -115,6 +122,7 @@ impl MoveError {
             | Self::Changed(_)
             | Self::Foreign(_)
             | Self::OtherTable
+            | Self::LeftOver
             | Self::Turned
             | Self::Complete => ErrorKind::Refused,
             Self::Read(_)

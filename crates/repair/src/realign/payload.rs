@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
+use straddle_relocate::{Advance, Job, State};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::guard::Guard;
+use super::sample::{self, Proof, Sample};
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
 use crate::fingerprint::bytes_of;
@@ -56,6 +58,8 @@ struct PayloadFile {
     old_guards: Vec<Guard>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rest: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    samples: Vec<Sample>,
 }
 
 /// An extended boot record.
@@ -131,6 +135,8 @@ pub(super) struct Payload {
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
+    /// Of the data that move.
+    samples: Vec<Sample>,
 }
 
 impl Payload {
@@ -175,8 +181,10 @@ impl Payload {
         let new_guards = Guard::of_records(disk, realign, &of(Table::New), true);
         let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
         let rest = restore::rest(disk, stack, &places, realign)?;
+        let samples = sample::take(disk, &realign.moves);
         let realign = realign.clone();
-        let payload = Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest };
+        let payload =
+            Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, samples };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -190,6 +198,16 @@ impl Payload {
             }
         }
         Ok(payload)
+    }
+
+    /// Whether the data are where a journal in this state says that they are.
+    pub(super) fn is_borne_out(
+        &self,
+        disk: &dyn Medium,
+        (job, state): (&Job, State),
+        found: (&Advance, Proof),
+    ) -> bool {
+        sample::are_there(disk, &self.samples, (job, state), found)
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
@@ -216,6 +234,7 @@ impl Payload {
             new_guards: self.new_guards.clone(),
             old_guards: self.old_guards.clone(),
             rest: self.rest.clone(),
+            samples: self.samples.clone(),
         };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
@@ -255,16 +274,28 @@ impl Payload {
         if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
-        Ok(Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest })
+        let samples = file.samples;
+        Ok(Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, samples })
     }
 
-    /// Restores the physical sectors of the table that a power cut has torn, durably. They have the marker
-    /// then.
-    pub(super) fn mend(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
+    /// What restores the physical sectors of the table that a power cut has torn. They have the marker then.
+    pub(super) fn mended(&self, disk: &dyn Medium) -> Vec<Step> {
         let state = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
         let states: Vec<_> = [Table::Marked, Table::Old, Table::New].map(state).into();
-        for guard in &self.guards {
-            guard.mend(disk, &states)?;
+        let what = "a physical sector of the table";
+        let mended = |guard: &Guard| {
+            let new = guard.mended(disk, &states)?;
+            Some(Step::Write { at: guard.at(), old: Vec::new(), new, what: what.to_owned() })
+        };
+        self.guards.iter().filter_map(mended).collect()
+    }
+
+    /// Writes them, durably.
+    pub(super) fn mend(&self, disk: &mut dyn Disk, mended: &[Step]) -> Result<(), MoveError> {
+        for step in mended {
+            let Step::Write { at, new, .. } = step else { continue };
+            let at = ByteOffset::new(*at);
+            disk.write_at(at, new).map_err(|source| MoveError::Write { at, source })?;
         }
         disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
     }
