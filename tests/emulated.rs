@@ -354,11 +354,25 @@ impl<'a> Seen<'a> {
         let whole = (number(said, "nawupf") + 1) * block;
         let stated = (number(said, "nsfeat") & NAWUPF_IS_VALID != 0).then_some(whole);
         self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max_bytes")), stated);
-        let ours = &self.report["device"]["formats"];
-        if let Some(ours) = ours["list"].as_array() {
-            let usable = formats.iter().filter(|format| number(format, "ds") >= 9).count();
-            self.assert_same("LBA formats", ours.len(), usable);
-        }
+        let numbered = (0_u64..).zip(formats).filter(|(_, format)| number(format, "ds") >= 9);
+        let performance = |format| ["best", "better", "good", "degraded"][number(format, "rp") as usize & 3];
+        let theirs: Vec<_> = numbered
+            .map(|(at, format)| {
+                (at, 1 << number(format, "ds"), number(format, "ms"), performance(format).to_owned())
+            })
+            .collect();
+        let report = &self.report["device"]["formats"];
+        let read = |format| {
+            let field = |name| number(format, name);
+            (
+                field("number"),
+                field("logical_sector_bytes"),
+                field("metadata_bytes"),
+                word(format, "performance"),
+            )
+        };
+        self.assert_same("LBA formats", list(report, "list").iter().map(read).collect(), theirs);
+        self.assert_same("FLBAS", number(report, "current"), number(said, "flbas") & 15);
     }
 
     /// Checks each partition's position: by calculation, with the kernel's alignment_offset, and with S001.
