@@ -1,5 +1,5 @@
 //! The sectors that a drive itself offers: read from its answers as nvme-cli, hdparm and sg_vpd read them, and
-//! the findings S025 and S026, with their commands and dangers.
+//! the findings S025 and S026, with their commands and dangers. Starts that the drive prefers (NPWA), zones.
 //!
 //! The answers are made up: straddle reads them from a captured tree, nvme-cli and hdparm by commands to a
 //! drive that `offered/answers.c` answers from the same files.
@@ -16,7 +16,9 @@ use std::process::Command;
 
 use serde_json::Value;
 use straddle_io::SplitMix64;
-use tools::{Dir, Run, disk_codes, list, number, output, present, root, straddle, transcript, word};
+use tools::{
+    Dir, Run, codes, disk_codes, list, number, output, present, root, straddle, transcript, word, write_table,
+};
 
 /// A captured tree of one disk.
 struct Tree {
@@ -424,4 +426,64 @@ fn hostile_answers_do_no_harm() {
     fs::create_dir_all(tree.answers().join("nvme-id-ns")).unwrap();
     std::os::unix::fs::symlink("nowhere", tree.answers().join("nvme-id-ctrl")).unwrap();
     assert!(tree.report()["device"]["formats"].is_null());
+}
+
+#[test]
+fn a_start_that_the_drive_prefers_is_no_warning() {
+    // NPWG of 16 KiB. NPWA, the start in sectors, and the severity of S004.
+    for (alignment, start, severity) in [
+        (7, 2056, Some("advice")),  // 4 KiB, as a Samsung 980 reports it
+        (7, 2057, Some("warning")), // off 4 KiB, too
+        (7, 2080, None),
+        (31, 2056, Some("warning")), // 16 KiB
+        (0, 2056, Some("warning")),  // one block: nothing is said
+        (11, 2056, Some("warning")), // 6 KiB, which does not divide 16 KiB
+    ] {
+        let tree = Tree::new("nvme0n1", 512, 512);
+        tree.put("queue/minimum_io_size", "16384");
+        tree.partition(start);
+        let mut data = namespace(&[SMALL_AND_GOOD], 0);
+        data[24] = 1 << 4;
+        (data[64], data[66]) = (31, alignment);
+        tree.answer("nvme-id-ns", &data);
+        let report = tree.report();
+        let found = list(&report, "findings").iter().find(|finding| word(finding, "code") == "S004");
+        assert_eq!(
+            found.map(|finding| word(finding, "severity")).as_deref(),
+            severity,
+            "{alignment}: {report}"
+        );
+        let explained = found
+            .is_some_and(|finding| word(finding, "message").contains("4096 bytes that the drive prefers"));
+        assert_eq!(explained, severity == Some("advice"), "{report}");
+        assert!(!codes(&report).get(&1).is_some_and(|codes| codes.contains("S003")), "{report}");
+    }
+}
+
+/// A zoned disk is named so, and no command that moves data is printed for it.
+#[test]
+fn nothing_is_moved_on_a_zoned_disk() {
+    for (zoned, is_zoned) in [("none", false), ("host-aware", true), ("host-managed", true)] {
+        let tree = Tree::new("sda", 512, 4096);
+        tree.put("queue/zoned", zoned);
+        tree.put("queue/chunk_sectors", "524288");
+        tree.partition(63);
+        tree.write("dev/sda", &[]);
+        fs::OpenOptions::new().write(true).open(tree.dir.join("dev/sda")).unwrap().set_len(1 << 30).unwrap();
+        write_table(&tree.dir.join("dev/sda"), 512, "label: dos\nstart=63, size=65536\n");
+        let report = tree.report();
+        let found = list(&report, "findings").iter().find(|finding| word(finding, "code") == "S001").unwrap();
+        let (fix, instead) = (&found["fix"], &found["instead"]);
+        let commands = list(fix, "commands").len() + instead["commands"].as_array().map_or(0, Vec::len);
+        let summary = word(fix, "summary");
+        assert_eq!(commands == 0, is_zoned, "{found}");
+        assert_eq!(
+            summary.contains("where a zone begins (a multiple of 268435456 bytes)"),
+            is_zoned,
+            "{summary}"
+        );
+        let shown = straddle(&["check", "--sysroot", tree.dir.path().to_str().unwrap(), "/dev/sda"]).out;
+        assert_eq!(shown.contains(&format!("{zoned} zoned, zones of 256 MiB")), is_zoned, "{shown}");
+        assert_eq!(shown.contains("--move-data"), !is_zoned, "{shown}");
+    }
 }

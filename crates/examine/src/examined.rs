@@ -200,6 +200,7 @@ fn audit(
         file,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
+        zone: target.zoned.as_ref().map(|zoned| zoned.zone),
         size: target.size,
         topology: &target.topology,
         model: target.identity.model.as_deref(),
