@@ -373,6 +373,10 @@ impl<'a> Seen<'a> {
         };
         self.assert_same("LBA formats", list(report, "list").iter().map(read).collect(), theirs);
         self.assert_same("FLBAS", number(report, "current"), number(said, "flbas") & 15);
+        let drive: Value = serde_json::from_str(&self.text("id-ctrl").unwrap()).unwrap();
+        self.assert_same("OACS", report["has_command"].as_bool(), Some(number(&drive, "oacs") & 2 != 0));
+        let all = number(&drive, "fna") & 1 != 0;
+        self.assert_same("FNA", report["formats_all_namespaces"].as_bool(), Some(all));
     }
 
     /// Checks each partition's position: by calculation, with the kernel's alignment_offset, and with S001.

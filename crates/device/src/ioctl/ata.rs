@@ -51,9 +51,24 @@ pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; BLOCK]>, IoctlError> {
 /// Reads page 0 of a log of an ATA drive (READ LOG EXT, command 2Fh, which only reads). A drive without the
 /// log fails the command and may count that as an error: the directory, log 00h, shows which logs it has.
 pub fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+    read(fd, "ATA READ LOG EXT", &read_log(address))
+}
+
+fn read_log(address: u8) -> [u8; 16] {
     let mut cdb = pass_through();
     cdb[1] |= 1; // EXTEND: 48-bit registers
     cdb[8] = address; // LBA 7:0: the log's address; the page is in LBA 15:8 and 39:32
     cdb[14] = 0x2f; // COMMAND: READ LOG EXT
-    read(fd, "ATA READ LOG EXT", &cdb)
+    cdb
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `sg_sat_read_gplog --log=0x2f` of sg3-utils 1.46 sends.
+    #[test]
+    fn a_log_is_read_as_sg3_utils_reads_it() {
+        assert_eq!(read_log(0x2f), [0x85, 0x09, 0x0e, 0, 0, 0, 1, 0, 0x2f, 0, 0, 0, 0, 0, 0x2f, 0]);
+    }
 }

@@ -132,6 +132,13 @@ struct FormatsReport {
     /// The number of the one in force; absent if the drive does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<u8>,
+    /// Whether an NVMe controller knows the command that sets them (OACS); absent if it was not queried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_command: Option<bool>,
+    /// Whether that command formats all namespaces of the NVMe drive at once (FNA); absent if it was not
+    /// queried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    formats_all_namespaces: Option<bool>,
     /// Those that are available.
     list: Vec<SectorReport>,
 }
@@ -185,8 +192,10 @@ fn formats_report(formats: &Formats) -> FormatsReport {
         metadata_bytes: None,
         performance: None,
     };
+    let mut command = None;
     let (current, list) = match formats {
         Formats::Nvme(formats) => {
+            command = formats.command;
             let list = formats.list.iter().enumerate().filter_map(|(number, format)| {
                 Some(SectorReport {
                     number: Some(number),
@@ -199,7 +208,13 @@ fn formats_report(formats: &Formats) -> FormatsReport {
         }
         Formats::Ata(sizes) | Formats::Scsi(sizes) => (None, sizes.iter().map(of_size).collect()),
     };
-    FormatsReport { source: formats.source().to_string(), current, list }
+    FormatsReport {
+        source: formats.source().to_string(),
+        current,
+        has_command: command.map(|command| command.supported),
+        formats_all_namespaces: command.map(|command| command.all_namespaces),
+        list,
+    }
 }
 
 pub(super) fn device_report(audited: &Examined) -> DeviceReport {
