@@ -372,7 +372,12 @@ impl<'a> Seen<'a> {
             )
         };
         self.assert_same("LBA formats", list(report, "list").iter().map(read).collect(), theirs);
-        self.assert_same("FLBAS", number(report, "current"), number(said, "flbas") & 15);
+        let in_force = list(report, "list").iter().find(|format| format["in_force"] == true);
+        self.assert_same(
+            "FLBAS",
+            in_force.map(|format| number(format, "number")),
+            Some(number(said, "flbas") & 15),
+        );
         let drive: Value = serde_json::from_str(&self.text("id-ctrl").unwrap()).unwrap();
         self.assert_same("OACS", report["has_command"].as_bool(), Some(number(&drive, "oacs") & 2 != 0));
         let all = number(&drive, "fna") & 1 != 0;

@@ -132,6 +132,7 @@ pub(crate) fn examine(
     let beside = recognised::beside(&target, &stack);
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
     target.remarks.extend(remarks);
+    target.remarks.extend(recognised::remark_by_name(&target, &stack));
 
     let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);

@@ -129,9 +129,6 @@ pub(super) struct DeviceReport {
 struct FormatsReport {
     /// The source.
     source: String,
-    /// The number of the one in force; absent if the drive does not report it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    current: Option<u8>,
     /// Whether an NVMe controller knows the command that sets them (OACS); absent if it was not queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_command: Option<bool>,
@@ -150,6 +147,9 @@ struct SectorReport {
     /// The number by which a command selects it; absent if its size selects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<usize>,
+    /// Whether they are in force; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_force: bool,
     /// The logical sector size.
     logical_sector_bytes: u64,
     /// Metadata for each sector; absent if the drive does not report it.
@@ -185,32 +185,31 @@ fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) ->
     }
 }
 
-fn formats_report(formats: &Formats) -> FormatsReport {
+fn formats_report(formats: &Formats, current: BlockSize) -> FormatsReport {
     let of_size = |size: &BlockSize| SectorReport {
         number: None,
+        in_force: *size == current,
         logical_sector_bytes: size.get(),
         metadata_bytes: None,
         performance: None,
     };
-    let mut command = None;
-    let (current, list) = match formats {
+    let (command, list) = match formats {
         Formats::Nvme(formats) => {
-            command = formats.command;
             let list = formats.list.iter().enumerate().filter_map(|(number, format)| {
                 Some(SectorReport {
                     number: Some(number),
+                    in_force: number == usize::from(formats.current),
                     logical_sector_bytes: format.logical?.get(),
                     metadata_bytes: Some(format.metadata),
                     performance: Some(format.performance.to_string()),
                 })
             });
-            (Some(formats.current), list.collect())
+            (formats.command, list.collect())
         }
         Formats::Ata(sizes) | Formats::Scsi(sizes) => (None, sizes.iter().map(of_size).collect()),
     };
     FormatsReport {
         source: formats.source().to_string(),
-        current,
         has_command: command.map(|command| command.supported),
         formats_all_namespaces: command.map(|command| command.all_namespaces),
         list,
@@ -261,6 +260,6 @@ pub(super) fn device_report(audited: &Examined) -> DeviceReport {
                 boundary_bytes: boundary.get(),
             })
         }),
-        formats: topology.formats.as_ref().map(formats_report),
+        formats: topology.formats.as_ref().map(|formats| formats_report(formats, topology.logical.value())),
     }
 }
