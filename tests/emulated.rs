@@ -355,7 +355,9 @@ impl<'a> Seen<'a> {
         let stated = (number(said, "nsfeat") & NAWUPF_IS_VALID != 0).then_some(whole);
         self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max_bytes")), stated);
         let numbered = (0_u64..).zip(formats).filter(|(_, format)| number(format, "ds") >= 9);
-        let performance = |format| ["best", "better", "good", "degraded"][number(format, "rp") as usize & 3];
+        let performance = |format| {
+            ["best", "better", "good", "degraded"][usize::try_from(number(format, "rp") & 3).unwrap()]
+        };
         let theirs: Vec<_> = numbered
             .map(|(at, format)| {
                 (at, 1 << number(format, "ds"), number(format, "ms"), performance(format).to_owned())

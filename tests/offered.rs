@@ -219,6 +219,10 @@ fn larger_sectors_are_named_where_the_physical_ones_are_larger() {
     assert_eq!(tree.finding("S026"), None, "4096 bytes only with protection information");
 }
 
+fn one_of(random: &mut SplitMix64, values: [u32; 4]) -> u32 {
+    values[usize::try_from(random.below(4)).unwrap()]
+}
+
 /// The sizes of the sectors that the report lists.
 fn sizes(tree: &Tree) -> Vec<u64> {
     let report = tree.report();
@@ -341,10 +345,7 @@ fn sector_sizes_are_those_that_hdparm_reads() {
     for round in 0..40 {
         let descriptors: Vec<(u8, u32)> = (0..random.below(9))
             .map(|_| {
-                (
-                    u8::try_from(random.below(2) << 7).unwrap(),
-                    [256, 260, 2048, 8192][random.below(4) as usize],
-                )
+                (u8::try_from(random.below(2) << 7).unwrap(), one_of(&mut random, [256, 260, 2048, 8192]))
             })
             .collect();
         tree.answer("ata-log-2f", &sector_log(&descriptors));
@@ -377,7 +378,7 @@ fn block_lengths_are_those_that_sg_vpd_reads() {
             .map(|_| {
                 let mut bits = [0; 2];
                 random.fill(&mut bits);
-                ([512, 520, 4096, 4160][random.below(4) as usize], bits)
+                (one_of(&mut random, [512, 520, 4096, 4160]), bits)
             })
             .collect();
         tree.answer("scsi-vpd-b4", &lengths(&descriptors));
