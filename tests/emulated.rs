@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "emulated/offered.rs"]
+mod offered;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +153,9 @@ impl Machine<'_> {
                 let _ = writeln!(script, "[ -z \"$D\" ] || parts \"$D\" {first}{starts}");
             }
             let _ = writeln!(script, "look {name} \"$D\"\nplanned {name} \"$D\"");
+            if name == "nvme-512" {
+                script.push_str(&offered::capture());
+            }
         }
         script.push_str(". \"$GUEST/faults.sh\"\n");
         arguments.push(include_str!("emulated/faults.args").trim_end().to_owned());
@@ -354,36 +359,8 @@ impl<'a> Seen<'a> {
         let whole = (number(said, "nawupf") + 1) * block;
         let stated = (number(said, "nsfeat") & NAWUPF_IS_VALID != 0).then_some(whole);
         self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max_bytes")), stated);
-        let numbered = (0_u64..).zip(formats).filter(|(_, format)| number(format, "ds") >= 9);
-        let performance = |format| {
-            ["best", "better", "good", "degraded"][usize::try_from(number(format, "rp") & 3).unwrap()]
-        };
-        let theirs: Vec<_> = numbered
-            .map(|(at, format)| {
-                (at, 1 << number(format, "ds"), number(format, "ms"), performance(format).to_owned())
-            })
-            .collect();
-        let report = &self.report["device"]["formats"];
-        let read = |format| {
-            let field = |name| number(format, name);
-            (
-                field("number"),
-                field("logical_sector_bytes"),
-                field("metadata_bytes"),
-                word(format, "performance"),
-            )
-        };
-        self.assert_same("LBA formats", list(report, "list").iter().map(read).collect(), theirs);
-        let in_force = list(report, "list").iter().find(|format| format["in_force"] == true);
-        self.assert_same(
-            "FLBAS",
-            in_force.map(|format| number(format, "number")),
-            Some(number(said, "flbas") & 15),
-        );
         let drive: Value = serde_json::from_str(&self.text("id-ctrl").unwrap()).unwrap();
-        self.assert_same("OACS", report["has_command"].as_bool(), Some(number(&drive, "oacs") & 2 != 0));
-        let all = number(&drive, "fna") & 1 != 0;
-        self.assert_same("FNA", report["formats_all_namespaces"].as_bool(), Some(all));
+        offered::check_formats(&self.report["device"]["formats"], said, &drive);
     }
 
     /// Checks each partition's position: by calculation, with the kernel's alignment_offset, and with S001.
@@ -536,6 +513,9 @@ fn judge(machine: &Machine<'_>, dir: &Dir) {
         answers += seen.check_answers();
         partitions += seen.check_partitions();
         plans += seen.check_plan();
+        if device.name == "nvme-512" {
+            offered::check_captured(&out, &seen.report["device"]);
+        }
     }
     let count = machine.devices.len();
     assert!(
