@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "emulated/offered.rs"]
+mod offered;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +153,9 @@ impl Machine<'_> {
                 let _ = writeln!(script, "[ -z \"$D\" ] || parts \"$D\" {first}{starts}");
             }
             let _ = writeln!(script, "look {name} \"$D\"\nplanned {name} \"$D\"");
+            if name == "nvme-512" {
+                script.push_str(&offered::capture());
+            }
         }
         script.push_str(". \"$GUEST/faults.sh\"\n");
         arguments.push(include_str!("emulated/faults.args").trim_end().to_owned());
@@ -354,11 +359,8 @@ impl<'a> Seen<'a> {
         let whole = (number(said, "nawupf") + 1) * block;
         let stated = (number(said, "nsfeat") & NAWUPF_IS_VALID != 0).then_some(whole);
         self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max_bytes")), stated);
-        let ours = &self.report["device"]["formats"];
-        if let Some(ours) = ours["list"].as_array() {
-            let usable = formats.iter().filter(|format| number(format, "ds") >= 9).count();
-            self.assert_same("LBA formats", ours.len(), usable);
-        }
+        let drive: Value = serde_json::from_str(&self.text("id-ctrl").unwrap()).unwrap();
+        offered::check_formats(&self.report["device"]["formats"], said, &drive);
     }
 
     /// Checks each partition's position: by calculation, with the kernel's alignment_offset, and with S001.
@@ -511,6 +513,9 @@ fn judge(machine: &Machine<'_>, dir: &Dir) {
         answers += seen.check_answers();
         partitions += seen.check_partitions();
         plans += seen.check_plan();
+        if device.name == "nvme-512" {
+            offered::check_captured(&out, &seen.report["device"]);
+        }
     }
     let count = machine.devices.len();
     assert!(

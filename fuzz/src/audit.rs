@@ -120,6 +120,7 @@ fn audit(
         file: TARGET,
         is_image,
         kind: if is_image { DeviceKind::Image } else { DeviceKind::Scsi },
+        zone: None,
         size,
         topology,
         model: Some("model"),

@@ -19,7 +19,7 @@ mod traces;
 
 use straddle_device::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
-    ReadCapacity16,
+    ReadCapacity16, block_lengths, sector_configurations,
 };
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, DeviceKind, KernelPartition, Medium, evidence, sysfs};
@@ -131,6 +131,10 @@ pub fn identify(data: &[u8]) {
         3 => {
             let _ = BlockLimits::parse(data);
             audit_device(DeviceKind::Scsi, &Map::with("device/vpd_pgb0", data));
+        }
+        5 => assert!(sector_configurations(&padded(data)).len() <= 8),
+        6 => {
+            let _ = block_lengths(data);
         }
         4 => {
             if let Ok(controller) = NvmeIdentifyController::parse(&padded(data)) {

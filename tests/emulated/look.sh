@@ -47,7 +47,10 @@ look() {
 	lsblk -dbJ -o NAME,ALIGNMENT,MIN-IO,OPT-IO,PHY-SEC,LOG-SEC,ZONED "/dev/$disk" >"$to/lsblk" 2>&1
 	case $disk in
 	sd*) sg_readcap --16 "/dev/$disk" >"$to/readcap" 2>&1 ;;
-	nvme*) nvme id-ns -o json "/dev/$disk" >"$to/id-ns" 2>"$to/id-ns.err" ;;
+	nvme*)
+		nvme id-ns -o json "/dev/$disk" >"$to/id-ns" 2>"$to/id-ns.err"
+		nvme id-ctrl -o json "/dev/$disk" >"$to/id-ctrl" 2>"$to/id-ctrl.err"
+		;;
 	esac
 	[ "$(cat "/sys/block/$disk/device/vendor" 2>/dev/null)" != 'ATA     ' ] || hdparm -I "/dev/$disk" >"$to/hdparm" 2>&1
 	straddle_to "$to" check check --json --allow-unknown --time-limit 600 "/dev/$disk"

@@ -1,7 +1,8 @@
 //! Rules about the device itself: what it claims, and whether that can be true.
 
+mod offered;
+
 use straddle_device::DeviceKind;
-use straddle_device::identify::LbaFormat;
 use straddle_device::topology::{AlignmentOffset, Source, StackedOptimum};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
@@ -17,7 +18,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_quirk(context, findings);
     check_firmware_offset(context, findings);
     check_disagreement(context, findings);
-    check_format(context, findings);
+    offered::check(context, findings);
 }
 
 fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -201,24 +202,4 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         physical.why().unwrap_or("the first")
     );
     findings.push(Finding::on_disk(rules::SOURCES_DISAGREE, None, message));
-}
-
-fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let formats = context.topology.formats.as_ref();
-    let Some((current, (place, faster))) = formats.and_then(|f| Some((f.current()?, f.faster()?))) else {
-        return;
-    };
-    let bytes = |format: LbaFormat| format.logical.map_or(0, |block| block.get());
-    let message = format!(
-        "it is formatted with {}-byte sectors, of which the drive calls its performance {}; with {}-byte ones it is {}",
-        bytes(current),
-        current.performance,
-        bytes(faster),
-        faster.performance
-    );
-    let summary = format!(
-        "with a backup of everything on it, or before anything is: nvme format --lbaf={place} on the namespace. \
-         THIS DESTROYS EVERYTHING ON IT"
-    );
-    findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
 }

@@ -143,6 +143,8 @@ pub struct Context<'a> {
     /// The kind of device: it determines whether its first boundary can be moved, and what lists its
     /// partitions.
     pub kind: DeviceKind,
+    /// The size of its zones, if it is a zoned device: nothing is moved in place there.
+    pub zone: Option<ByteCount>,
     /// Its size in bytes.
     pub size: ByteCount,
     /// Its sectors.

@@ -339,6 +339,21 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
     Fix { summary, commands, risk: Risk::Safe, caution: None }
 }
 
+/// The fix for a badly placed partition of a zoned device. Zones are written from their start on, and kernels of
+/// 2019 and before ignore a partition that does not begin and end with a zone (`part_zone_aligned`,
+/// block/partition-generic.c).
+pub(crate) fn between_zones(zone: ByteCount) -> Fix {
+    let place = if zone == ByteCount::ZERO {
+        "where a zone begins".to_owned()
+    } else {
+        format!("where a zone begins (a multiple of {} bytes)", zone.get())
+    };
+    Fix::advice(format!(
+        "it is a zoned disk, where nothing moves data in place: copy what it holds to another disk, make the partition \
+         again {place}, and copy it back"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::ranges;

@@ -1,6 +1,6 @@
 //! Rules about where a partition starts and ends.
 
-use straddle_device::topology::Source;
+use straddle_device::topology::{Source, Topology};
 use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
@@ -62,6 +62,9 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
 /// The fix for a badly placed partition, and another one: a plan of `straddle realign` comes first, unless it is
 /// a copy of a disk that another program changes in place.
 fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<Fix>) {
+    if let Some(zone) = context.zone {
+        return (Some(moves::between_zones(zone)), None);
+    }
     let here = moves::fix(context, partition.number);
     let copy = moves::copy(context, partition.number);
     let is_format = context.moves.copy.as_ref().is_some_and(|copy| copy.format.is_some());
@@ -192,6 +195,15 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             fix = Some(split_fix(&above));
         }
         let mut severity = named.rule.severity;
+        if named.rule.code == Code::OFF_INDIRECTION_UNIT
+            && let Some(asked) = asked_of_starts(context.topology).filter(|asked| asked.is_aligned(start))
+        {
+            severity = Severity::Advice;
+            message += &format!(
+                "; it is on a multiple of the {} bytes that the drive prefers for where writes begin (NPWA)",
+                asked.size().get()
+            );
+        }
         if !is_advice && partition.layer.as_ref().is_some_and(makeup::begins_elsewhere) {
             severity = Severity::Warning;
             message.push_str(ALONE);
@@ -207,6 +219,19 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         });
     }
     stays
+}
+
+/// The boundary that the drive itself prefers for where writes begin (NVMe NPWA), if it differs from the
+/// granularity that it prefers for their sizes (NPWG) and is more than a block, which is also what a drive
+/// reports that leaves the field 0. NPWG is a multiple of NPWA (NVM Command Set specification, Identify
+/// Namespace).
+fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
+    let unit = topology.indirection_unit.as_ref()?;
+    let claims = || unit.others().iter();
+    let alignment = claims().find(|claim| claim.source == Source::Nvme("NPWA"))?.value;
+    let is_said = *unit.source() == Source::Nvme("NPWG") && unit.value().is_multiple_of(alignment);
+    let is_more = alignment > topology.logical.value().bytes() && alignment < unit.value();
+    topology.boundary_of(alignment).filter(|_| is_said && is_more)
 }
 
 fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, past: ByteCount) -> String {

@@ -47,6 +47,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         file: target,
         is_image: true,
         kind: straddle_device::DeviceKind::Image,
+        zone: None,
         size: SIZE,
         topology: &topology,
         model: None,

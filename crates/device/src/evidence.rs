@@ -1,19 +1,20 @@
 //! Builds a [`Topology`] from what sysfs and the device report: which source is used, and why.
 
+mod offered;
+
 use std::fs::File;
 use std::io;
 
 use straddle_units::{BlockSize, ByteCount, Lba};
 
 use crate::identify::{
-    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyNamespace, ReadCapacity16, RotationRate,
+    AtaIdentify, BlockCharacteristics, BlockLimits, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16,
+    RotationRate,
 };
 use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
-use crate::topology::{
-    AlignmentOffset, AtomicWrites, Figure, LbaFormats, Source, Topology, claim, striped_data_members,
-};
+use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim, striped_data_members};
 
 /// Vendor, model and kind of a device, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,12 @@ pub struct Answers {
     limits: Option<BlockLimits>,
     characteristics: Option<BlockCharacteristics>,
     nvme: Option<NvmeIdentifyNamespace>,
+    /// Identify Controller, of which only this is used.
+    nvme_format: Option<FormatNvm>,
+    /// The sectors that an ATA drive's log lists.
+    ata_sectors: Option<Vec<BlockSize>>,
+    /// The sectors that a SCSI drive's VPD page lists.
+    scsi_lengths: Option<Vec<BlockSize>>,
 }
 
 /// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
@@ -92,6 +99,7 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
             Err(error) => refused("NVMe Identify", &error, error.os_kind()),
         }
     }
+    offered::ask(file, &mut answers);
     answers
 }
 
@@ -131,6 +139,7 @@ pub fn topology(
     }
     limit_of_the_kernel(&mut topology, kind, device);
     quirk(&mut topology, identity);
+    topology.formats = offered::formats(answers);
     array_figures(&mut topology, kind, device);
     topology
 }
@@ -276,7 +285,6 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     });
     const OFFERED: &str = "what the kernel offers of it is what programs can use";
     claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
-    topology.formats = Some(LbaFormats { current: nvme.current_format, list: nvme.formats.clone() });
 }
 
 /// Adds the optimal I/O size that the drive itself reports. Tools read the kernel's figure. So where the

@@ -1,5 +1,5 @@
-//! What drives report about themselves, in the formats of their standards: ATA IDENTIFY DEVICE, SCSI READ
-//! CAPACITY(16) and VPD pages, NVMe Identify.
+//! What drives report about themselves, in the formats of their standards: ATA IDENTIFY DEVICE and logs, SCSI
+//! READ CAPACITY(16) and VPD pages, NVMe Identify.
 //!
 //! The law of this module: pure functions over bytes, no I/O. Every field names its standard and its word,
 //! page or byte. Counts that the standards give "0's based" or in logical blocks are converted to plain
@@ -8,10 +8,12 @@
 
 mod ata;
 mod nvme;
+mod offered;
 mod scsi;
 
 pub use ata::AtaIdentify;
-pub use nvme::{LbaFormat, NvmeIdentifyController, NvmeIdentifyNamespace, RelativePerformance};
+pub use nvme::{FormatNvm, LbaFormat, NvmeIdentifyController, NvmeIdentifyNamespace, RelativePerformance};
+pub use offered::{SECTOR_LOG, block_lengths, has_log, sector_configurations};
 pub use scsi::{BlockCharacteristics, BlockLimits, ReadCapacity16};
 
 use straddle_units::{BlockSize, BlockSizeError, ByteCount};

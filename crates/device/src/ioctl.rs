@@ -9,6 +9,7 @@
 //! `linux/nvme_ioctl.h` and of `scsi/sg.h`; those of device mapper are in [`dm`].
 #![allow(unsafe_code)]
 
+mod ata;
 pub mod dm;
 pub mod lock;
 pub mod loops;
@@ -22,6 +23,8 @@ use std::time::Duration;
 use rustix::fs::{FileType, fstat};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use straddle_units::ByteCount;
+
+pub use ata::{ata_identify, ata_log};
 
 /// How long a drive may take to answer before the kernel aborts the command.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -408,37 +411,6 @@ fn scsi_read_once(
     Ok(Answer { len: data.len().saturating_sub(missing), sense })
 }
 
-/// Returns the STATUS and ERROR registers from an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch,
-/// ERROR at byte 3, STATUS at byte 13) if that is the first descriptor of descriptor-format sense data.
-fn ata_registers(sense: &[u8]) -> Option<(u8, u8)> {
-    let descriptor = sense.get(8..22)?;
-    let is_ata = matches!(sense[0] & 0x7f, 0x72 | 0x73) && descriptor[..2] == [0x09, 0x0c];
-    is_ata.then(|| (descriptor[13], descriptor[3]))
-}
-
-/// Reads an ATA drive's IDENTIFY DEVICE data (command ECh, which only reads) with ATA PASS-THROUGH(16). Needs
-/// `CAP_SYS_RAWIO`. [`AtaIdentify`](crate::identify::AtaIdentify) parses it.
-pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
-    const WHAT: &str = "ATA IDENTIFY DEVICE";
-    /// STATUS: DEVICE FAULT and ERROR.
-    const FAILED: u8 = 0x20 | 0x01;
-    let mut cdb = [0u8; 16];
-    cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
-    cdb[1] = 4 << 1; // PROTOCOL: PIO data-in
-    cdb[2] = 0b0000_1110; // T_DIR from the device, BYT_BLOK blocks, T_LENGTH in COUNT
-    cdb[6] = 1; // COUNT: one block of 512 bytes
-    cdb[14] = 0xec; // COMMAND: IDENTIFY DEVICE
-    let mut data = Box::new([0u8; 512]);
-    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 16, data.as_mut_slice())?;
-    match ata_registers(&answer.sense) {
-        Some((status, error)) if status & FAILED != 0 => {
-            return Err(IoctlError::Ata { what: WHAT, status, error });
-        }
-        _ => {}
-    }
-    need(WHAT, answer.len, 512).map(|()| data)
-}
-
 /// Sends READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads) to a SCSI disk and returns the 16 to
 /// 32 bytes received. [`ReadCapacity16`](crate::identify::ReadCapacity16) parses them.
 pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
@@ -456,8 +428,9 @@ pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
 }
 
 /// Reads the vital product data page `page` of a SCSI device (INQUIRY with EVPD, which only reads), header
-/// included, at most 255 bytes. [`BlockLimits`](crate::identify::BlockLimits) parses page B0h, and
-/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) page B1h.
+/// included, at most 255 bytes. [`BlockLimits`](crate::identify::BlockLimits) parses page B0h,
+/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) page B1h, and
+/// [`block_lengths`](crate::identify::block_lengths) page B4h.
 pub fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
     // Old devices read only the low byte of the allocation length.

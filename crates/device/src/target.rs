@@ -435,7 +435,11 @@ fn from_sysfs(
         return Err(OpenError::NoMedium);
     }
     let kind = DeviceKind::of(name);
-    let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
+    let mut asked =
+        file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
+    if let Some(root) = sysroot {
+        asked.add_kept(&Directory::new(root.join("answers").join(name)));
+    }
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
     judge_stacked_offset(&mut topology, kind, name, sysroot);

@@ -1,14 +1,14 @@
 //! What is known about a device's sectors, and from which source.
 //!
 //! The law of this module: a [`Figure`] is never without its source. When sources disagree all are kept, one
-//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` and
-//! `formats` have no source of their own.
+//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` has
+//! no source of its own, and `formats` one for the whole list.
 
 use std::fmt;
 
 use straddle_units::{BlockSize, Boundary, ByteCount};
 
-use crate::identify::LbaFormat;
+use crate::identify::{FormatNvm, LbaFormat};
 
 /// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Source {
     Ioctl(&'static str),
     /// ATA IDENTIFY DEVICE, with the words.
     Ata(&'static str),
+    /// A log of an ATA drive, with its address and name.
+    AtaLog(&'static str),
     /// A SCSI command or VPD page.
     Scsi(&'static str),
     /// NVMe Identify, with the field.
@@ -54,6 +56,7 @@ impl fmt::Display for Source {
             Self::Sysfs(attribute) => write!(f, "sysfs {attribute}"),
             Self::Ioctl(name) => write!(f, "ioctl {name}"),
             Self::Ata(words) => write!(f, "ATA IDENTIFY {words}"),
+            Self::AtaLog(log) => write!(f, "ATA log {log}"),
             Self::Scsi(page) => write!(f, "SCSI {page}"),
             Self::Nvme(field) => write!(f, "NVMe Identify {field}"),
             Self::Quirk(model) => write!(f, "list of misreporting drives: {model}"),
@@ -179,6 +182,36 @@ pub struct StackedOptimum {
     pub physical: ByteCount,
 }
 
+/// The sectors that a drive itself can be set to, by the command set that sets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Formats {
+    /// An NVMe namespace's LBA formats.
+    Nvme(LbaFormats),
+    /// An ATA drive's Sector Configuration log: the sizes of its logical sectors.
+    Ata(Vec<BlockSize>),
+    /// A SCSI drive's VPD page B4h: the lengths of its logical blocks without protection information.
+    Scsi(Vec<BlockSize>),
+}
+
+impl Formats {
+    /// Returns the source.
+    pub fn source(&self) -> Source {
+        match self {
+            Self::Nvme(_) => Source::Nvme("LBA formats"),
+            Self::Ata(_) => Source::AtaLog("2Fh, Sector Configuration"),
+            Self::Scsi(_) => Source::Scsi("VPD page B4h, supported block lengths"),
+        }
+    }
+
+    /// Returns the sizes without relative performance, of an ATA or SCSI drive.
+    pub fn sizes(&self) -> &[BlockSize] {
+        match self {
+            Self::Nvme(_) => &[],
+            Self::Ata(sizes) | Self::Scsi(sizes) => sizes,
+        }
+    }
+}
+
 /// The sector formats that an NVMe namespace can be formatted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbaFormats {
@@ -186,6 +219,8 @@ pub struct LbaFormats {
     pub current: u8,
     /// All of them.
     pub list: Vec<LbaFormat>,
+    /// Whether and how its controller formats namespaces, where that was queried.
+    pub command: Option<FormatNvm>,
 }
 
 impl LbaFormats {
@@ -267,8 +302,8 @@ pub struct Topology {
     /// The optimal I/O size because of which the kernel calls a stacked device misaligned although the
     /// offsets below agree.
     pub stacked_optimum: Option<StackedOptimum>,
-    /// The sector formats of an NVMe namespace, where it was queried.
-    pub formats: Option<LbaFormats>,
+    /// The sectors that the drive can be set to, where it was queried and lists them.
+    pub formats: Option<Formats>,
 }
 
 impl Topology {
@@ -308,6 +343,15 @@ impl Topology {
     /// Returns boundaries every `size` bytes, in phase with the device's physical sectors.
     pub fn boundary_of(&self, size: ByteCount) -> Option<Boundary> {
         Boundary::new(size, self.phase())
+    }
+
+    /// Returns the size of logical sectors, larger than the present ones, that the drive can be set to and that
+    /// comes closest to filling its physical sectors. ATA and SCSI only: NVMe formats are compared by the
+    /// performance that the drive reports ([`LbaFormats::faster`]).
+    pub fn larger_sector(&self) -> Option<BlockSize> {
+        let sizes = self.formats.as_ref()?.sizes().iter().copied();
+        let fits = |size: &BlockSize| *size > self.logical.value() && size.bytes() <= self.physical.value();
+        sizes.filter(fits).max()
     }
 
     /// Returns the name of this pair of logical and physical sector size.

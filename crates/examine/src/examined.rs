@@ -132,6 +132,7 @@ pub(crate) fn examine(
     let beside = recognised::beside(&target, &stack);
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
     target.remarks.extend(remarks);
+    target.remarks.extend(recognised::remark_by_name(&target, &stack));
 
     let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
@@ -200,6 +201,7 @@ fn audit(
         file,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
+        zone: target.zoned.as_ref().map(|zoned| zoned.zone),
         size: target.size,
         topology: &target.topology,
         model: target.identity.model.as_deref(),

@@ -3,9 +3,13 @@
 use straddle_audit::Recognised;
 use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Beside, Neighbour, Stack, TableKind};
+use straddle_layout::layer::Layer;
+use straddle_layout::{Beside, Class, Content, Named, Neighbour, Stack, TableKind};
 
 use crate::{Examiner, in_use, member};
+
+/// How many contents a remark names.
+const NAMED: usize = 8;
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
@@ -34,6 +38,55 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
         Neighbour::Content(content) => format!("it also holds {content}"),
     };
     found.iter().map(remark).collect()
+}
+
+/// Names the contents that are recognised by their signature only, of which nothing inside is judged.
+pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
+    let whole = match stack.kind {
+        TableKind::Content(content) => Some(content),
+        _ => None,
+    };
+    let mut named = Vec::new();
+    by_name(whole, stack.layer.as_ref(), String::new, &mut named);
+    for partition in
+        stack.partitions.iter().filter(|p| target.partition.is_none_or(|asked| asked == p.number))
+    {
+        let place = || format!(" (partition {})", partition.number);
+        by_name(partition.content, partition.layer.as_ref(), place, &mut named);
+    }
+    if named.len() > NAMED {
+        let more = named.split_off(NAMED).len();
+        named.push(format!("{more} more"));
+    }
+    let (verb, begin, inside) = match named.len() {
+        0 => return None,
+        1 => ("is", "it begins is", "is inside it is"),
+        _ => ("are", "they begin is", "is inside them is"),
+    };
+    Some(format!("{} {verb} known by name only: where {begin} judged, what {inside} not", named.join(", ")))
+}
+
+/// Adds the name and place of such a content, and of those on its layers.
+fn by_name(
+    content: Option<Content>,
+    layer: Option<&Layer>,
+    place: impl Fn() -> String,
+    named: &mut Vec<String>,
+) {
+    let mut kinds = Vec::new();
+    let mut layers: Vec<&Layer> = layer.into_iter().collect();
+    while let Some(layer) = layers.pop() {
+        kinds.push(layer.kind);
+        layers.extend(&layer.children);
+    }
+    if kinds.is_empty() {
+        kinds.extend(content);
+    }
+    for kind in kinds {
+        if matches!(kind, Content::Named(Named { class: Class::Member | Class::FileSystem, .. })) {
+            named.push(format!("{kind}{}", place()));
+        }
+    }
 }
 
 /// Returns whether there is anything on the target that could be judged.

@@ -107,6 +107,7 @@ fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, Str
         file: "disk",
         is_image: true,
         kind: straddle_device::DeviceKind::Image,
+        zone: None,
         size: straddle_device::Medium::len(disk),
         topology: &topology,
         model: None,

@@ -100,9 +100,34 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
           better, good, degraded). Many are shipped with 512-byte sectors for old systems and do better with 4096.",
     cost: "What the drive's maker means by it; measure it, if it matters.",
-    fix: "With a backup, or before anything is on it: nvme format --lbaf=N. IT DESTROYS EVERYTHING ON THE NAMESPACE.",
+    fix: "With a backup, or before anything is on it: nvme format DEVICE --lbaf=N. IT DESTROYS EVERYTHING ON THE \
+          NAMESPACE, and on a controller that formats all namespaces at once (FNA bit 0) on the whole drive. \
+          Some controllers have no such command (OACS bit 1).",
     sources: &[
         "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
+        "NVM Express Base Specification, Identify Controller, OACS and FNA",
         "nvme-format(1)",
+    ],
+};
+
+pub(super) const LARGER_SECTOR: Definition = Definition {
+    code: Code::S026,
+    severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
+    title: "the drive can be set to larger sectors",
+    what: "The drive shows sectors that are smaller than its physical ones, and lists larger ones that it can be set to.",
+    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in the Sector \
+          Configuration log, SCSI and SAS drives in VPD page B4h. With logical sectors as large as the physical ones \
+          no partition can straddle, and the drive never has to read, change and write a sector.",
+    cost: "Nothing, if everything on it is aligned and writes whole physical sectors. Otherwise what S001 says.",
+    fix: "Only before anything is on it, or with a backup: hdparm --set-sector-size 4096 --please-destroy-my-drive \
+          DEVICE, or sg_format --format --size=4096 DEVICE. IT DESTROYS EVERYTHING ON THE DRIVE. Leave a disk that a \
+          BIOS boots from, or that an enclosure or RAID controller for 512-byte sectors uses.",
+    sources: &[
+        "ATA/ATAPI Command Set 4, Sector Configuration log and SET SECTOR CONFIGURATION EXT",
+        "SBC-4, Supported Block Lengths And Protection Types VPD page",
+        "hdparm(8)",
+        "sg_format(8)",
     ],
 };

@@ -85,13 +85,15 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     why: "A drive that maps 16 KiB units must read a unit, change it and write it elsewhere for each write \
           that covers it only in part. NVMe reports the unit as NPWG, which the kernel exports as \
           minimum_io_size and not as physical_block_size: a tool that looks at the physical sector alone \
-          sees nothing.",
+          sees nothing. NPWG is about the sizes of writes. A drive may report a smaller multiple on which they should \
+          begin (NPWA): a start on that is advice.",
     cost: "Aligned 16 KiB database pages become two partial units each: twice the flash writes, and wear \
            with it. For writes smaller than the unit: (offset in the unit + length, rounded up to the unit) \
            / length.",
     fix: "Start on a multiple of the indirection unit (16 KiB to 64 KiB today); 1 MiB is one.",
     sources: &[
         "NVM Express NVM Command Set specification, Identify Namespace, NPWG and NPWA",
+        "FreeBSD commit e3bcd07d834d (Samsung 980: NPWA 4 KiB, NPWG 16 KiB)",
         "Linux drivers/nvme/host/core.c, nvme_update_disk_info",
     ],
 };

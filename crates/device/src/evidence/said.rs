@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::topology::{Formats, LbaFormats};
 
 /// Attributes with arbitrary bytes.
 #[derive(Default)]
@@ -151,7 +152,7 @@ fn what_a_namespace_says_of_atomic_writes_and_formats_is_read() {
         [("queue/atomic_write_unit_min_bytes", "512"), ("queue/atomic_write_unit_max_bytes", "4096")];
     assert_eq!(atomic(OPTPERF_AND_NSABP, &fields, &offered), Some((sizes(512, 4096, 0), 1)));
 
-    let formats = nvme(0, &[], &[]).formats.unwrap();
+    let Some(Formats::Nvme(formats)) = nvme(0, &[], &[]).formats else { panic!("no formats") };
     let (place, faster) = formats.faster().unwrap();
     assert_eq!((formats.current, place, faster.logical.unwrap()), (0, 1, BlockSize::B4096));
     let in_force = LbaFormats { current: 1, ..formats };

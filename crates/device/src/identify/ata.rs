@@ -14,6 +14,10 @@ const SERIAL: RangeInclusive<usize> = 10..=19;
 const FIRMWARE: RangeInclusive<usize> = 23..=26;
 /// Words 27-46: model number.
 const MODEL: RangeInclusive<usize> = 27..=46;
+/// Words 84 and 87: supported and enabled features. Each is valid if its bits 15:14 are 01b; bit 5 is the
+/// General Purpose Logging feature set.
+const FEATURES: [usize; 2] = [84, 87];
+const LOGGING: u16 = 1 << 5;
 /// Word 106: physical and logical sector size.
 const SECTOR_SIZE: usize = 106;
 /// Words 117-118: logical sector size in words, when word 106 bit 12 says so.
@@ -48,6 +52,8 @@ pub struct AtaIdentify {
     /// Word 209 bits 13:0: the distance in logical sectors from the start of the physical sector to logical
     /// sector 0. `None` when word 209 is not valid (bits 15:14 are not 01b).
     pub sector0_offset: Option<u16>,
+    /// Words 84 and 87 bit 5: it has logs that READ LOG EXT reads.
+    pub has_logs: bool,
 }
 
 /// Returns a word that is valid, which means that bits 15:14 are 01b. Any other value means "not reported".
@@ -90,6 +96,10 @@ impl AtaIdentify {
             logical,
             physical_exponent: sizes.map(exponent),
             sector0_offset: valid(word(ALIGNMENT)).map(|bits| bits & 0x3fff),
+            has_logs: FEATURES
+                .into_iter()
+                .find_map(|index| valid(word(index)))
+                .is_some_and(|bits| bits & LOGGING != 0),
         })
     }
 
@@ -176,6 +186,20 @@ mod tests {
         }
         assert_eq!(AtaIdentify::parse(&drive(&[])).unwrap().physical_exponent, None);
         assert_eq!(AtaIdentify::parse(&drive(&[(106, 0x4000)])).unwrap().physical_exponent, Some(0));
+    }
+
+    #[test]
+    fn logs() {
+        for (w84, w87, has_logs) in [
+            (0x4020, 0x4020, true),
+            (0x4000, 0x4020, false),
+            (0x0020, 0x4020, true), // word 84 is not valid, word 87 is
+            (0x0020, 0x0020, false),
+            (0xc020, 0x8020, false),
+        ] {
+            let id = AtaIdentify::parse(&drive(&[(84, w84), (87, w87)])).unwrap();
+            assert_eq!(id.has_logs, has_logs, "{w84:#x} {w87:#x}");
+        }
     }
 
     #[test]

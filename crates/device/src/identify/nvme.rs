@@ -170,6 +170,15 @@ fn le64(data: &[u8; 4096], at: usize) -> u64 {
     super::bytes_at(data, at).map_or(0, u64::from_le_bytes)
 }
 
+/// Whether and how a controller formats namespaces (the admin command Format NVM).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatNvm {
+    /// Bytes 256-257 bit 1, OACS: it knows the command.
+    pub supported: bool,
+    /// Byte 524 bit 0, FNA: a format of one namespace formats all namespaces of the drive.
+    pub all_namespaces: bool,
+}
+
 /// Identify Controller (CNS 01h).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeIdentifyController {
@@ -181,6 +190,8 @@ pub struct NvmeIdentifyController {
     pub firmware: String,
     /// Bytes 80-83, VER: major, minor and tertiary version of the specification. All zero before NVMe 1.2.
     pub version: (u16, u8, u8),
+    /// Whether and how it formats namespaces.
+    pub format: FormatNvm,
     /// Bytes 526-527, AWUN: a write up to this many logical blocks is atomic in normal operation, in every
     /// namespace that does not report its own. At least 1 (the field is 0's based).
     pub atomic_normal: LbaCount,
@@ -203,6 +214,7 @@ impl NvmeIdentifyController {
             model: string(24, 63),
             firmware: string(64, 71),
             version: (u16::from_le_bytes([data[82], data[83]]), data[81], data[80]),
+            format: FormatNvm { supported: data[256] & 1 << 1 != 0, all_namespaces: data[524] & 1 != 0 },
             atomic_normal: zero_based(526),
             atomic_power_fail: zero_based(528),
         })
@@ -347,6 +359,10 @@ mod tests {
         assert_eq!((said.model.as_str(), said.version), ("Samsung SSD 970 EVO 1TB", (1, 3, 0)));
         assert_eq!((said.atomic_normal.get(), said.atomic_power_fail.get()), (1024, 1));
         assert!(NvmeIdentifyController::parse(&[0; 4096]).is_err());
+        assert_eq!(said.format, FormatNvm { supported: false, all_namespaces: false });
+        (data[256], data[524]) = (0b0001_1110, 0b0000_0101);
+        let said = NvmeIdentifyController::parse(&data).unwrap();
+        assert_eq!(said.format, FormatNvm { supported: true, all_namespaces: true });
     }
 
     proptest! {

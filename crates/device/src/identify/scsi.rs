@@ -75,7 +75,12 @@ impl ReadCapacity16 {
 
 /// Checks a VPD page's header (byte 1 is the page code, bytes 2-3 the length of what follows) and cuts the
 /// page to that length. `need` includes the header.
-fn page<'a>(data: &'a [u8], code: u8, need: usize, what: &'static str) -> Result<&'a [u8], IdentifyError> {
+pub(super) fn page<'a>(
+    data: &'a [u8],
+    code: u8,
+    need: usize,
+    what: &'static str,
+) -> Result<&'a [u8], IdentifyError> {
     let short = |got| IdentifyError::Short { what, got, need };
     if data.len() < 4 {
         return Err(short(data.len()));

@@ -2,10 +2,11 @@ use std::error::Error;
 use std::fs::File;
 use std::path::PathBuf;
 
+use super::ata::ata_registers;
 use super::*;
 use crate::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
-    ReadCapacity16,
+    ReadCapacity16, SECTOR_LOG, block_lengths, has_log,
 };
 
 #[test]
@@ -34,6 +35,7 @@ fn ask(file: &File) -> Vec<(&'static str, Result<String, IoctlError>)> {
         ("BLKALIGNOFF", limits.alignment_offset.map(|v| v.to_string())),
         ("BLKROGET", limits.read_only.map(|v| v.to_string())),
         ("ATA", ata_identify(file).map(|d| parsed(AtaIdentify::parse(&d).map(|v| format!("{v:?}"))))),
+        ("LOG", ata_log(file, 0).map(|d| format!("logs {}", has_log(&d, SECTOR_LOG)))),
         (
             "RC16",
             scsi_read_capacity_16(file).map(|d| {
@@ -51,6 +53,7 @@ fn ask(file: &File) -> Vec<(&'static str, Result<String, IoctlError>)> {
             scsi_inquiry_vpd(file, 0xb1)
                 .map(|d| parsed(BlockCharacteristics::parse(&d).map(|v| format!("{v:?}")))),
         ),
+        ("B4", scsi_inquiry_vpd(file, 0xb4).map(|d| parsed(block_lengths(&d).map(|v| format!("{v:?}"))))),
         (
             "NS",
             nvme_identify_namespace(file)

@@ -88,6 +88,7 @@ fn judged(situation: &Situation<'_>) -> Vec<(u32, OfStart)> {
         file: "",
         is_image: false,
         kind: DeviceKind::Other,
+        zone: None,
         size: situation.size(),
         topology: situation.topology,
         model: None,

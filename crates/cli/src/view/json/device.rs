@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
+use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Formats, Topology};
 use straddle_examine::Examined;
-use straddle_units::ByteCount;
+use straddle_units::{BlockSize, ByteCount};
 
 /// A figure with its sources.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -118,6 +118,47 @@ pub(super) struct DeviceReport {
     /// The atomic writes that the device supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     atomic_writes: Option<FigureReport<AtomicReport>>,
+    /// The sectors that the drive can be set to; absent if it was not queried, or lists none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    formats: Option<FormatsReport>,
+}
+
+/// The sectors that a drive can be set to.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Formats")]
+struct FormatsReport {
+    /// The source.
+    source: String,
+    /// Whether an NVMe controller knows the command that sets them (OACS); absent if it was not queried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_command: Option<bool>,
+    /// Whether that command formats all namespaces of the NVMe drive at once (FNA); absent if it was not
+    /// queried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    formats_all_namespaces: Option<bool>,
+    /// Those that are available.
+    list: Vec<SectorReport>,
+}
+
+/// Sectors that a drive can be set to.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SectorFormat")]
+struct SectorReport {
+    /// The number by which a command selects it; absent if its size selects it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<usize>,
+    /// Whether they are in force; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_force: bool,
+    /// The logical sector size.
+    logical_sector_bytes: u64,
+    /// Metadata for each sector; absent if the drive does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_bytes: Option<u16>,
+    /// "best", "better", "good" or "degraded", compared to its other formats; absent if the drive does not
+    /// report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    performance: Option<String>,
 }
 
 /// The zones of a zoned device.
@@ -141,6 +182,37 @@ fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) ->
             .map(|claim| ClaimReport { value: value(claim.value), source: claim.source.to_string() })
             .collect(),
         why: figure.why(),
+    }
+}
+
+fn formats_report(formats: &Formats, current: BlockSize) -> FormatsReport {
+    let of_size = |size: &BlockSize| SectorReport {
+        number: None,
+        in_force: *size == current,
+        logical_sector_bytes: size.get(),
+        metadata_bytes: None,
+        performance: None,
+    };
+    let (command, list) = match formats {
+        Formats::Nvme(formats) => {
+            let list = formats.list.iter().enumerate().filter_map(|(number, format)| {
+                Some(SectorReport {
+                    number: Some(number),
+                    in_force: number == usize::from(formats.current),
+                    logical_sector_bytes: format.logical?.get(),
+                    metadata_bytes: Some(format.metadata),
+                    performance: Some(format.performance.to_string()),
+                })
+            });
+            (formats.command, list.collect())
+        }
+        Formats::Ata(sizes) | Formats::Scsi(sizes) => (None, sizes.iter().map(of_size).collect()),
+    };
+    FormatsReport {
+        source: formats.source().to_string(),
+        has_command: command.map(|command| command.supported),
+        formats_all_namespaces: command.map(|command| command.all_namespaces),
+        list,
     }
 }
 
@@ -188,5 +260,6 @@ pub(super) fn device_report(audited: &Examined) -> DeviceReport {
                 boundary_bytes: boundary.get(),
             })
         }),
+        formats: topology.formats.as_ref().map(|formats| formats_report(formats, topology.logical.value())),
     }
 }

@@ -1,0 +1,114 @@
+//! Better sectors that the drive itself offers.
+//!
+//! The law of this module: no finding has a command. What changes a drive's sectors destroys everything on it,
+//! so the command is named in the advice, with its danger, and never among commands to paste.
+
+use straddle_device::identify::{FormatNvm, LbaFormat};
+use straddle_device::topology::{Formats, LbaFormats};
+use straddle_units::BlockSize;
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::finding::{Finding, Fix};
+use crate::shell::operand;
+
+/// How many formats are listed.
+const LISTED: usize = 16;
+
+/// Adds the findings about better sectors.
+pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    match &context.topology.formats {
+        Some(Formats::Nvme(formats)) => faster(context, formats, findings),
+        Some(formats @ (Formats::Ata(_) | Formats::Scsi(_))) => larger(context, formats, findings),
+        None => {}
+    }
+}
+
+fn faster(context: &Context<'_>, formats: &LbaFormats, findings: &mut Vec<Finding>) {
+    let Some((current, (place, faster))) = formats.current().zip(formats.faster()) else { return };
+    let message = format!(
+        "it is formatted with {}-byte sectors, of which the drive calls its performance {}; with {}-byte ones it is {} \
+         (its formats: {})",
+        size(current),
+        current.performance,
+        size(faster),
+        faster.performance,
+        listed(formats)
+    );
+    let target = operand(context.target);
+    let command = format!("nvme format {target} --lbaf={place}");
+    let summary = match formats.command {
+        Some(FormatNvm { supported: false, .. }) => {
+            "leave it: its controller reports no command that formats a namespace (Identify Controller, OACS); its \
+             maker may have a tool that does"
+                .to_owned()
+        }
+        Some(FormatNvm { all_namespaces: true, .. }) => format!(
+            "with a backup of everything on the drive, or before anything is: {command}. THIS DESTROYS EVERYTHING ON ALL \
+             NAMESPACES OF THE DRIVE: its controller formats all of them at once (Identify Controller, FNA)"
+        ),
+        Some(FormatNvm { all_namespaces: false, .. }) => format!(
+            "with a backup of everything on it, or before anything is: {command}. THIS DESTROYS EVERYTHING ON IT"
+        ),
+        None => format!(
+            "with a backup of everything on it, or before anything is: {command}. THIS DESTROYS EVERYTHING ON IT, and on \
+             some drives on all other namespaces (nvme id-ctrl, fna)"
+        ),
+    };
+    findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
+}
+
+fn size(format: LbaFormat) -> u64 {
+    format.logical.map_or(0, BlockSize::get)
+}
+
+/// The formats by number, such as `0: 512 bytes, good, in force; 1: 4096 bytes, best`.
+fn listed(formats: &LbaFormats) -> String {
+    let available = formats.list.iter().enumerate().filter(|(_, format)| format.logical.is_some());
+    let mut shown: Vec<String> = available
+        .map(|(place, format)| {
+            let metadata = match format.metadata {
+                0 => String::new(),
+                bytes => format!(" and {bytes} of metadata"),
+            };
+            let in_force = if place == usize::from(formats.current) { ", in force" } else { "" };
+            format!("{place}: {} bytes{metadata}, {}{in_force}", size(*format), format.performance)
+        })
+        .collect();
+    if shown.len() > LISTED {
+        let more = shown.split_off(LISTED).len();
+        shown.push(format!("and {more} more"));
+    }
+    shown.join("; ")
+}
+
+fn larger(context: &Context<'_>, formats: &Formats, findings: &mut Vec<Finding>) {
+    let topology = context.topology;
+    let Some(sector) = topology.larger_sector() else { return };
+    let sizes: Vec<String> = formats.sizes().iter().map(|size| size.get().to_string()).collect();
+    let message = format!(
+        "it has {}-byte sectors over physical ones of {} bytes, and the drive can be set to {sector}-byte ones ({}: {})",
+        topology.logical.value().get(),
+        topology.physical.value().get(),
+        formats.source(),
+        sizes.join(", "),
+        sector = sector.get()
+    );
+    let target = operand(context.target);
+    let (command, danger) = match formats {
+        Formats::Scsi(_) => (
+            format!("sg_format --format --size={} {target}", sector.get()),
+            "It may take many hours, and a drive that loses power meanwhile has to be formatted again",
+        ),
+        Formats::Nvme(_) | Formats::Ata(_) => (
+            format!("hdparm --set-sector-size {} --please-destroy-my-drive {target}", sector.get()),
+            "The drive may refuse, and should not be behind a USB bridge",
+        ),
+    };
+    let summary = format!(
+        "only before anything is on it, or with a backup of everything: {command}. THIS DESTROYS EVERYTHING ON IT. \
+         {danger}. A BIOS does not boot from {}-byte sectors",
+        sector.get()
+    );
+    findings.push(Finding::on_disk(rules::LARGER_SECTOR, None, message).fixed_by(Fix::advice(summary)));
+}

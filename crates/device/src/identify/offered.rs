@@ -1,0 +1,146 @@
+//! The sector sizes that a drive can be set to: the Sector Configuration log of ATA drives (ACS-4) and the
+//! Supported Block Lengths And Protection Types VPD page of SCSI drives (SBC-4, page B4h).
+//!
+//! Neither says which size is in force, nor which one is faster.
+
+use straddle_units::BlockSize;
+
+use super::scsi;
+use super::{IdentifyError, bytes_at};
+
+/// The address of the Sector Configuration log.
+pub const SECTOR_LOG: u8 = 0x2f;
+
+/// The length of one descriptor of the log. It has room for eight: SET SECTOR CONFIGURATION EXT selects one by
+/// three bits.
+const DESCRIPTOR: usize = 16;
+const DESCRIPTORS: usize = 8;
+/// Bit 7 of a descriptor's byte 0: DESCRIPTOR VALID.
+const VALID: u8 = 0x80;
+/// Bytes 4-7 of a descriptor: the logical sector size, in words of two bytes.
+const WORDS: usize = 4;
+
+/// The length of one descriptor of VPD page B4h. Bytes 0-3 are the LOGICAL BLOCK LENGTH.
+const LENGTH: usize = 8;
+/// Bit 0 of a descriptor's byte 5, T0PS: blocks of this length can be without protection information.
+const UNPROTECTED: u8 = 0x01;
+
+/// Whether the directory of logs (log 00h, page 0) lists a page of the log `address`: word 0 is the version,
+/// and word N the number of pages of log N.
+pub fn has_log(directory: &[u8; 512], address: u8) -> bool {
+    let word = |index: u8| bytes_at(directory, 2 * usize::from(index)).map_or(0, u16::from_le_bytes);
+    address != 0 && word(0) == 1 && word(address) != 0
+}
+
+/// Parses the Sector Configuration log: the sizes of the logical sectors that the drive can be set to, in the
+/// order of the log. Sizes that no block device can have are left out.
+pub fn sector_configurations(data: &[u8; 512]) -> Vec<BlockSize> {
+    let valid = data.chunks_exact(DESCRIPTOR).take(DESCRIPTORS).filter(|bytes| bytes[0] & VALID != 0);
+    let words = valid.filter_map(|bytes| bytes_at(bytes, WORDS).map(u32::from_le_bytes));
+    distinct(words.map(|words| 2 * u64::from(words)))
+}
+
+/// Parses VPD page B4h, header included: the lengths of logical blocks that the drive can be formatted to
+/// without protection information, in the order of the page. Lengths that no block device can have (520, 528)
+/// are left out.
+pub fn block_lengths(data: &[u8]) -> Result<Vec<BlockSize>, IdentifyError> {
+    const HEADER: usize = 4;
+    let page = scsi::page(data, 0xb4, HEADER, "SCSI VPD page B4h")?;
+    let plain = page[HEADER..].chunks_exact(LENGTH).filter(|bytes| bytes[5] & UNPROTECTED != 0);
+    let lengths = plain.filter_map(|bytes| bytes_at(bytes, 0).map(u32::from_be_bytes));
+    Ok(distinct(lengths.map(u64::from)))
+}
+
+/// The sizes that are block sizes, each once.
+fn distinct(sizes: impl Iterator<Item = u64>) -> Vec<BlockSize> {
+    let mut found = Vec::new();
+    for size in sizes.filter_map(|size| BlockSize::new(size).ok()) {
+        if !found.contains(&size) {
+            found.push(size);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sizes(found: Vec<BlockSize>) -> Vec<u64> {
+        found.into_iter().map(BlockSize::get).collect()
+    }
+
+    /// A log with these first bytes and sizes in words.
+    fn log(descriptors: &[(u8, u32)]) -> [u8; 512] {
+        let mut data = [0; 512];
+        for (at, (flags, words)) in descriptors.iter().enumerate() {
+            data[16 * at] = *flags;
+            data[16 * at + 4..16 * at + 8].copy_from_slice(&words.to_le_bytes());
+        }
+        data
+    }
+
+    #[test]
+    fn configurations() {
+        assert_eq!(sizes(sector_configurations(&log(&[(0x80, 256), (0x80, 2048)]))), [512, 4096]);
+        assert_eq!(sizes(sector_configurations(&log(&[(0x80, 2048), (0x00, 256)]))), [4096]);
+        // 520 and 528 bytes, no size at all, and the same size twice (for another relation to the physical one).
+        let odd = [(0x80, 260), (0x80, 264), (0x80, 0), (0x80, 256), (0xff, 256), (0x80, u32::MAX)];
+        assert_eq!(sizes(sector_configurations(&log(&odd))), [512]);
+        assert!(sector_configurations(&[0; 512]).is_empty());
+        // What follows the eight descriptors is reserved.
+        let mut data = [0; 512];
+        (data[128], data[133]) = (0x80, 0x08);
+        assert!(sector_configurations(&data).is_empty());
+    }
+
+    #[test]
+    fn lengths() {
+        let page = |descriptors: &[(u32, u8)]| {
+            let mut data = vec![0, 0xb4, 0, u8::try_from(8 * descriptors.len()).unwrap()];
+            for (length, types) in descriptors {
+                data.extend(length.to_be_bytes());
+                data.extend([0, *types, 0, 0]);
+            }
+            data
+        };
+        let usual = page(&[(512, 0x0b), (520, 0x01), (4096, 0x03), (4160, 0x01), (512, 0x01)]);
+        assert_eq!(block_lengths(&usual).map(sizes), Ok(vec![512, 4096]));
+        // Only with protection information.
+        assert_eq!(block_lengths(&page(&[(512, 0x01), (4096, 0x02)])).map(sizes), Ok(vec![512]));
+        // Cut short, in a descriptor and in the header; another page; longer than it says.
+        assert_eq!(block_lengths(&usual[..4 + 8 + 7]).map(sizes), Ok(vec![512]));
+        assert!(matches!(block_lengths(&usual[..3]), Err(IdentifyError::Short { got: 3, .. })));
+        assert!(matches!(block_lengths(&[0, 0xb0, 0, 0]), Err(IdentifyError::Kind { found: 0xb0, .. })));
+        let mut longer = page(&[(512, 0x01)]);
+        longer.extend([0, 0, 0x10, 0, 0, 0x01, 0, 0]);
+        assert_eq!(block_lengths(&longer).map(sizes), Ok(vec![512]));
+    }
+
+    #[test]
+    fn directories() {
+        let mut directory = [0; 512];
+        directory[0] = 1;
+        directory[2 * 0x2f] = 1;
+        assert!(has_log(&directory, SECTOR_LOG) && !has_log(&directory, 0x30) && !has_log(&directory, 0));
+        directory[0] = 0;
+        assert!(!has_log(&directory, SECTOR_LOG));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in proptest::collection::vec(any::<u8>(), 512), len in 0usize..512, address in any::<u8>()) {
+            let block: [u8; 512] = data.clone().try_into().unwrap();
+            prop_assert!(sector_configurations(&block).len() <= DESCRIPTORS);
+            let _ = has_log(&block, address);
+            let mut page = data[..len].to_vec();
+            let _ = block_lengths(&page);
+            if len > 4 {
+                (page[1], page[2]) = (0xb4, 0);
+                prop_assert!(block_lengths(&page).unwrap().len() <= 31);
+            }
+        }
+    }
+}

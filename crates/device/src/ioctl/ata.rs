@@ -1,0 +1,74 @@
+//! ATA commands through a SCSI disk: ATA PASS-THROUGH(16) (SAT-4).
+
+use std::os::fd::AsFd;
+
+use super::{IoctlError, need, scsi_read};
+
+/// The length of the data of the commands here.
+const BLOCK: usize = 512;
+
+/// Returns the STATUS and ERROR registers from an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch,
+/// ERROR at byte 3, STATUS at byte 13) if that is the first descriptor of descriptor-format sense data.
+pub(super) fn ata_registers(sense: &[u8]) -> Option<(u8, u8)> {
+    let descriptor = sense.get(8..22)?;
+    let is_ata = matches!(sense[0] & 0x7f, 0x72 | 0x73) && descriptor[..2] == [0x09, 0x0c];
+    is_ata.then(|| (descriptor[13], descriptor[3]))
+}
+
+/// A command that reads one block by PIO. Its registers are set by the caller.
+fn pass_through() -> [u8; 16] {
+    let mut cdb = [0u8; 16];
+    cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
+    cdb[1] = 4 << 1; // PROTOCOL: PIO data-in
+    cdb[2] = 0b0000_1110; // T_DIR from the device, BYT_BLOK blocks, T_LENGTH in COUNT
+    cdb[6] = 1; // COUNT: one block of 512 bytes
+    cdb
+}
+
+/// Sends a command that only reads, and returns its block. Needs `CAP_SYS_RAWIO`.
+fn read(fd: impl AsFd, what: &'static str, cdb: &[u8; 16]) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+    /// STATUS: DEVICE FAULT and ERROR.
+    const FAILED: u8 = 0x20 | 0x01;
+    let mut data = Box::new([0u8; BLOCK]);
+    let answer = scsi_read(fd.as_fd(), what, cdb, 16, data.as_mut_slice())?;
+    match ata_registers(&answer.sense) {
+        Some((status, error)) if status & FAILED != 0 => {
+            return Err(IoctlError::Ata { what, status, error });
+        }
+        _ => {}
+    }
+    need(what, answer.len, BLOCK).map(|()| data)
+}
+
+/// Reads an ATA drive's IDENTIFY DEVICE data (command ECh, which only reads).
+/// [`AtaIdentify`](crate::identify::AtaIdentify) parses it.
+pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+    let mut cdb = pass_through();
+    cdb[14] = 0xec; // COMMAND: IDENTIFY DEVICE
+    read(fd, "ATA IDENTIFY DEVICE", &cdb)
+}
+
+/// Reads page 0 of a log of an ATA drive (READ LOG EXT, command 2Fh, which only reads). A drive without the
+/// log fails the command and may count that as an error: the directory, log 00h, shows which logs it has.
+pub fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+    read(fd, "ATA READ LOG EXT", &read_log(address))
+}
+
+fn read_log(address: u8) -> [u8; 16] {
+    let mut cdb = pass_through();
+    cdb[1] |= 1; // EXTEND: 48-bit registers
+    cdb[8] = address; // LBA 7:0: the log's address; the page is in LBA 15:8 and 39:32
+    cdb[14] = 0x2f; // COMMAND: READ LOG EXT
+    cdb
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `sg_sat_read_gplog --log=0x2f` of sg3-utils 1.46 sends.
+    #[test]
+    fn a_log_is_read_as_sg3_utils_reads_it() {
+        assert_eq!(read_log(0x2f), [0x85, 0x09, 0x0e, 0, 0, 0, 1, 0, 0x2f, 0, 0, 0, 0, 0, 0x2f, 0]);
+    }
+}
