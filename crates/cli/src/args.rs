@@ -97,11 +97,13 @@ pub(crate) enum Command {
     /// Repeat published experiments on modelled drives, and compare with the published figures.
     Reproduce(ReproduceArguments),
     /// Print a shell completion script.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// Shell to generate the script for.
         shell: Shell,
     },
     /// Print a man page, or write all of them to a directory.
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// Command whose page to print [default: the main page].
         command: Option<String>,
@@ -110,6 +112,7 @@ pub(crate) enum Command {
         dir: Option<PathBuf>,
     },
     /// Print the JSON Schema of a command's `--json` output.
+    #[command(after_help = SCHEMA_EXAMPLES)]
     Schema {
         /// Command whose schema to print.
         #[arg(value_enum, default_value_t = SchemaOf::Check)]
@@ -153,6 +156,31 @@ pub(crate) enum SchemaOf {
     /// `report --json`.
     Report,
 }
+
+/// Examples for `completions --help`.
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(straddle completions bash)     in ~/.bashrc
+  straddle completions zsh > ~/.zfunc/_straddle
+  straddle completions fish > ~/.config/fish/completions/straddle.fish";
+
+/// Examples for `man --help`.
+const MAN_EXAMPLES: &str = "\
+Examples:
+  straddle man check | man -l -           read a page
+  straddle man --dir ~/.local/share/man/man1";
+
+/// Examples for `schema --help`.
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  straddle schema > check.schema.json
+  straddle schema bench | jq .properties";
+
+/// Examples for `efficiency --help`.
+const EFFICIENCY_EXAMPLES: &str = "\
+Examples:
+  straddle efficiency                     both usual formats
+  straddle efficiency --data 4096 --overhead 15 --ecc 100";
 
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
@@ -382,6 +410,7 @@ pub(crate) struct RmwArguments {
 
 /// Arguments of `efficiency`.
 #[derive(Debug, Args)]
+#[command(after_help = EFFICIENCY_EXAMPLES)]
 pub(crate) struct EfficiencyArguments {
     /// Bytes of data per sector [default: both usual formats, if no other size is given].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]

@@ -92,7 +92,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
     let read = |path: &Path| {
-        let text = input::text(path, LARGEST_REQUEST);
+        let text = input::open(path).and_then(|file| input::text_of(file, LARGEST_REQUEST));
         text.with_context(|| format!("{}: cannot read the request", path.display()))
     };
     if let Some(path) = &arguments.file {
