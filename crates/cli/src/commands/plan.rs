@@ -131,7 +131,7 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
         let free = match before.map(straddle_repair::Entry::end).max() {
             None if plan.is_fresh() => Free::Front(plan.table().format),
-            behind => Free::From(byte(behind.unwrap_or(plan.table().first_usable))),
+            behind => Free::From(plan.table().format, byte(behind.unwrap_or(plan.table().first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };
