@@ -269,6 +269,8 @@ pub struct Topology {
     pub stacked_optimum: Option<StackedOptimum>,
     /// The sector formats of an NVMe namespace, where it was queried.
     pub formats: Option<LbaFormats>,
+    /// Whether it is a disk that reports 512-byte physical sectors, and of a kind of which many hid larger ones.
+    pub may_hide: bool,
 }
 
 impl Topology {
@@ -289,6 +291,7 @@ impl Topology {
             atomic: None,
             stacked_optimum: None,
             formats: None,
+            may_hide: false,
         }
     }
 
