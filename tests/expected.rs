@@ -234,6 +234,7 @@ fn a_misspelt_word_is_corrected() {
         (&["check", "--jsn", "x"], "--json"),
         (&["check", "--output-format", "sarfi", "x"], "sarif"),
         (&["check", "--asume", "4kn", "x"], "--assume"),
+        (&["drive", "shwo", "x"], "show"),
     ] {
         let run = straddle(words);
         assert!(
@@ -261,6 +262,9 @@ fn completions_complete_in_a_shell() {
     assert_eq!(complete("straddle ch"), ["check"]);
     assert_eq!(complete("straddle check --js"), ["--json"]);
     assert_eq!(complete("straddle check --output-format sa"), ["sarif"]);
+    assert_eq!(complete("straddle check --only S00")[..2], ["S001", "S002"]);
+    assert_eq!(complete("straddle explain gd"), ["gdisk"]);
+    assert_eq!(complete("straddle reproduce mil"), ["miller-2010"]);
     assert!(complete("straddle drive show wd10").contains(&"wd10ears".to_owned()));
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(straddle(&["completions", shell]).out.contains("straddle"), "{shell}");

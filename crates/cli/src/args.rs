@@ -272,13 +272,13 @@ pub(crate) struct CheckArguments {
     ///
     /// The status and exit status reflect the reported findings only. The verdicts on partitions and
     /// unreadable data (S081) are always reported.
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
     /// Omit these findings, separated by commas, from the report and the status.
     ///
     /// The verdicts on partitions and unreadable data (S081) are always reported.
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
     /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
@@ -366,7 +366,7 @@ Examples:
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
     /// Codes of findings, and topics: names of old tools, words and numbers of messages [default: list all].
-    #[arg(value_name = "CODE|TOPIC", value_parser = Explained, hide_possible_values = true)]
+    #[arg(value_name = "CODE|TOPIC", value_parser = Completed { topics: true }, hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
     /// List all findings and topics.
@@ -458,11 +458,13 @@ fn place(text: &str) -> Result<ByteCount, String> {
     byte.map(|byte| ByteCount::new(byte.get())).ok_or_else(|| format!("sector {sector} is past 2^64 bytes"))
 }
 
-/// Parses any text, and completes to the codes of findings and the names of topics.
+/// Parses any text, and completes to the codes of findings and, if asked for, the names of topics.
 #[derive(Clone, Copy, Debug)]
-struct Explained;
+struct Completed {
+    topics: bool,
+}
 
-impl TypedValueParser for Explained {
+impl TypedValueParser for Completed {
     type Value = String;
 
     fn parse_ref(
@@ -475,7 +477,8 @@ impl TypedValueParser for Explained {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(crate::topics::names().map(PossibleValue::new)))
+        let is_meant = |name: &&str| self.topics || straddle_audit::rule(name).is_some();
+        Some(Box::new(crate::topics::names().filter(is_meant).map(PossibleValue::new)))
     }
 }
 
@@ -515,8 +518,10 @@ pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
     }
 }
 
-fn rule_code(text: &str) -> Result<Code, String> {
-    straddle_audit::rule(text)
-        .map(|rule| rule.code)
-        .ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+/// Parses the code of a finding, and completes to all of them.
+fn rule_code() -> impl TypedValueParser<Value = Code> {
+    Completed { topics: false }.try_map(|text| {
+        let rule = straddle_audit::rule(&text).map(|rule| rule.code);
+        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+    })
 }
