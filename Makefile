@@ -43,7 +43,8 @@ lint: setup
 	    crates/cli/src/commands/at_boot/initramfs-* crates/cli/src/commands/at_boot/dracut-* \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
-	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle
+	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle \
+	    contrib/libguestfs/audit
 
 # Straddle beside its peers, in one run.
 bench: build

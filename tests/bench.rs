@@ -117,6 +117,24 @@ fn every_workload_runs_and_ends_as_it_should() {
     }
 }
 
+/// In MB/s, it would be 0.
+#[test]
+fn a_slow_rate_has_its_digits() {
+    // 512 bytes with a flush each: some 40 a second.
+    let slow =
+        ["bench", "random-write", "drive:wd10ears", "--size", "512", "--sync", "flush", "--count", "100"];
+    let heading = |run: &tools::Run| run.out.lines().find(|line| line.contains("OFFSET")).unwrap().to_owned();
+    let run = straddle(&[&slow[..], &["--offsets", "1"]].concat());
+    assert!(heading(&run).contains("KiB/s") && !heading(&run).contains("MB/s"), "{}", run.out);
+    let row = run.out.lines().find(|line| line.starts_with(' ') && line.trim().starts_with("1 ")).unwrap();
+    let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // 512 bytes are half a KiB: the rate is half of the IOPS.
+    let is_half = |rate: &&f64| **rate > 1.0 && numbers.iter().any(|iops| (iops / 2.0 - **rate).abs() < 0.1);
+    assert!(numbers.iter().any(|rate| is_half(&rate)), "{row}");
+    let fast = straddle(&["bench", "sequential-read", "drive:wd10ears", "--offsets", "1", "--time", "1"]);
+    assert!(heading(&fast).contains("MB/s"), "{}", fast.out);
+}
+
 #[test]
 fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);

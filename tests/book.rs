@@ -15,7 +15,7 @@ use tools::{Dir, present, text, transcript};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_straddle");
 
 /// The folders whose files are all generated, each with a page of its name beside it if it has pages.
-const GENERATED: [&str; 5] = ["rules", "drives", "commands", "experiments", "figures"];
+const GENERATED: [&str; 6] = ["rules", "topics", "drives", "commands", "experiments", "figures"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()

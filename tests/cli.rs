@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/explained.rs"]
+mod explained;
 #[path = "cli/json_names.rs"]
 mod json_names;
 #[path = "tools/process.rs"]
@@ -263,7 +265,7 @@ fn text_is_as_wide_as_the_terminal() {
         (80, "explain S001 S002 S064".to_owned()),
         (80, "explain".to_owned()),
         (60, "explain".to_owned()),
-        (60, "explain S068 S060".to_owned()),
+        (60, "explain S068 S060 fdisk windows units reliability".to_owned()),
         (60, "explain rmw --offset 2KiB --io 4KiB --count 9".to_owned()),
         (80, "plan other.img --table gpt --part 1MiB --part rest --wipe --explain".to_owned()),
         (80, "map other.img".to_owned()),

@@ -117,6 +117,31 @@ fn builders_scripts_fail_on_a_wrong_image_only() {
 }
 
 #[test]
+fn what_libguestfs_makes_is_audited() {
+    if !present(&["sfdisk", "qemu-img"]) {
+        return;
+    }
+    let script = contrib("libguestfs/audit");
+    let audit = |images: &str, dir: &Dir| sh(&format!("{} {images}", script.display()), dir.path());
+    for (is_right, status) in [(true, 0), (false, 1)] {
+        let dir = built(is_right);
+        let convert = ["convert", "-O", "qcow2", "build/disk.img", "a disk.qcow2"];
+        run(Command::new("qemu-img").args(convert).current_dir(dir.path()), "");
+        let out = audit("build/disk.img 'a disk.qcow2'", &dir);
+        let said = transcript(&out);
+        assert_eq!(out.status.code(), Some(status), "{said}");
+        assert_eq!(said.matches("error S001").count(), if is_right { 0 } else { 2 }, "{said}");
+        // What cannot be judged outweighs findings, and those before and after it are audited all the same.
+        let out = audit("build/disk.img no-such.img 'a disk.qcow2'", &dir);
+        assert_eq!(out.status.code(), Some(3), "{}", transcript(&out));
+        assert!(transcript(&out).contains("a disk.qcow2: "), "{}", transcript(&out));
+    }
+    if !Path::new("/usr/bin/guestfish").exists() {
+        tools::not_run("guestfish is not installed: no file systems are listed");
+    }
+}
+
+#[test]
 fn the_service_is_valid_and_confined() {
     if !present(&["systemd-analyze"]) {
         return;

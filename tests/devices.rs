@@ -124,6 +124,73 @@ fn only_a_drive_has_a_jumper() {
     }
 }
 
+/// An ATA Information VPD page with IDENTIFY data whose word 217, the rotation rate, is this.
+fn identified(rotation: u16) -> Vec<u8> {
+    let mut page = vec![0; 60 + 512];
+    (page[1], page[2], page[3]) = (0x89, 0x02, 0x38);
+    page[60..62].copy_from_slice(&0x0040_u16.to_le_bytes());
+    page[60 + 2 * 217..60 + 2 * 218].copy_from_slice(&rotation.to_le_bytes());
+    page
+}
+
+/// A disk with 512-byte sectors by its own word, and partitions at sector 63, on a cylinder, and at 1 MiB times 200.
+const OLD: [(&str, &str); 14] = [
+    ("size", "976773168"),
+    ("device/vendor", "ATA"),
+    ("device/model", "HTS545050B9A300"),
+    ("queue/rotational", "1"),
+    ("queue/physical_block_size", "512"),
+    ("queue/minimum_io_size", "512"),
+    ("sda1/partition", "1"),
+    ("sda1/start", "63"),
+    ("sda1/size", "208782"),
+    ("sda2/partition", "2"),
+    ("sda2/start", "208845"),
+    ("sda2/size", "96390"),
+    ("sda3/partition", "3"),
+    ("sda3/start", "409600"),
+];
+
+#[test]
+fn a_disk_that_may_hide_its_sectors_is_in_doubt_from_sector_63() {
+    let in_doubt = |more: &[(&str, &str)], rotation: Option<u16>, options: &[&str]| {
+        let tree = Tree::new();
+        tree.disk("sda", &[&OLD[..], &[("sda3/size", "409600")], more].concat());
+        let page = rotation.map(identified);
+        page.inspect(|page| fs::write(tree.0.join("sys/block/sda/device/vpd_pg89"), page).unwrap());
+        let mut command = Command::new(STRADDLE);
+        command.args(["check", "--json", "--sysroot"]).arg(tree.0.path()).arg("sda").args(options);
+        let output = output(&mut command, "");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", transcript(&output)));
+        let findings = list(&report["targets"][0], "findings");
+        let found: Vec<&Value> = findings.iter().filter(|finding| word(finding, "code") == "S001").collect();
+        for finding in &found {
+            assert_eq!(word(finding, "severity"), "warning", "{finding}");
+            let said = finding.to_string();
+            assert!(said.contains("unless a probe says 512") && said.contains("straddle probe"), "{said}");
+        }
+        assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())), "{}", transcript(&output));
+        found.iter().map(|finding| finding["partition"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(in_doubt(&[], None, &[]), [1, 2]);
+    assert_eq!(in_doubt(&[], Some(5400), &[]), [1, 2]);
+    // Known by its word, by its age, by its list, by what it is, or by the user.
+    let none: [u64; 0] = [];
+    for (name, more, rotation, options) in [
+        ("before ATA8-ACS", &[][..], Some(0), &[][..]),
+        ("flash", &[("queue/rotational", "0")], None, &[]),
+        ("flash, by IDENTIFY", &[], Some(1), &[]),
+        ("small", &[("size", "156301488")], None, &[]),
+        ("a USB bridge or SAS", &[("device/vendor", "SEAGATE")], None, &[]),
+        ("emulated", &[("device/model", "QEMU HARDDISK")], None, &[]),
+        ("not from 63", &[("sda1/start", "64")], None, &[]),
+        ("declared", &[], None, &["--assume", "512n"]),
+    ] {
+        assert_eq!(in_doubt(more, rotation, options), none, "{name}");
+    }
+}
+
 /// A Block Limits VPD page with this optimal transfer length, in blocks.
 fn block_limits(blocks: u32) -> Vec<u8> {
     let mut page = vec![0; 64];

@@ -15,6 +15,13 @@ use crate::{Context, Severity, moves, weigh};
 /// The physical sector of nearly every disk since 2010, whatever it reports.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
+/// The smallest disk of which a generation hid 4096-byte sectors: WD1600BEVT, 160 GB (OpenZFS,
+/// cmd/zpool/os/linux/zpool_vdev_os.c).
+const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
+
+/// The name of the boundary of a disk that may hide its sectors.
+const IN_DOUBT: &str = "doubtful sector";
+
 /// Appended to findings on a member that does not show what is on its array.
 const ALONE: &str = "; it cannot be judged alone: it is a member of an array that begins on another disk, and what is on that may \
                      make up for it";
@@ -33,6 +40,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_end(context, partition, &mut found);
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
+    check_in_doubt(context, partition, &mut found);
     weigh::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
     let mut instead = None;
@@ -309,6 +317,47 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
     found.push(Finding {
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
         ..Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message)
+    });
+}
+
+/// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it was partitioned by a tool
+/// that knew nothing of them: from sector 63. In doubt 4096 is assumed, unless the user or a probe says otherwise.
+fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+    let said = matches!(
+        context.topology.physical.source(),
+        Source::Sysfs(_) | Source::Ioctl(_) | Source::Ata(_) | Source::Scsi(_)
+    );
+    let is_old_style = context.stack.partitions.iter().any(|partition| partition.start == DOS_START);
+    let is_in_doubt = said && context.topology.may_hide && context.size >= SMALLEST_IN_DOUBT && is_old_style;
+    let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
+    let start = partition.span.start();
+    let past = boundary.past(start);
+    let is_member = partition.layer.as_ref().is_some_and(makeup::begins_elsewhere);
+    if past == ByteCount::ZERO || is_member || Above::of(&partition.layer, boundary).makes_up() {
+        return;
+    }
+    // What it says of hidden sectors is said here.
+    found.retain(|finding| finding.rule.code != Code::OFF_GRAIN);
+    for finding in found.iter_mut().filter(|finding| finding.rule.code == Code::DOS_START) {
+        finding.message =
+            "starts at sector 63, the old DOS track: aligned if the disk is what it reports".to_owned();
+    }
+    let message = format!(
+        "starts at byte {start} (LBA {}). The disk reports 512-byte physical sectors, as did many of 2010 to 2013 that \
+         have 4096-byte ones, and it is not known to be one or not: in doubt it straddles, {} bytes past a 4096-byte \
+         boundary, unless a probe says 512",
+        partition.start,
+        past.get()
+    );
+    let fix = Fix::advice(
+        "find out: straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK. If it has \
+         4096-byte sectors, straddle realign DISK --assume 512e moves it; if not, check --assume 512n says so",
+    );
+    found.push(Finding {
+        severity: Severity::Warning,
+        miss: Some(Miss { name: IN_DOUBT, boundary, past }),
+        fix: Some(fix),
+        ..Finding::on_partition(rules::START_STRADDLES, partition.number, start, message)
     });
 }
 

@@ -11,13 +11,15 @@ mod reproduce;
 mod serve;
 mod sim;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use straddle_audit::{Code, Severity};
 use straddle_device::Assume;
-use straddle_units::{BlockSize, ByteCount, parse_size};
+use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
@@ -68,7 +70,7 @@ pub(crate) enum Command {
     Map(Box<CheckArguments>),
     /// Merge the audits of many hosts into one report.
     Report(ReportArguments),
-    /// Explain a finding, or count the read-modify-writes of an I/O.
+    /// Explain a finding, an old tool or a message, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
     /// Plan an aligned partition table. Nothing is written.
     Plan(Box<PlanArguments>),
@@ -97,11 +99,13 @@ pub(crate) enum Command {
     /// Repeat published experiments on modelled drives, and compare with the published figures.
     Reproduce(ReproduceArguments),
     /// Print a shell completion script.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// Shell to generate the script for.
         shell: Shell,
     },
     /// Print a man page, or write all of them to a directory.
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// Command whose page to print [default: the main page].
         command: Option<String>,
@@ -110,6 +114,7 @@ pub(crate) enum Command {
         dir: Option<PathBuf>,
     },
     /// Print the JSON Schema of a command's `--json` output.
+    #[command(after_help = SCHEMA_EXAMPLES)]
     Schema {
         /// Command whose schema to print.
         #[arg(value_enum, default_value_t = SchemaOf::Check)]
@@ -153,6 +158,31 @@ pub(crate) enum SchemaOf {
     /// `report --json`.
     Report,
 }
+
+/// Examples for `completions --help`.
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(straddle completions bash)     in ~/.bashrc
+  straddle completions zsh > ~/.zfunc/_straddle
+  straddle completions fish > ~/.config/fish/completions/straddle.fish";
+
+/// Examples for `man --help`.
+const MAN_EXAMPLES: &str = "\
+Examples:
+  straddle man check | man -l -           read a page
+  straddle man --dir ~/.local/share/man/man1";
+
+/// Examples for `schema --help`.
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  straddle schema > check.schema.json
+  straddle schema bench | jq .properties";
+
+/// Examples for `efficiency --help`.
+const EFFICIENCY_EXAMPLES: &str = "\
+Examples:
+  straddle efficiency                     both usual formats
+  straddle efficiency --data 4096 --overhead 15 --ecc 100";
 
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
@@ -242,13 +272,13 @@ pub(crate) struct CheckArguments {
     ///
     /// The status and exit status reflect the reported findings only. The verdicts on partitions and
     /// unreadable data (S081) are always reported.
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
     /// Omit these findings, separated by commas, from the report and the status.
     ///
     /// The verdicts on partitions and unreadable data (S081) are always reported.
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
     /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
@@ -324,17 +354,24 @@ impl FailOn {
 /// Examples for `explain --help`.
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  straddle explain                        list all findings
+  straddle explain                        list all findings and topics
   straddle explain S001                   what, why, what it costs, the fix, and the sources
-  straddle explain rmw --offset 2KiB --io 4KiB --count 2";
+  straddle explain fdisk windows-xp       where an old tool starts partitions, and how to make it start right
+  straddle explain 3072 bytes             words and numbers of messages, also \"4Kn boot\", SMART, reliability
+  straddle explain rmw --offset 2KiB --io 4KiB --count 2
+  straddle explain rmw --offset 63s       the first block of a partition at sector 63";
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes of findings [default: list all findings].
-    #[arg(value_name = "CODE", value_parser = rule_code)]
-    pub(crate) codes: Vec<Code>,
+    /// Codes of findings, and topics: names of old tools, words and numbers of messages [default: list all].
+    #[arg(value_name = "CODE|TOPIC", value_parser = Completed { topics: true }, hide_possible_values = true)]
+    pub(crate) words: Vec<String>,
+
+    /// List all findings and topics.
+    #[arg(long, conflicts_with = "words")]
+    pub(crate) list: bool,
 
     /// Print JSON (see `straddle schema explain`).
     #[arg(long)]
@@ -355,8 +392,8 @@ pub(crate) enum Topic {
 /// Arguments of `explain rmw`.
 #[derive(Debug, Args)]
 pub(crate) struct RmwArguments {
-    /// Start of the first write on the device.
-    #[arg(long, value_parser = parse_size, value_name = "BYTES")]
+    /// Start of the first write on the device, as a byte (31KiB) or a sector of 512 bytes (63s).
+    #[arg(long, value_parser = place, value_name = "PLACE")]
     pub(crate) offset: ByteCount,
 
     /// Size of each write.
@@ -382,6 +419,7 @@ pub(crate) struct RmwArguments {
 
 /// Arguments of `efficiency`.
 #[derive(Debug, Args)]
+#[command(after_help = EFFICIENCY_EXAMPLES)]
 pub(crate) struct EfficiencyArguments {
     /// Bytes of data per sector [default: both usual formats, if no other size is given].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -409,6 +447,39 @@ fn seconds(text: &str) -> Result<u64, String> {
 fn block_size(text: &str) -> Result<BlockSize, String> {
     let size = parse_size(text).map_err(|e| e.to_string())?;
     BlockSize::new(size.get()).map_err(|e| e.to_string())
+}
+
+/// A byte (`1MiB`) or a sector of 512 bytes (`63s`).
+fn place(text: &str) -> Result<ByteCount, String> {
+    let Some(sector) = text.trim().strip_suffix('s').and_then(|sector| sector.parse::<u64>().ok()) else {
+        return parse_size(text).map_err(|error| error.to_string());
+    };
+    let byte = Lba::new(sector).to_bytes(KERNEL_SECTOR);
+    byte.map(|byte| ByteCount::new(byte.get())).ok_or_else(|| format!("sector {sector} is past 2^64 bytes"))
+}
+
+/// Parses any text, and completes to the codes of findings and, if asked for, the names of topics.
+#[derive(Clone, Copy, Debug)]
+struct Completed {
+    topics: bool,
+}
+
+impl TypedValueParser for Completed {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let is_meant = |name: &&str| self.topics || straddle_audit::rule(name).is_some();
+        Some(Box::new(crate::topics::names().filter(is_meant).map(PossibleValue::new)))
+    }
 }
 
 fn positive_size(text: &str) -> Result<ByteCount, String> {
@@ -447,8 +518,10 @@ pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
     }
 }
 
-fn rule_code(text: &str) -> Result<Code, String> {
-    straddle_audit::rule(text)
-        .map(|rule| rule.code)
-        .ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+/// Parses the code of a finding, and completes to all of them.
+fn rule_code() -> impl TypedValueParser<Value = Code> {
+    Completed { topics: false }.try_map(|text| {
+        let rule = straddle_audit::rule(&text).map(|rule| rule.code);
+        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+    })
 }

@@ -4,11 +4,26 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// Whether `path` stands for standard input: `-`. A file of this name is `./-`.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Opens the file or pipe at `path`, or standard input if it is `-`.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
+}
+
 /// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading
 /// the rest.
 pub(crate) fn text(path: &Path, largest: u64) -> io::Result<String> {
+    text_of(File::open(path)?, largest)
+}
+
+/// Reads the text of a file or pipe as [`text`] does.
+pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     let mut text = String::new();
-    let read = File::open(path)?.take(largest + 1).read_to_string(&mut text)?;
+    let read = file.take(largest + 1).read_to_string(&mut text)?;
     if u64::try_from(read).is_ok_and(|read| read <= largest) {
         return Ok(text);
     }

@@ -21,6 +21,7 @@ mod output;
 mod overlay;
 mod progress;
 mod target;
+mod topics;
 mod unfinished;
 mod view;
 

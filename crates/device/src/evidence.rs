@@ -14,7 +14,9 @@ use crate::identify::{
 use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
-use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim, striped_data_members};
+use crate::topology::{
+    AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology, claim, striped_data_members,
+};
 
 /// Vendor, model and kind of a device, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,6 +142,7 @@ pub fn topology(
     limit_of_the_kernel(&mut topology, kind, device);
     quirk(&mut topology, identity);
     topology.formats = offered::formats(answers);
+    topology.may_hide = may_hide(kind, identity, ata.as_ref(), &topology);
     array_figures(&mut topology, kind, device);
     topology
 }
@@ -346,6 +349,21 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
     }
     let unit = quirk.indirection_unit();
     claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
+}
+
+/// Model names of emulated ATA disks, which hide nothing themselves.
+const EMULATED: [&str; 4] = ["QEMU", "VBOX", "VMware", "Virtual"];
+
+/// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on no
+/// list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was made. Of
+/// those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is older.
+fn may_hide(kind: DeviceKind, identity: &Identity, ata: Option<&AtaIdentify>, topology: &Topology) -> bool {
+    let spins = identity.rotational != Some(false) && identity.rotation != Some(RotationRate::NonRotating);
+    let is_older = ata.is_some_and(|ata| ata.rotation == RotationRate::NotReported);
+    let model = identity.model.as_deref().unwrap_or_default();
+    let is_emulated = EMULATED.iter().any(|name| model.starts_with(name));
+    let is_ata = kind == DeviceKind::Scsi && identity.vendor.as_deref() == Some("ATA");
+    is_ata && spins && !is_older && !is_emulated && topology.format() == SectorFormat::Native512
 }
 
 /// Adds what minimum and optimal I/O size mean on this kind of device.

@@ -304,6 +304,8 @@ pub struct Topology {
     pub stacked_optimum: Option<StackedOptimum>,
     /// The sectors that the drive can be set to, where it was queried and lists them.
     pub formats: Option<Formats>,
+    /// Whether it is a disk that reports 512-byte physical sectors, and of a kind of which many hid larger ones.
+    pub may_hide: bool,
 }
 
 impl Topology {
@@ -324,6 +326,7 @@ impl Topology {
             atomic: None,
             stacked_optimum: None,
             formats: None,
+            may_hide: false,
         }
     }
 

@@ -1,18 +1,29 @@
 //! Where other partitioning tools would start a partition in the same space.
 //!
-//! The law of this module: each rule is the tool's own, as implemented in the named version of its sources.
-//! No tool is run.
+//! The law of this module: each rule is the tool's own, as implemented in the named version of its sources, or as
+//! its release notes and manuals state it for versions of which only these are at hand. No tool is run.
 
 use serde::{Deserialize, Serialize};
 use straddle_audit::{GRAIN, Severity, named_boundaries};
 use straddle_device::topology::{Source, Topology};
-use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::plan::{Format, GPT_ENTRIES, GPT_ENTRY_BYTES};
 
 /// 65,535 blocks of 512 bytes, a bogus optimal I/O size that only libfdisk recognises (util-linux commit
 /// bbb66067c, 2020).
 const ALL_ONES: u64 = 65_535 * 512;
+
+/// A cylinder as tools before 2010 imagined it, in sectors of 512 bytes: 255 heads, and 63 sectors a track.
+const CYLINDER: u64 = 255 * 63;
+
+/// The first sector of the second track.
+const SECOND_TRACK: u64 = 63;
+
+/// The size from which Windows aligns to 1 MiB, and what it aligns to below (Microsoft,
+/// `IVdsDisk3::QueryFreeExtents`).
+const WINDOWS_LARGE: u64 = 4 << 30;
+const WINDOWS_SMALL_GRAIN: u64 = 64 << 10;
 
 /// What one tool would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,28 +45,33 @@ pub struct Peer {
 pub enum Free {
     /// The front of a new table of this format. parted is given 0 % as the start, the others no start.
     Front(Format),
-    /// From this byte on, after other partitions.
-    From(ByteOffset),
+    /// From this byte on, after other partitions of a table of this format.
+    From(Format, ByteOffset),
 }
 
-/// Returns what parted, fdisk, sgdisk and systemd-repart would choose for a partition in `free` on a device
-/// of `size` bytes with this topology. If the topology is only assumed, as for an image, these tools know
-/// none of it.
+/// Returns what parted, fdisk, sgdisk, systemd-repart and Windows would choose for a partition in `free` on a
+/// device of `size` bytes with this topology, and what tools before 2010 would have chosen. If the topology is only
+/// assumed, as for an image, these tools know none of it.
 pub fn peers(topology: &Topology, size: ByteCount, free: Free) -> Vec<Peer> {
     let block = topology.logical.value();
     let blocks = |count: u64| ByteOffset::new(count.saturating_mul(block.get()));
     let array = (u64::from(GPT_ENTRIES) * GPT_ENTRY_BYTES).div_ceil(block.get());
-    let (is_front, from) = match free {
-        Free::Front(Format::Mbr) => (true, blocks(1)),
-        Free::Front(Format::Gpt) => (true, blocks(array + 2)),
-        Free::From(at) => (false, at),
+    let (is_front, format, from) = match free {
+        Free::Front(Format::Mbr) => (true, Format::Mbr, blocks(1)),
+        Free::Front(Format::Gpt) => (true, Format::Gpt, blocks(array + 2)),
+        Free::From(format, at) => (false, format, at),
     };
     let is_unseen = *topology.physical.source() == Source::Assumed
         && *topology.alignment_offset.source() == Source::Assumed
         && topology.io_min.is_none()
         && topology.io_opt.is_none();
     let from = Choice { topology, size, from, block, is_front, is_unseen };
-    vec![from.parted(), from.fdisk(), from.sgdisk(), from.repart()]
+    let mut peers = vec![from.parted(), from.fdisk(), from.sgdisk(), from.repart(), from.windows()];
+    // They know no other sectors.
+    if block == KERNEL_SECTOR {
+        peers.extend(from.old(format));
+    }
+    peers
 }
 
 struct Choice<'a> {
@@ -178,6 +194,49 @@ impl Choice<'_> {
         let grain = Boundary::multiples_of(ByteCount::new(4096.max(self.block.get())));
         self.peer("systemd-repart", "252", rule, grain, self.from.max(ByteOffset::new(GRAIN.get())))
     }
+
+    /// Follows the default alignment of Microsoft's Virtual Disk Service.
+    fn windows(&self) -> Peer {
+        let (grain, rule) = if self.size.get() < WINDOWS_LARGE {
+            (WINDOWS_SMALL_GRAIN, "multiples of 64 KiB, on a disk of less than 4 GB")
+        } else {
+            (GRAIN.get(), "multiples of 1 MiB, whatever the device says")
+        };
+        let grain = Boundary::multiples_of(ByteCount::new(grain));
+        self.peer("Windows", "Vista to 11", rule.to_owned(), grain, self.from)
+    }
+
+    /// Follows tools before 2010, as `straddle explain` has them with their sources.
+    fn old(&self, format: Format) -> Vec<Peer> {
+        let sectors = |count: u64| ByteCount::new(count * KERNEL_SECTOR.get());
+        match format {
+            Format::Mbr => {
+                let tool = "tools before 2010";
+                let version = "fdisk 2.17.1, parted 2.1, Windows XP";
+                if self.is_front {
+                    let rule = "the second of tracks of 63 sectors".to_owned();
+                    return vec![self.at(
+                        tool,
+                        version,
+                        rule,
+                        Some(ByteOffset::new(sectors(SECOND_TRACK).get())),
+                    )];
+                }
+                let rule = "cylinders of 255 heads and 63 sectors, 16065 sectors".to_owned();
+                vec![self.peer(tool, version, rule, Boundary::multiples_of(sectors(CYLINDER)), self.from)]
+            }
+            Format::Gpt => vec![
+                self.at("gdisk", "before 0.5.2", "the next free sector".to_owned(), Some(self.from)),
+                self.peer(
+                    "gdisk",
+                    "0.5.2",
+                    "multiples of 8 sectors".to_owned(),
+                    Boundary::multiples_of(sectors(8)),
+                    self.from,
+                ),
+            ],
+        }
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +249,7 @@ mod tests {
         let mut topology = Topology::unknown();
         change(&mut topology);
         let free = Free::Front(Format::Gpt);
-        peers(&topology, ByteCount::new(size), free).into_iter().map(|peer| peer.start).collect()
+        peers(&topology, ByteCount::new(size), free).into_iter().take(4).map(|peer| peer.start).collect()
     }
 
     fn opt(topology: &mut Topology, min: u64, opt: u64) {
@@ -258,10 +317,31 @@ mod tests {
     }
 
     #[test]
+    fn old_tools_start_on_tracks_and_cylinders() {
+        let mut topology = Topology::unknown();
+        topology.physical = Figure::new(ByteCount::new(4096), Source::Declared);
+        let old = |size: u64, free| -> Vec<(String, Option<u64>, bool)> {
+            let all = peers(&topology, ByteCount::new(size), free).into_iter().skip(4);
+            all.map(|peer| (peer.tool, peer.start, peer.misses.is_empty())).collect()
+        };
+        let named = |tool: &str, start, is_aligned| (tool.to_owned(), Some(start), is_aligned);
+        let (before, gdisk) = ("tools before 2010", "gdisk");
+        let front = old(100 << 30, Free::Front(Format::Mbr));
+        assert_eq!(front, [named("Windows", 2048, true), named(before, 63, false)]);
+        // sda2 of many an old disk: the second cylinder after 100 MiB.
+        let behind = Free::From(Format::Mbr, ByteOffset::new(208_845 * 512));
+        assert_eq!(old(100 << 30, behind), [named("Windows", 208_896, true), named(before, 208_845, false)]);
+        let gpt = old(1 << 30, Free::Front(Format::Gpt));
+        assert_eq!(gpt, [named("Windows", 128, true), named(gdisk, 34, false), named(gdisk, 40, true)]);
+        topology.logical = Figure::new(BlockSize::B4096, Source::Declared);
+        assert_eq!(peers(&topology, ByteCount::new(100 << 30), Free::Front(Format::Mbr)).len(), 5);
+    }
+
+    #[test]
     fn what_they_miss_is_named() {
         let mut topology = Topology::unknown();
         topology.stripe = Some(Figure::new(ByteCount::new(192 << 10), Source::Declared));
-        let all = peers(&topology, ByteCount::new(100 << 30), Free::From(ByteOffset::new(0)));
+        let all = peers(&topology, ByteCount::new(100 << 30), Free::From(Format::Gpt, ByteOffset::new(0)));
         assert!(all.iter().any(|peer| peer.misses == ["stripe"]), "{all:?}");
     }
 }

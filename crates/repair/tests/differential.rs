@@ -213,7 +213,11 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, context: &dyn Fn() -> String) 
     for entry in plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
         let start = byte(entry.start);
         assert!(plan.grain().is_aligned(start), "{}", context());
-        for peer in peers(&topology, plan.disk().size, Free::From(byte(plan.table().first_usable))) {
+        for peer in peers(
+            &topology,
+            plan.disk().size,
+            Free::From(plan.table().format, byte(plan.table().first_usable)),
+        ) {
             let Some(theirs) = peer.start else { continue };
             let theirs = byte(Lba::new(theirs));
             // If boundaries do not coincide on so small a disk, another choice is not better.

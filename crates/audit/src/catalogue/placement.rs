@@ -9,7 +9,9 @@ pub(super) const START_STRADDLES: Definition = Definition {
     about: About::Placement,
     title: "start straddles a physical sector",
     what: "The partition's first byte is not the first byte of a physical sector, and what is written in it is not \
-           aligned either.",
+           aligned either. It is a warning, in doubt, on an ATA disk that spins, holds 160 GB or more and reports 512-byte \
+           physical sectors, if it has a partition from sector 63: many disks of 2010 to 2013 reported 512 and had 4096, \
+           and not all of them are known. A probe decides, or --assume.",
     why: "File systems write blocks of 4 KiB, counted from the partition's start. When that start lies \
           inside a physical sector, every block has one part in one sector and the rest in the next. A drive \
           can only write whole sectors, so for each block it must read both, change a part of each, and \

@@ -81,11 +81,12 @@ pub(crate) struct PlanArguments {
     )]
     pub(crate) convert_table: Option<SectorSize>,
 
-    /// Read the request from this TOML file (see docs/plan.md); options add to it.
+    /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`; options
+    /// add to it.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Read the request from this sfdisk script (as dumped by sfdisk).
+    /// Read the request from this sfdisk script (as dumped by sfdisk), or from standard input if it is `-`.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) from_sfdisk: Option<PathBuf>,
 

@@ -29,7 +29,7 @@ length (bytes); other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArguments {
-    /// Block trace to replay: CSV, or one of DiskSim's validation traces.
+    /// Block trace to replay: CSV, or one of DiskSim's validation traces; `-` for standard input.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 

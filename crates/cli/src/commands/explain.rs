@@ -1,4 +1,4 @@
-//! `straddle explain`: what a finding means, and the arithmetic of read-modify-writes.
+//! `straddle explain`: what a finding means, what old tools do, and the arithmetic of read-modify-writes.
 
 use std::io::Write;
 
@@ -9,21 +9,22 @@ use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 use crate::args::{ExplainArguments, RmwArguments, Topic};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles, paint, plural};
+use crate::topics::{self, Subject};
 use crate::view::json::explain::{ExplainReport, RmwReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
-    let rules: Vec<&Rule> =
-        arguments.codes.iter().filter_map(|code| straddle_audit::rule(code.as_str())).collect();
-    match (&arguments.topic, rules.as_slice()) {
-        (Some(Topic::Rmw(rmw)), _) => explain_rmw(rmw),
-        (None, rules) if arguments.json => {
-            output::print_json(&ExplainReport::of(if rules.is_empty() { RULES } else { rules }))?;
-            Ok(Exit::Success)
-        }
-        (None, []) => list(styles),
-        (None, rules) => explain_rules(rules, styles),
+    if let Some(Topic::Rmw(rmw)) = &arguments.topic {
+        return explain_rmw(rmw);
     }
+    let subjects = topics::subjects(&arguments.words).map_err(|word| {
+        UsageError(format!("nothing is known of '{word}'; 'straddle explain --list' lists what is"))
+    })?;
+    if arguments.json {
+        output::print_json(&ExplainReport::of(&subjects))?;
+        return Ok(Exit::Success);
+    }
+    if subjects.is_empty() { list(styles) } else { explain(&subjects, styles) }
 }
 
 fn list(styles: Styles) -> Result<Exit> {
@@ -33,18 +34,29 @@ fn list(styles: Styles) -> Result<Exit> {
         let line = format!("{}  {severity} {}", rule.code, rule.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "               "))?;
     }
-    writeln!(out, "\nFor details run 'straddle explain CODE'.")?;
+    writeln!(out, "\n{}", paint(styles.heading, "Old tools, words and numbers"))?;
+    for topic in topics::all() {
+        let line = format!("{:11}  {}", topic.name, topic.title);
+        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "             "))?;
+    }
+    let hint = "For details run 'straddle explain CODE' or 'straddle explain TOPIC'.";
+    writeln!(out, "\n{}", text::wrap(hint, output::width(), ""))?;
     out.flush()?;
     Ok(Exit::Success)
 }
 
-fn explain_rules(rules: &[&'static Rule], styles: Styles) -> Result<Exit> {
+fn explain(subjects: &[Subject], styles: Styles) -> Result<Exit> {
     let mut out = output::stdout();
-    for (index, rule) in rules.iter().enumerate() {
+    for (index, subject) in subjects.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
-        explain_rule(rule, styles, &mut out)?;
+        match subject {
+            Subject::Rule(rule) => explain_rule(rule, styles, &mut out)?,
+            Subject::Topic(topic) => {
+                write!(out, "{}", text::topic::topic(topic, output::width(), styles))?;
+            }
+        }
     }
     out.flush()?;
     Ok(Exit::Success)

@@ -92,7 +92,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
     let read = |path: &Path| {
-        let text = input::text(path, LARGEST_REQUEST);
+        let text = input::open(path).and_then(|file| input::text_of(file, LARGEST_REQUEST));
         text.with_context(|| format!("{}: cannot read the request", path.display()))
     };
     if let Some(path) = &arguments.file {
@@ -131,7 +131,7 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
         let free = match before.map(straddle_repair::Entry::end).max() {
             None if plan.is_fresh() => Free::Front(plan.table().format),
-            behind => Free::From(byte(behind.unwrap_or(plan.table().first_usable))),
+            behind => Free::From(plan.table().format, byte(behind.unwrap_or(plan.table().first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };

@@ -1,6 +1,5 @@
 //! `straddle sim`: replays a block trace on a modelled drive.
 
-use std::fs::File;
 use std::io::{BufReader, Write};
 
 use anyhow::{Context, Result};
@@ -9,6 +8,7 @@ use straddle_trace::{Options, Pace, Reader, Replayed, replay};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
+use crate::input;
 use crate::output::{self, Styles};
 use crate::target::Drive;
 use crate::view::json::sim::{Run, Sim, SimReport};
@@ -18,6 +18,11 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     let shifts = shifts(arguments, profile)?;
     let trace = arguments.trace.display().to_string();
+    if shifts.len() > 1 && input::is_stdin(&arguments.trace) {
+        let message =
+            "standard input can be read only once, and each shift reads the trace: save it to a file";
+        return Err(UsageError(message.to_owned()).into());
+    }
     let runs =
         shifts.into_iter().map(|shift| one(arguments, profile, shift)).collect::<Result<Vec<Run>>>()?;
     let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
@@ -50,7 +55,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
 
 fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
     let name = arguments.trace.display().to_string();
-    let file = File::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
+    let file = input::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
     let mut reader = Reader::new(BufReader::new(file), &name, arguments.format);
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),

@@ -17,6 +17,7 @@ pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;
 mod table;
+pub(crate) mod topic;
 mod topology;
 pub(crate) mod tree;
 

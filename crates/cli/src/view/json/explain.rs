@@ -2,14 +2,16 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Io, RmwCount, Rule};
+use straddle_audit::{Io, RULES, RmwCount, Rule};
 use straddle_units::Boundary;
+
+use crate::topics::{self, Subject, Topic};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// What `straddle explain --json` prints: always a list of rules, also of a single one.
+/// What `straddle explain --json` prints: always lists, also of a single rule or topic.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle explain")]
 pub(crate) struct ExplainReport {
@@ -17,8 +19,10 @@ pub(crate) struct ExplainReport {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The rules asked for, or all of them.
+    /// The rules asked for; all of them if nothing was asked for.
     rules: Vec<RuleReport>,
+    /// The topics asked for; all of them if nothing was asked for.
+    topics: Vec<&'static Topic>,
 }
 
 /// A rule.
@@ -44,7 +48,21 @@ struct RuleReport {
 }
 
 impl ExplainReport {
-    pub(crate) fn of(rules: &[&'static Rule]) -> Self {
+    /// Reports on `subjects`, or on everything if there are none.
+    pub(crate) fn of(subjects: &[Subject]) -> Self {
+        let rule = |subject: &Subject| match subject {
+            Subject::Rule(rule) => Some(*rule),
+            Subject::Topic(_) => None,
+        };
+        let topic = |subject: &Subject| match subject {
+            Subject::Topic(topic) => Some(*topic),
+            Subject::Rule(_) => None,
+        };
+        let (rules, topics) = if subjects.is_empty() {
+            (RULES.to_vec(), topics::all().iter().collect())
+        } else {
+            (subjects.iter().filter_map(rule).collect(), subjects.iter().filter_map(topic).collect())
+        };
         let report = |rule: &&'static Rule| RuleReport {
             code: rule.code.as_str(),
             severity: rule.severity.to_string(),
@@ -59,6 +77,7 @@ impl ExplainReport {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
             rules: rules.iter().map(report).collect(),
+            topics,
         }
     }
 }

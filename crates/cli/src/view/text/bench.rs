@@ -25,12 +25,13 @@ struct Column {
     cell: fn(&Arm, &Sweep) -> String,
 }
 
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     Column { heading: "OFFSET", goes: 0, cell: |arm, _| arm.offset.to_string() },
     Column { heading: TIME, goes: 0, cell: |arm, _| arm.samples.elapsed.to_string() },
     Column { heading: EACH, goes: 0, cell: |arm, _| each(arm).to_string() },
     Column { heading: "IOPS", goes: 0, cell: |arm, _| rounded(arm.iops()) },
-    Column { heading: "MB/s", goes: 4, cell: |arm, _| rounded(arm.bytes_per_second() / 1e6) },
+    Column { heading: RATE, goes: 4, cell: |arm, _| rounded(arm.bytes_per_second() / 1e6) },
+    Column { heading: SLOW_RATE, goes: 4, cell: |arm, _| rounded(arm.bytes_per_second() / 1024.0) },
     Column { heading: "MEAN", goes: 1, cell: |arm, _| arm.samples.latency.mean().to_string() },
     Column { heading: "P50", goes: 3, cell: |arm, _| arm.samples.latency.quantile(0.5).to_string() },
     Column { heading: "P90", goes: 6, cell: |arm, _| arm.samples.latency.quantile(0.9).to_string() },
@@ -44,6 +45,8 @@ const COLUMNS: [Column; 15] = [
 ];
 
 const TIME: &str = "TIME";
+const RATE: &str = "MB/s";
+const SLOW_RATE: &str = "KiB/s";
 const EACH: &str = "PER REQ";
 const FLUSH: &str = "FLUSH";
 const RMW: &str = "RMW/REQ";
@@ -206,6 +209,8 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
         REVOLUTIONS => spins,
         AMPLIFICATION => !spins && counters().any(|counters| counters.host_write_bytes > 0),
         RATIO => sweep.arms().len() > 1,
+        RATE => !is_slow(sweep),
+        SLOW_RATE => is_slow(sweep),
         TIME => !in_turns(sweep),
         EACH => in_turns(sweep),
         _ => true,
@@ -218,6 +223,11 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
         columns.retain(|column| column.goes != goes);
     }
     columns
+}
+
+/// Whether the rate of an arm would have no significant digit, or one, in MB/s.
+fn is_slow(sweep: &Sweep) -> bool {
+    sweep.arms().iter().any(|arm| arm.bytes_per_second() < 1e5)
 }
 
 /// Returns the width of the columns in characters, with the gaps between them and the one before the bar.

@@ -19,11 +19,13 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
     let seconds = now.elapsed.saturating_sub(since).as_secs_f64();
     let bytes = |totals: Totals| totals.read_bytes + totals.write_bytes;
     let requests = rate(now.totals.requests() - earlier.requests(), seconds);
-    let megabytes = rate(bytes(now.totals) - bytes(earlier), seconds) / 1e6;
-    let mut line = format!(
-        "{requests:.0} IOPS  {megabytes:.1} MB/s  queue {}  rmw {}",
-        now.outstanding, now.counters.rmw_reads
-    );
+    let bytes = rate(bytes(now.totals) - bytes(earlier), seconds);
+    let speed = match bytes {
+        slow if slow > 0.0 && slow < 1e5 => format!("{:.1} KiB/s", slow / 1024.0),
+        fast => format!("{:.1} MB/s", fast / 1e6),
+    };
+    let mut line =
+        format!("{requests:.0} IOPS  {speed}  queue {}  rmw {}", now.outstanding, now.counters.rmw_reads);
     let late = now.lateness;
     if late.count() > 0 {
         let (half, most) = (late.quantile(0.5), late.quantile(0.99));

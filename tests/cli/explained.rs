@@ -1,0 +1,70 @@
+//! `straddle explain` on what is no rule: old tools, and words and numbers of messages.
+
+use std::collections::BTreeSet;
+
+use super::{root, straddle};
+
+#[test]
+fn old_tools_words_and_numbers_are_explained() {
+    for (words, parts) in [
+        (&["fdisk"][..], &["up to 2.17.1", "sector 63", "x (experts), b", "2.18 and later"][..]),
+        (&["parted"], &["before 2.1", "powers of 1000", "--align optimal"]),
+        (&["gdisk"], &["before 0.5.2", "0.6.6 and later", "x, l, 2048"]),
+        (&["gparted"], &["0.6.1", "Align to"]),
+        (&["cfdisk"], &["before 2.25"]),
+        (&["Windows XP"], &["sector 63", "multiples of 1 MiB"]),
+        (&["windows-10"], &["Vista, 7, 10 and 11"]),
+        (&["3072", "bytes"], &["3072 + 1024 = 4096"]),
+        (&["3072 bytes"], &["3072 + 1024 = 4096"]),
+        (&["/dev/sdb1 alignment is offset by 3072 bytes."], &["3072 + 1024 = 4096"]),
+        (&["4Kn", "boot"], &["sg_format", "nvme format", "hdparm --set-sector-size", "DESTROYS"]),
+        (&["SMART"], &["read-modify-writes"]),
+        (&["reliability"], &["|g|data|ecc|", "4211 bytes"]),
+        (&["fdisk", "S001", "63"], &["up to 2.17.1", "S001: start", "Byte 32256"]),
+    ] {
+        let run = straddle(&[&["explain"], words].concat());
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{words:?}");
+        let said = super::tools::flat(&run.out);
+        for part in parts {
+            assert!(said.contains(part), "{words:?} lacks {part}: {}", run.out);
+        }
+        assert!(run.out.lines().any(|line| line == "Sources"), "{words:?}");
+    }
+    for unknown in [&["nothing of the kind"][..], &["fdisk", "S999"], &["--list", "fdisk"]] {
+        let run = straddle(&[&["explain"], unknown].concat());
+        assert!(run.code == 2 && run.out.is_empty() && !run.err.is_empty(), "{unknown:?}: {}", run.out);
+    }
+}
+
+#[test]
+fn all_topics_are_listed_completed_printed_as_json_and_in_the_book() {
+    let report = straddle(&["explain", "--json"]).valid("explain");
+    let topics = report["topics"].as_array().unwrap();
+    let names: BTreeSet<&str> = topics.iter().map(|topic| topic["name"].as_str().unwrap()).collect();
+    assert!(names.len() >= 12 && topics.len() == names.len(), "{names:?}");
+    let (list, short) = (straddle(&["explain", "--list"]), straddle(&["explain"]));
+    assert_eq!(list.out, short.out);
+    let completions = straddle(&["completions", "bash"]).out;
+    let page = std::fs::read_to_string(root().join("docs/topics.md")).unwrap();
+    for name in names {
+        assert!(list.out.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}: {}", list.out);
+        assert!(completions.contains(&format!(" {name} ")), "{name} is not completed");
+        assert!(page.contains(&format!("{{#{name}}}")), "docs/topics.md lacks {name}");
+        let one = straddle(&["explain", name, "--json"]).valid("explain");
+        assert_eq!((&one["topics"][0]["name"], one["rules"].as_array().unwrap().len()), (&name.into(), 0));
+    }
+    assert!(completions.contains(" S001 ") && list.out.contains("S001"));
+}
+
+#[test]
+fn a_write_may_start_at_a_sector() {
+    let at = |offset: &str| straddle(&["explain", "rmw", "--offset", offset, "--json"]);
+    assert_eq!(at("63s").json()["offset_bytes"], 32_256);
+    assert_eq!(at("63s").json()["read_modify_writes"], 2);
+    assert_eq!(at("64s").out, at("32KiB").out);
+    let drawn = straddle(&["explain", "rmw", "--offset", "63s"]).out;
+    assert!(drawn.contains("|.......#|#######.|"), "{drawn}");
+    for wrong in ["s", "-1s", "63 sectors", "99999999999999999s"] {
+        assert_eq!(at(wrong).code, 2, "{wrong}");
+    }
+}
