@@ -92,6 +92,7 @@ rules! {
         S023 FIRMWARE_OFFSET,
         S024 SOURCES_DISAGREE,
         S025 FASTER_FORMAT,
+        S026 GUEST_SHOWN_SMALLER,
     }
     table {
         S030 OTHER_SECTOR_SIZE,

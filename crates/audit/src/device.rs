@@ -2,12 +2,12 @@
 
 use straddle_device::DeviceKind;
 use straddle_device::identify::LbaFormat;
-use straddle_device::topology::{AlignmentOffset, Source, StackedOptimum};
+use straddle_device::topology::{AlignmentOffset, Guest, Source, StackedOptimum};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Finding, Fix};
+use crate::finding::{Finding, Fix, Severity};
 use crate::optimum::bogus_io_opt;
 
 /// Adds all findings about the device.
@@ -18,6 +18,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_firmware_offset(context, findings);
     check_disagreement(context, findings);
     check_format(context, findings);
+    check_shown(context, findings);
 }
 
 fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -160,6 +161,10 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
             "align the partitions or devices that it is made of (check each of them) before more is put on it; \
              until then use starts that this audit calls aligned",
         ),
+        DeviceKind::Image if matches!(context.topology.alignment_offset.source(), Source::Derived(_)) => (
+            ": the file system that holds the image begins off a boundary of its disk",
+            "align the partition of the file system on the host (check its disk)",
+        ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
             "remove the jumper (pins 7 and 8 on WD drives) before repartitioning; until then use starts that this \
@@ -178,7 +183,12 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let settled = |source: &Source| {
         matches!(
             source,
-            Source::Declared | Source::Measured | Source::Assumed | Source::Quirk(_) | Source::Derived(_)
+            Source::Declared
+                | Source::Measured
+                | Source::Assumed
+                | Source::Quirk(_)
+                | Source::Derived(_)
+                | Source::Guest
         )
     };
     // Nothing is reported if the user declared the figure, or the list of misreporting drives corrected it.
@@ -221,4 +231,38 @@ fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
          THIS DESTROYS EVERYTHING ON IT"
     );
     findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
+}
+
+/// Compares the sectors that a guest is shown with those of what its disk is stored on.
+fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(guest) = &context.topology.guest else { return };
+    let (Some((logical, physical)), Some((below, storage))) = (guest.shown, guest.storage) else { return };
+    if physical >= storage {
+        return;
+    }
+    let Guest { domain, disk, .. } = guest;
+    // Sectors that the storage does not even address are read and written again by the host.
+    let (severity, who) = match logical < below {
+        true => (
+            rules::GUEST_SHOWN_SMALLER.severity,
+            "the host has to read, change and write whole sectors for each smaller write",
+        ),
+        false => (
+            Severity::Advice,
+            "what the guest lays out by these figures writes parts of sectors, which the drive has to read first",
+        ),
+    };
+    let message = format!(
+        "the guest is shown {logical}-byte logical and {}-byte physical sectors of {disk} (domain {domain}), but it is \
+         stored on {below}-byte logical and {}-byte physical ones: {who}",
+        physical.get(),
+        storage.get()
+    );
+    let fix = Fix::advice(format!(
+        "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} (virsh edit), \
+         shut the domain down and start it; leave the logical size as it is, because the table counts in it",
+        storage.get()
+    ));
+    let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);
+    findings.push(Finding { severity, ..finding });
 }

@@ -199,7 +199,7 @@ mod tests {
         let FindError::Description { name, source } = wrong.unwrap_err() else { panic!("{path}") };
         assert_eq!((name, source.line), (path, 1));
         assert!(libvirt.volume("p", "v").unwrap_err().contains("not installed"));
-        fs::write(folder.join("big.xml"), " ".repeat(LARGEST as usize + 2)).unwrap();
+        fs::write(folder.join("big.xml"), " ".repeat(usize::try_from(LARGEST).unwrap() + 2)).unwrap();
         let (_, big) = libvirt.domains(&folder.join("big.xml").display().to_string()).unwrap().remove(0);
         assert!(
             matches!(big, Err(FindError::Description { source, .. }) if source.what.contains("more than"))

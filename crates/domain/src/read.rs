@@ -1,7 +1,8 @@
 //! Reads a domain's XML.
 //!
 //! The law of this module: memory and stack do not depend on the document, except for the disks in it, whose
-//! number and size are limited. Entities are not declared: a document type is refused.
+//! number and size are limited. quick-xml reads without recursion and expands no entity; a document type, which
+//! could define some, is refused.
 
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};

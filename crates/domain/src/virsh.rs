@@ -16,6 +16,9 @@ use crate::read::LARGEST;
 /// At most this much of an error message is kept, in bytes.
 const LARGEST_MESSAGE: u64 = 4096;
 
+/// The variables that name virsh's connection, the one that counts first (virsh(1), ENVIRONMENT).
+const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
+
 /// A connection to the libvirt of this host. Which one it is, virsh decides: LIBVIRT_DEFAULT_URI, or the
 /// user's.
 #[derive(Clone, Debug)]
@@ -30,6 +33,11 @@ impl Virsh {
     ///
     /// If libvirt does not answer, or is that of another host.
     pub fn connect(limit: Duration) -> Result<Option<Self>, VirshError> {
+        // To ask virsh would already connect to that host.
+        if let Some(uri) = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri))
+        {
+            return Err(VirshError::Remote { uri });
+        }
         let virsh = Self { limit };
         let uri = match virsh.ask("uri", &[]) {
             Err(VirshError::Run(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -67,8 +75,8 @@ impl Virsh {
     ///
     /// If there is no such volume.
     pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, VirshError> {
-        let words = [format!("--pool={pool}"), format!("--vol={volume}")];
-        let path = self.ask("vol-path", &[&words[0], &words[1]])?;
+        let (pool, volume) = (format!("--pool={pool}"), format!("--vol={volume}"));
+        let path = self.ask("vol-path", &[&pool, &volume])?;
         Ok(PathBuf::from(path.trim_end_matches('\n')))
     }
 

@@ -69,6 +69,7 @@ fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
         atomic: None,
         stacked_optimum: None,
         formats: None,
+        guest: None,
     })
 }
 
