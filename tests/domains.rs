@@ -359,7 +359,7 @@ fn virsh_of_another_host_is_refused() {
 
 #[test]
 fn the_storage_below_is_that_of_the_kernel() {
-    if !present(&["linux.uml", "sfdisk", "mkfs.ext4"]) {
+    if !present(&["linux.uml", "sfdisk", "mkfs.ext4", "qemu-img"]) {
         return;
     }
     let guest = Guest::run("domains.sh", "1G");
@@ -380,7 +380,19 @@ fn the_storage_below_is_that_of_the_kernel() {
     assert_eq!(word(&native, "status"), "warning", "{native}");
     assert!(has(&native, "S026") && !has(&native, "S030"), "{native}");
     assert_eq!(number(&native["table"], "sector_bytes"), 512, "{native}");
+    // Its file system is the contents of a disk that begins where the partition does.
     let partition = target("partition");
-    assert_eq!(word(&partition, "status"), "not_judged", "{partition}");
-    assert!(word(&partition, "reason").contains("partition /dev/sd"), "{partition}");
+    assert_eq!(number(&partition["device"]["alignment_offset_bytes"], "value"), offset("partition"));
+    assert!(offset("partition") > 0 && has(&partition, "S023"), "{partition}");
+    assert_eq!(
+        (word(&partition, "status").as_str(), word(&partition["layer"], "kind").as_str()),
+        ("error", "ext4")
+    );
+    assert!(!partition.to_string().contains("\"commands\":[{"), "{partition}");
+    let image = target("image");
+    assert_eq!(
+        (word(&image["container"], "format").as_str(), codes(&image)),
+        ("qcow2", vec!["S026".to_owned()])
+    );
+    assert_eq!(number(&image["device"], "size_bytes"), 32 << 20);
 }

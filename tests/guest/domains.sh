@@ -1,6 +1,6 @@
 #!/bin/bash
 # Audits disks of domains that are stored on real disks: in file systems that begin on and off a physical sector
-# of a 512e disk, on the whole of one, and on a 4Kn disk.
+# of a 512e disk, on a partition and on the whole of one, as an image on one, and on a 4Kn disk.
 #
 #   tests/guest/run -m 1G -o DIR -e STRADDLE=/path/to/straddle tests/guest/domains.sh
 #
@@ -11,14 +11,14 @@ set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 
-# domain NAME TYPE ATTRIBUTE PATH HOLDER : audits the disk of a domain at PATH
+# domain NAME TYPE ATTRIBUTE PATH HOLDER [FORMAT] : audits the disk of a domain at PATH
 domain() {
 	cat >"$OUT/$1.xml" <<-END
 		<domain type='kvm'>
 		  <name>$1</name>
 		  <devices>
 		    <disk type='$2' device='disk'>
-		      <driver name='qemu' type='raw'/>
+		      <driver name='qemu' type='${6-raw}'/>
 		      <source $3='$4'/>
 		      <target dev='vda' bus='virtio'/>
 		    </disk>
@@ -57,4 +57,8 @@ table /run/table.img
 sdbg dev_size_mb=64 sector_size=4096
 dd if=/run/table.img of="/dev/$D" bs=1M status=none
 domain native block dev "/dev/$D" "$D"
+sdbg dev_size_mb=64 physblk_exp=3
+qemu-img convert -f raw -O qcow2 /run/table.img /run/table.qcow2
+dd if=/run/table.qcow2 of="/dev/$D" bs=1M status=none
+domain image block dev "/dev/$D" "$D" qcow2
 sdbg_rm

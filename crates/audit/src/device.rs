@@ -150,7 +150,12 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     let at_63 = Boundary::new(context.topology.physical.value(), offset)
         .zip(Lba::new(63).to_bytes(block))
         .is_some_and(|(physical, start)| physical.is_aligned(start));
+    let is_held = matches!(context.topology.alignment_offset.source(), Source::Derived(_));
     match context.kind {
+        _ if is_held && context.topology.guest.is_some() => (
+            ": what holds the guest's disk on the host begins off a boundary",
+            "align the partition on the host that holds it (check the host's disk)",
+        ),
         DeviceKind::Loop => (
             ": what this loop device shows begins off a boundary of what it is over",
             "set it up at an offset that is on a boundary (losetup -o) and recreate what is in it; until then use starts \
@@ -160,10 +165,6 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
             ": what this device stands on begins off a boundary",
             "align the partitions or devices that it is made of (check each of them) before more is put on it; \
              until then use starts that this audit calls aligned",
-        ),
-        DeviceKind::Image if matches!(context.topology.alignment_offset.source(), Source::Derived(_)) => (
-            ": the file system that holds the image begins off a boundary of its disk",
-            "align the partition of the file system on the host (check its disk)",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",

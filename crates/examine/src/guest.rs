@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use straddle_audit::Findings;
-use straddle_device::image::Format;
-use straddle_device::topology::{Figure, Guest, Source, Topology};
-use straddle_device::{Assume, DeviceKind, Target};
+use straddle_device::image::{self, Access, Allowed, Format, Opened};
+use straddle_device::topology::{AlignmentOffset, Figure, Guest, Source, Topology};
+use straddle_device::{Assume, DeviceKind, Medium, OpenError, ReadError, Target};
 use straddle_domain::{Domain, Libvirt, Shown, Storage};
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 use crate::{ExamineError, Examined, Examiner, Options};
 
@@ -97,14 +97,13 @@ impl Examiner {
         open.format = Some(disk.format);
         // Where contents of a file that is gone are needed, reading them returns the error.
         open.allow_backing.extend(disk.backing.iter().filter(|path| path.is_file()).cloned());
-        let mut target = straddle_device::open(&disk.path, &undeclared(&open))?;
-        if let Some(why) = unlike_a_disk(&target, disk) {
-            return Err(ExamineError::OutOfReach(why));
-        }
+        let opened = straddle_device::open(&disk.path, &undeclared(&open))?;
+        let is_file = opened.kind == DeviceKind::Image;
+        let mut target = as_given(opened, disk, &open)?;
         let topology = &mut target.topology;
-        let mut storage = match target.kind {
-            DeviceKind::Image => self.adopt_holder(&disk.path, topology),
-            _ => Some((topology.logical.value(), topology.physical.value())),
+        let mut storage = match is_file {
+            true => self.adopt_holder(&disk.path, topology),
+            false => Some((topology.logical.value(), topology.physical.value())),
         };
         open.assume.apply(topology);
         if matches!(topology.physical.source(), Source::Declared | Source::Measured) {
@@ -150,21 +149,81 @@ fn undeclared(open: &straddle_device::Options) -> straddle_device::Options {
     straddle_device::Options { assume: Assume::default(), logical: None, ..open.clone() }
 }
 
-/// Returns why a device is not read as the guest reads it.
-fn unlike_a_disk(target: &Target, disk: &GuestDisk) -> Option<String> {
-    let path = disk.path.display();
+/// Returns a device as the guest is given it: a partition as a disk, and the disk in an image.
+fn as_given(
+    target: Target,
+    disk: &GuestDisk,
+    open: &straddle_device::Options,
+) -> Result<Target, ExamineError> {
     if target.kind == DeviceKind::Image {
-        return None;
+        return Ok(target);
     }
-    if disk.format != Format::Raw {
-        return Some(format!(
-            "it is a {} image on the block device {path}, which is not read here",
-            disk.format
-        ));
+    let mut target = partition_as_disk(target);
+    if disk.format == Format::Raw {
+        return Ok(target);
     }
-    let is_partition = target.partition.is_some();
-    is_partition
-        .then(|| format!("it is the partition {path}, which the guest uses as a disk: it is not read as one"))
+    let unread = || ExamineError::OutOfReach("it cannot be read: no permission (run as root)".to_owned());
+    let medium = target.medium.take().ok_or_else(unread)?;
+    let allowed =
+        Allowed::new(&open.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
+    let opened = image::open_as(disk.format, medium, &Access::new(&disk.path, &allowed));
+    let Opened::Image(image) = opened.map_err(OpenError::Image)? else { return Err(unread()) };
+    target.remarks.extend_from_slice(image.remarks());
+    Ok(Target {
+        kind: DeviceKind::Image,
+        container: Some(image.container().clone()),
+        size: image.len(),
+        medium: Some(image),
+        kernel_name: None,
+        kernel_partitions: None,
+        node: None,
+        ..target
+    })
+}
+
+/// Returns the partition that was named as a disk of its own. Other targets are returned as they are.
+fn partition_as_disk(mut target: Target) -> Target {
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    let named = listed.iter().find(|partition| Some(partition.number) == target.partition);
+    let Some(span) = named.map(|partition| partition.span) else { return target };
+    let boundary = target.topology.physical_boundary();
+    if let (AlignmentOffset::Bytes(_), Some(boundary)) = (target.topology.alignment_offset.value(), boundary)
+    {
+        const START: Source = Source::Derived("the disk's, from the start of the partition on");
+        let offset = AlignmentOffset::Bytes(boundary.to_next(span.start()));
+        target.topology.alignment_offset = Figure::new(offset, START);
+    }
+    let medium = target.medium.take();
+    let part = |medium| Box::new(Part { medium, start: span.start(), len: span.len() }) as Box<dyn Medium>;
+    Target {
+        size: span.len(),
+        medium: medium.map(part),
+        kernel_name: None,
+        kernel_partitions: None,
+        partition: None,
+        ..target
+    }
+}
+
+/// A part of a medium.
+struct Part {
+    medium: Box<dyn Medium>,
+    start: ByteOffset,
+    len: ByteCount,
+}
+
+impl Medium for Part {
+    fn len(&self) -> ByteCount {
+        self.len
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let past = || ReadError::PastEnd { at, want: buf.len(), len: self.len.get() };
+        let end = at.get().checked_add(u64::try_from(buf.len()).unwrap_or(u64::MAX));
+        end.filter(|end| *end <= self.len.get()).ok_or_else(past)?;
+        let from = self.start.checked_add(ByteCount::new(at.get())).ok_or_else(past)?;
+        self.medium.read_at(from, buf)
+    }
 }
 
 /// Withholds commands that would write to a disk while its guest does, or that count in other sectors than its
@@ -183,6 +242,9 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     } else if is_counted_differently {
         findings.withhold_commands(|_| true);
         Some("the guest counts in other sectors than the host: change the disk in the guest".to_owned())
+    } else if target.kind != DeviceKind::Image && target.kernel_name.is_none() {
+        findings.withhold_commands(|_| true);
+        Some("the guest uses this partition as a disk: change it in the guest".to_owned())
     } else {
         let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
         let has_commands = fixes.into_iter().any(|fix| !fix.commands.is_empty());

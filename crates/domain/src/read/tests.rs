@@ -159,7 +159,7 @@ fn an_error_has_its_line() {
         wrong("<domain>\n<name>a</name>\n<devices>\n<disk>\n<source x='1' x='2'/></disk></devices></domain>");
     assert!(text.starts_with("line 5 "), "{text}");
     let text = wrong("<domain>\n<name>a</name>\n<devices>\n<disk/></devices></domain>");
-    assert_eq!(text, "line 4 (byte 35): a disk without <target dev='...'>");
+    assert_eq!(text, "line 4 (byte 34): a disk without <target dev='...'>");
     assert!(wrong("<domain><name>a</nam></domain>").starts_with("line 1 "));
 }
 
