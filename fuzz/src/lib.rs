@@ -9,6 +9,7 @@
 mod attributes;
 mod audit;
 mod disk;
+mod domains;
 mod drive;
 mod images;
 mod layers;
@@ -27,6 +28,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, 
 
 pub use attributes::{KINDS, Map, NAMES};
 pub use disk::Disk;
+pub use domains::domain;
 pub use drive::drive;
 pub use images::{image, image_says};
 pub use layers::{filesystems, layers, layers_say, volume};

@@ -109,6 +109,11 @@ fn drive() {
 }
 
 #[test]
+fn domain() {
+    replay("domain", straddle_fuzz::domain);
+}
+
+#[test]
 fn trace() {
     replay("trace", straddle_fuzz::trace);
 }

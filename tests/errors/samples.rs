@@ -12,6 +12,7 @@ use straddle_device::identify::IdentifyError;
 use straddle_device::image::{Format, ImageError, UnpackError};
 use straddle_device::ioctl::IoctlError;
 use straddle_device::{AssumeError, ReadError};
+use straddle_domain::{DomainError, FindError, VirshError};
 use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
 use straddle_drive::disksim::ImportError;
@@ -66,6 +67,10 @@ fn path() -> PathBuf {
 
 fn at() -> ByteOffset {
     ByteOffset::new(512)
+}
+
+fn description() -> DomainError {
+    DomainError { line: 3, at: 40, what: "the cause".to_owned() }
 }
 
 fn geometry() -> GeometryError {
@@ -171,6 +176,10 @@ fn of_devices() -> Vec<Sample> {
         sample(OpenError::Unpack { what, source: unpack(), command: None }),
         sample(OpenError::Image(image())),
         sample(OpenError::Allowed { path: path(), source: cause() }),
+        sample(VirshError::Run(cause())),
+        sample(FindError::Virsh(VirshError::Run(cause()))),
+        sample(FindError::Read { path: path(), source: cause() }),
+        sample(FindError::Description { name: text(), source: description() }),
         sample(ExamineError::Open(OpenError::Io(cause()))),
         sample(ExamineError::Read(read())),
         sample(pattern()),

@@ -93,6 +93,7 @@ rules! {
         S024 SOURCES_DISAGREE,
         S025 FASTER_FORMAT,
         S026 LARGER_SECTOR,
+        S027 GUEST_SHOWN_SMALLER,
     }
     table {
         S030 OTHER_SECTOR_SIZE,

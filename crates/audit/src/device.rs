@@ -3,12 +3,12 @@
 mod offered;
 
 use straddle_device::DeviceKind;
-use straddle_device::topology::{AlignmentOffset, Source, StackedOptimum};
+use straddle_device::topology::{AlignmentOffset, Guest, Source, StackedOptimum};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Finding, Fix};
+use crate::finding::{Finding, Fix, Severity};
 use crate::optimum::bogus_io_opt;
 
 /// Adds all findings about the device.
@@ -19,6 +19,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_firmware_offset(context, findings);
     check_disagreement(context, findings);
     offered::check(context, findings);
+    check_shown(context, findings);
 }
 
 fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -150,7 +151,12 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     let at_63 = Boundary::new(context.topology.physical.value(), offset)
         .zip(Lba::new(63).to_bytes(block))
         .is_some_and(|(physical, start)| physical.is_aligned(start));
+    let is_held = matches!(context.topology.alignment_offset.source(), Source::Derived(_));
     match context.kind {
+        _ if is_held && context.topology.guest.is_some() => (
+            ": what holds the guest's disk on the host begins off a boundary",
+            "align the partition on the host that holds it (check the host's disk)",
+        ),
         DeviceKind::Loop => (
             ": what this loop device shows begins off a boundary of what it is over",
             "set it up at an offset that is on a boundary (losetup -o) and recreate what is in it; until then use starts \
@@ -179,7 +185,12 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let settled = |source: &Source| {
         matches!(
             source,
-            Source::Declared | Source::Measured | Source::Assumed | Source::Quirk(_) | Source::Derived(_)
+            Source::Declared
+                | Source::Measured
+                | Source::Assumed
+                | Source::Quirk(_)
+                | Source::Derived(_)
+                | Source::Guest
         )
     };
     // Nothing is reported if the user declared the figure, or the list of misreporting drives corrected it.
@@ -202,4 +213,38 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         physical.why().unwrap_or("the first")
     );
     findings.push(Finding::on_disk(rules::SOURCES_DISAGREE, None, message));
+}
+
+/// Compares the sectors that a guest is shown with those of what its disk is stored on.
+fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(guest) = &context.topology.guest else { return };
+    let (Some((logical, physical)), Some((below, storage))) = (guest.shown, guest.storage) else { return };
+    if physical >= storage {
+        return;
+    }
+    let Guest { domain, disk, .. } = guest;
+    // Sectors that the storage does not even address are read and written again by the host.
+    let (severity, who) = match logical < below {
+        true => (
+            rules::GUEST_SHOWN_SMALLER.severity,
+            "the host has to read, change and write whole sectors for each smaller write",
+        ),
+        false => (
+            Severity::Advice,
+            "what the guest lays out by these figures writes parts of sectors, which the drive has to read first",
+        ),
+    };
+    let message = format!(
+        "the guest is shown {logical}-byte logical and {}-byte physical sectors of {disk} (domain {domain}), but it is \
+         stored on {below}-byte logical and {}-byte physical ones: {who}",
+        physical.get(),
+        storage.get()
+    );
+    let fix = Fix::advice(format!(
+        "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} (virsh edit), \
+         shut the domain down and start it; leave the logical size as it is, because the table counts in it",
+        storage.get()
+    ));
+    let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);
+    findings.push(Finding { severity, ..finding });
 }

@@ -195,7 +195,9 @@ Examples:
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
   straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
-  straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons";
+  straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
+  straddle check --domain all             the disks of every virtual machine of libvirt
+  straddle check --domain ./web.xml       those of the one that a file describes";
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
@@ -204,6 +206,16 @@ pub(crate) struct CheckArguments {
     /// Block devices, image files or modelled drives (drive:NAME) [default: every local disk].
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) targets: Vec<PathBuf>,
+
+    /// Audit the disks of a libvirt domain, as its guest is shown them: its name, a file of its XML, or all. Can
+    /// be repeated.
+    ///
+    /// Names are looked up with virsh or, where it is not installed, in /etc/libvirt/qemu. The format of a disk
+    /// is the one that the XML states. Without <blockio>, QEMU shows 512-byte sectors. --assume and --measured
+    /// are about what the disks are stored on. Drives for removable media are left out.
+    #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
+        conflicts_with_all = ["targets", "all", "sysroot", "format"])]
+    pub(crate) domains: Vec<String>,
 
     /// Without a target, also include loop, ram and zram devices, and removable-media drives.
     #[arg(long)]
@@ -293,7 +305,8 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept a non-blank target on which nothing is recognised, instead of exiting with status 3.
+    /// Accept a non-blank target on which nothing is recognised, and a disk of a domain that cannot be read from
+    /// this host, instead of exiting with status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
@@ -307,6 +320,11 @@ impl CheckArguments {
     pub(crate) fn captured(&self) -> Option<&Path> {
         let is_running_system = |root: &Path| root.canonicalize().is_ok_and(|root| root == Path::new("/"));
         self.sysroot.as_deref().filter(|root| !is_running_system(root))
+    }
+
+    /// Whether every disk of the running system is audited.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.targets.is_empty() && self.domains.is_empty() && self.captured().is_none()
     }
 
     /// The lowest severity that counts for the exit status.

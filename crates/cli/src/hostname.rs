@@ -7,7 +7,7 @@ const COMMON: [&str; 4] = ["", "(none)", "localhost", "localhost.localdomain"];
 
 /// Returns the name of this machine if the run audits all its disks, and it has a name of its own.
 pub(crate) fn audited(arguments: &CheckArguments) -> Option<String> {
-    if !arguments.targets.is_empty() || arguments.captured().is_some() {
+    if !arguments.is_of_this_machine() {
         return None;
     }
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;

@@ -6,11 +6,12 @@ use straddle_device::image::ImageError;
 use straddle_device::shown::quote_path;
 
 /// Returns a command with which `target` can be read, if `error` is that another file is not opened and that
-/// file exists: `verb` with the files in `allowed` and this one.
+/// file exists: `verb` with the files in `allowed` and this one, and `words`, which name the target.
 pub(crate) fn command(
     error: &anyhow::Error,
     verb: &str,
     target: &Path,
+    words: &str,
     allowed: &[PathBuf],
 ) -> Option<String> {
     let name = error.chain().find_map(missing)?;
@@ -20,7 +21,7 @@ pub(crate) fn command(
         return None;
     }
     let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", quote_path(file)));
-    Some(format!("straddle {verb}{} {}", files.collect::<String>(), quote_path(target)))
+    Some(format!("straddle {verb}{} {words}", files.collect::<String>()))
 }
 
 /// Returns the file that was not opened, as the image names it.

@@ -116,6 +116,20 @@ impl Assume {
         Self { logical, physical, offset, ..Self::default() }.validated()
     }
 
+    /// Replaces the sectors by those of `topology`, for a program that is given the image of a guest's
+    /// disk. What is assumed without a declaration is left out.
+    #[must_use]
+    pub fn with_sectors_of(self, topology: &Topology) -> Self {
+        let unknown = Topology::unknown();
+        let (physical, phase) = (topology.physical.value(), topology.phase());
+        let is_usual = physical == unknown.physical.value() && phase == ByteCount::ZERO;
+        if is_usual && self.logical.is_none() && self.physical.is_none() && self.offset.is_none() {
+            return self;
+        }
+        let offset = Some(phase).filter(|phase| *phase != ByteCount::ZERO);
+        Self { logical: Some(topology.logical.value()), physical: Some(physical), offset, ..self }
+    }
+
     /// Declares an SSD with these sectors and this indirection unit.
     pub fn ssd(logical: BlockSize, physical: ByteCount, unit: ByteCount) -> Result<Self, AssumeError> {
         let (logical, physical) = (Some(logical), Some(physical));

@@ -21,7 +21,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 use crate::medium::FileMedium;
 pub use array::{Array, Member};
-pub use machine::{Machine, sees_all_processes};
+pub use machine::{Holder, Machine, sees_all_processes};
 pub use mapping::{Mapping, Owner, is_internal, is_part_of_volume};
 pub use runs::{Every, Geometry, Located, Run};
 pub use usage::{LoopUse, Mount, Usage};

@@ -1,8 +1,8 @@
 //! What is known about a device's sectors, and from which source.
 //!
 //! The law of this module: a [`Figure`] is never without its source. When sources disagree all are kept, one
-//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` has
-//! no source of its own, and `formats` one for the whole list.
+//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` and `guest`
+//! have no source of their own, and `formats` one for the whole list.
 
 use std::fmt;
 
@@ -37,6 +37,8 @@ pub enum Source {
     Container(&'static str),
     /// The profile of a modelled drive, with the key.
     Profile(&'static str),
+    /// The description of a virtual machine: what its guest is shown.
+    Guest,
     /// No source gave a figure; this value is safe when in doubt.
     Assumed,
     /// Computed from other figures, as the text says.
@@ -65,6 +67,7 @@ impl fmt::Display for Source {
             Self::Table => f.write_str("partition table"),
             Self::Container(field) => f.write_str(field),
             Self::Profile(key) => write!(f, "profile, {key}"),
+            Self::Guest => f.write_str("the guest's disk"),
             Self::Assumed => f.write_str("assumed"),
             Self::Derived(how) => write!(f, "derived: {how}"),
         }
@@ -265,6 +268,18 @@ pub enum SectorFormat {
     Other,
 }
 
+impl SectorFormat {
+    /// Returns the name of this pair of logical and physical sector size.
+    pub fn of(logical: BlockSize, physical: ByteCount) -> Self {
+        match (logical.get(), physical.get()) {
+            (512, 512) => Self::Native512,
+            (512, 4096) => Self::Emulated512,
+            (4096, 4096) => Self::Native4K,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl fmt::Display for SectorFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -306,9 +321,45 @@ pub struct Topology {
     pub formats: Option<Formats>,
     /// Whether it is a disk that reports 512-byte physical sectors, and of a kind of which many hid larger ones.
     pub may_hide: bool,
+    /// The guest that uses it as a disk, if it is one of a virtual machine.
+    pub guest: Option<Guest>,
+}
+
+/// A disk of a virtual machine, and the sectors that its guest is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// The name of the virtual machine.
+    pub domain: String,
+    /// The name of the disk in it: `vda`.
+    pub disk: String,
+    /// Whether the virtual machine is running.
+    pub is_running: bool,
+    /// The logical and the physical sector that the guest is shown; `None` if these are those of the storage.
+    pub shown: Option<(BlockSize, ByteCount)>,
+    /// The logical and the physical sector of what the disk is stored on, if known.
+    pub storage: Option<(BlockSize, ByteCount)>,
 }
 
 impl Topology {
+    /// Makes this the topology of a disk as a guest uses it. The logical sector is the one that it is shown, as
+    /// its table counts in it. Of the physical ones, its own and that of the storage, the larger is used.
+    pub fn show_to(&mut self, guest: Guest) {
+        const COUNTS: &str = "the guest's table counts in what the guest is shown";
+        const LARGER: &str = "the larger is used: aligning to it is right for both";
+        if let Some((logical, physical)) = guest.shown {
+            match self.logical.source() {
+                Source::Assumed => self.logical = Figure::new(logical, Source::Guest),
+                _ => self.logical.overrule(logical, Source::Guest, COUNTS),
+            }
+            if physical > self.physical.value() {
+                self.physical.overrule(physical, Source::Guest, LARGER);
+            } else {
+                self.physical.also(physical, Source::Guest, LARGER);
+            }
+        }
+        self.guest = Some(guest);
+    }
+
     /// Returns the topology of an image about which nothing is known: 512-byte logical sectors (until the
     /// partition table says otherwise), and 4096-byte physical sectors, because aligning to them is right for
     /// 512-byte ones too.
@@ -327,6 +378,7 @@ impl Topology {
             stacked_optimum: None,
             formats: None,
             may_hide: false,
+            guest: None,
         }
     }
 
@@ -359,12 +411,7 @@ impl Topology {
 
     /// Returns the name of this pair of logical and physical sector size.
     pub fn format(&self) -> SectorFormat {
-        match (self.logical.value().get(), self.physical.value().get()) {
-            (512, 512) => SectorFormat::Native512,
-            (512, 4096) => SectorFormat::Emulated512,
-            (4096, 4096) => SectorFormat::Native4K,
-            _ => SectorFormat::Other,
-        }
+        SectorFormat::of(self.logical.value(), self.physical.value())
     }
 
     /// Uses the block size that the partition table counts in, where it was only assumed so far.

@@ -10,7 +10,7 @@ impl ExamineError {
         match self {
             Self::Open(error) => error.kind(),
             Self::Read(error) => error.kind(),
-            Self::Gone(_) => ErrorKind::Failed,
+            Self::Gone(_) | Self::OutOfReach(_) => ErrorKind::Failed,
         }
     }
 }

@@ -11,7 +11,9 @@ use straddle_layout::{Stack, TableKind};
 use straddle_units::ByteOffset;
 
 use crate::gone::{gone, gone_soon};
-use crate::{ExamineError, Examiner, connected, exception, in_use, member, moves, read, recognised, sectors};
+use crate::{
+    ExamineError, Examiner, connected, exception, guest, in_use, member, moves, read, recognised, sectors,
+};
 
 /// A target with everything found on it.
 #[non_exhaustive]
@@ -136,6 +138,7 @@ pub(crate) fn examine(
 
     let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
+    guest::withhold(&mut target, &mut findings);
     let mut ready = None;
     let file = target.through.as_ref().map_or_else(|| name.clone(), |through| through.unpacked.clone());
     if let Some(container) = &target.container
@@ -219,9 +222,11 @@ fn audit(
     findings
 }
 
-/// Attaches the kernel's view of a device to what was read from it; returns where the two differ.
+/// Attaches the kernel's view of a device to what was read from it; returns where the two differ. The
+/// kernel of the host does not see what a guest writes to its disk.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
-    let Some(name) = &target.kernel_name else { return Vec::new() };
+    let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
+    let Some(name) = name else { return Vec::new() };
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     let (disagreements, remarks) = straddle_layout::live::attach(examiner.machine(), name, listed, stack);
     target.remarks.extend(remarks);

@@ -30,6 +30,7 @@ mod error_kind;
 mod examined;
 mod exception;
 mod gone;
+mod guest;
 mod in_use;
 mod member;
 mod merge;
@@ -50,6 +51,7 @@ use straddle_units::ByteCount;
 pub use change::{ChangeError, Depth, Present};
 pub use examined::{Cost, Examined, Price};
 pub use exception::{ExceptionError, TargetException};
+pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use recognised::is_root;
@@ -103,19 +105,22 @@ pub enum ExamineError {
     /// The kernel no longer has the device.
     #[error("{} was unplugged or removed while it was read", .0.display())]
     Gone(PathBuf),
+    /// A disk of a virtual machine is stored in a way that is not read here.
+    #[error("{0}")]
+    OutOfReach(String),
 }
 
 /// Examines targets, all with the same options.
 pub struct Examiner {
     options: Options,
     /// The kernel's block devices, read once, and only if a target is one of them.
-    machine: OnceLock<Machine>,
+    machine: Arc<OnceLock<Machine>>,
 }
 
 impl Examiner {
     /// Creates an examiner with these options.
     pub fn new(options: Options) -> Self {
-        Self { options, machine: OnceLock::new() }
+        Self { options, machine: Arc::default() }
     }
 
     /// The options in effect.

@@ -70,6 +70,7 @@ fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
         stacked_optimum: None,
         formats: None,
         may_hide: false,
+        guest: None,
     })
 }
 

@@ -12,6 +12,8 @@ pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     let declared = options.logical.or(options.assume.logical());
     let stated = matches!(logical.source(), Source::Container(_)).then(|| logical.value());
     match target.kind {
+        // What is declared of a guest's disk is about its storage.
+        _ if *logical.source() == Source::Guest => Some(logical.value()),
         DeviceKind::Image => declared.or(stated),
         _ => Some(logical.value()),
     }

@@ -131,3 +131,25 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
         "sg_format(8)",
     ],
 };
+
+pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
+    code: Code::S027,
+    severity: Severity::Warning,
+    kind: Kind::Device,
+    about: About::Device,
+    title: "the guest is shown smaller sectors than the storage has",
+    what: "A virtual machine's disk reports smaller physical sectors than what it is stored on.",
+    why: "QEMU shows 512-byte logical and physical sectors unless libvirt's <blockio> states others, whatever the disk is \
+          stored on. Programs in the guest choose their units by these figures: cryptsetup gives LUKS2 sectors of \
+          512 bytes, and of 4096 where it is shown such.",
+    cost: "A read-modify-write for each such write: in the drive, or, where the guest's logical sector is smaller than \
+           the host's (a warning; otherwise advice), in the host. Partitions aligned to 1 MiB and 4 KiB blocks \
+           cost nothing.",
+    fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> (virsh edit), shut the domain \
+          down and start it. Change the logical size of new disks only: a table counts in it.",
+    sources: &[
+        "libvirt, Domain XML format, blockio",
+        "QEMU hw/block/block.c, blkconf_blocksizes",
+        "cryptsetup-luksFormat(8), --sector-size",
+    ],
+};

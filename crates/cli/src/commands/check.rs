@@ -3,6 +3,7 @@
 mod batch;
 mod outcome;
 mod run;
+mod subject;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -28,7 +29,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         return Err(UsageError("--output-format is an option of straddle check".to_owned()).into());
     }
     let config = Config::of(arguments)?;
-    let targets = batch::targets(arguments)?;
+    let targets = subject::all(arguments)?;
     let run = Run::new(config, form, styles);
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
@@ -71,14 +72,15 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     bar.finish_and_clear();
     out.flush()?;
     run.warn_of_stale(&targets, &met);
-    let is_own_machine = arguments.targets.is_empty() && arguments.captured().is_none();
-    if is_own_machine && readable == 0 && summary.targets > 0 && !straddle_examine::is_root() {
+    if arguments.is_of_this_machine() && readable == 0 && summary.targets > 0 && !straddle_examine::is_root()
+    {
         output::complain(
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
     if form == Form::Audit
         && arguments.captured().is_none()
+        && arguments.domains.is_empty()
         && let Some(note) = super::at_boot::note(&arguments.targets)
     {
         out.flush()?;

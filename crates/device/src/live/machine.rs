@@ -1,7 +1,9 @@
 //! The block devices of this machine, or of a captured tree, by name and number, and what stands on each.
 
+mod holder;
 mod stacking;
 mod uses;
+pub use holder::Holder;
 pub use uses::sees_all_processes;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use straddle_audit::{Finding, Reported, Severity};
 use straddle_device::OpenError;
+use straddle_device::shown::quote_path;
 use straddle_examine::{ExamineError, Examined};
 
 use super::{Form, Run};
@@ -39,21 +40,34 @@ impl Outcome {
             Ok(examined) => return judged(&name, &examined, run),
             Err(error) => error,
         };
-        if let Some(ExamineError::Open(OpenError::NotRead { .. })) = error.downcast_ref() {
-            let reason = format!("it {error:#}");
+        let reason = match error.downcast_ref() {
+            Some(ExamineError::Open(OpenError::NotRead { .. })) => {
+                Some((format!("it {error:#}"), Exit::Failed))
+            }
+            Some(ExamineError::OutOfReach(why)) if run.arguments.allow_unknown => {
+                Some((why.clone(), Exit::Success))
+            }
+            Some(ExamineError::OutOfReach(why)) => Some((why.clone(), Exit::Failed)),
+            _ => None,
+        };
+        if let Some((reason, exit)) = reason {
             let of = TargetReport::not_read(name.clone(), reason.clone());
             return Self {
                 text: String::new(),
                 report: report::is_wanted(&run.arguments).then_some(of),
                 complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
                 status: Status::NotJudged,
-                exit: Exit::Failed,
+                exit,
                 severities: [0; 3],
                 exceptions: run.exceptions_for(&name).collect(),
             };
         }
         let verb = if run.form == Form::Map { "map" } else { "check" };
-        let ready = overlay::command(&error, verb, Path::new(&name), &run.arguments.allow_backing);
+        let domains = run.arguments.domains.iter();
+        let domains: Vec<_> =
+            domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
+        let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
+        let ready = overlay::command(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing);
         failed(name, format!("{error:#}"), ready, run)
     }
 }

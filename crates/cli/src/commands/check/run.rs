@@ -1,12 +1,13 @@
 //! What all targets of a run share.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use straddle_device::image::Limits;
 use straddle_examine::{Alongside, Examiner, Options, Price};
 
+use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::output::{self, Styles};
@@ -45,7 +46,10 @@ impl Run {
             only: arguments.only.clone(),
             ignore: arguments.ignore.clone(),
             exceptions,
-            alongside: if targets.is_empty() { Alongside::Everything } else { Alongside::These(targets) },
+            alongside: match arguments.is_of_this_machine() {
+                true => Alongside::Everything,
+                false => Alongside::These(targets),
+            },
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
         };
         Arc::new(Self { examiner: Examiner::new(options), arguments, form, styles })
@@ -58,11 +62,11 @@ impl Run {
     }
 
     /// Prints a warning for each exception that is about no finding of the run; `met` are the others.
-    pub(super) fn warn_of_stale(&self, targets: &[PathBuf], met: &BTreeSet<usize>) {
+    pub(super) fn warn_of_stale(&self, subjects: &[Subject], met: &BTreeSet<usize>) {
         let exceptions = self.examiner.options().exceptions.iter().enumerate();
         for (_, one) in exceptions.filter(|(index, _)| !met.contains(index)) {
             let exception = one.exception();
-            let is_for_one = targets.iter().any(|target| one.is_for(&target.display().to_string()));
+            let is_for_one = subjects.iter().any(|subject| one.is_for(&subject.name()));
             let place = exception.partition.map_or(String::new(), |number| format!(" of partition {number}"));
             let on = one.targets().map_or(String::new(), |glob| format!(" on {glob}"));
             let what = if is_for_one { "such finding" } else { "such target" };

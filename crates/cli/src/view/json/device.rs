@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Formats, Topology};
+use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Formats, Guest, Topology};
 use straddle_examine::Examined;
 use straddle_units::{BlockSize, ByteCount};
 
@@ -58,6 +58,45 @@ struct AtomicReport {
     boundary_bytes: u64,
 }
 
+/// A disk of a virtual machine.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Guest")]
+struct GuestReport {
+    /// The name of the domain.
+    domain: String,
+    /// The name of the disk in the domain, such as "vda".
+    disk: String,
+    /// Whether the domain was running.
+    is_running: bool,
+    /// The logical sector that the guest is shown; absent if it is that of the storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logical_sector_bytes: Option<u64>,
+    /// The physical sector that the guest is shown; absent if it is that of the storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    physical_sector_bytes: Option<u64>,
+    /// The logical sector of what the disk is stored on; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_logical_sector_bytes: Option<u64>,
+    /// The physical sector of what the disk is stored on; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_physical_sector_bytes: Option<u64>,
+}
+
+impl From<&Guest> for GuestReport {
+    fn from(guest: &Guest) -> Self {
+        let Guest { domain, disk, is_running, shown, storage } = guest;
+        Self {
+            domain: domain.clone(),
+            disk: disk.clone(),
+            is_running: *is_running,
+            logical_sector_bytes: shown.map(|(logical, _)| logical.get()),
+            physical_sector_bytes: shown.map(|(_, physical)| physical.get()),
+            storage_logical_sector_bytes: storage.map(|(logical, _)| logical.get()),
+            storage_physical_sector_bytes: storage.map(|(_, physical)| physical.get()),
+        }
+    }
+}
+
 /// A device or image.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Device")]
@@ -97,6 +136,9 @@ pub(super) struct DeviceReport {
     /// not compressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     compression: Option<&'static str>,
+    /// The virtual machine whose disk it is; absent without `--domain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<GuestReport>,
     /// The zones; absent if the device is not zoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     zoned: Option<ZonedReport>,
@@ -244,6 +286,7 @@ pub(super) fn device_report(audited: &Examined) -> DeviceReport {
         minimum_io_bytes: bytes(&topology.io_min),
         read_only: target.read_only,
         compression: target.through.as_ref().map(|through| through.packing.name()),
+        guest: topology.guest.as_ref().map(GuestReport::from),
         zoned: target
             .zoned
             .as_ref()

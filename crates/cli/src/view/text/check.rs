@@ -5,9 +5,10 @@ use std::fmt::Write;
 use anstyle::Style;
 use straddle_audit::{Code, Finding, Reason, Reported};
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::SectorFormat;
+use straddle_device::topology::{Guest, SectorFormat};
 use straddle_examine::{Cost, Examined};
 use straddle_layout::{Problem, Stack, TableKind};
+use straddle_units::{BlockSize, ByteCount};
 
 use super::finding::{about, finding_text, place};
 use super::partitions::partitions;
@@ -116,6 +117,9 @@ fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
 fn heading(audited: &Examined, styles: Styles) -> String {
     let target = &audited.target;
     let mut parts = Vec::new();
+    if let Some(guest) = &target.topology.guest {
+        parts.push(format!("disk {} of the domain {}", printable(&guest.disk), printable(&guest.domain)));
+    }
     let identity = [&target.identity.vendor, &target.identity.model];
     let model: Vec<&str> = identity.into_iter().flatten().map(String::as_str).collect();
     if !model.is_empty() {
@@ -125,10 +129,6 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     if let Some(RotationRate::Rpm(rpm)) = target.identity.rotation {
         parts.push(format!("{rpm} rpm"));
     }
-    let format = match target.topology.format() {
-        SectorFormat::Other => "neither 512n, 512e nor 4Kn".to_owned(),
-        format => format.to_string(),
-    };
     let kind = match &target.container {
         Some(container) => format!("{} image ({})", container.format, container.variant),
         None => "image".to_owned(),
@@ -143,10 +143,10 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     if target.read_only {
         parts.push("read-only".to_owned());
     }
-    parts.push(match target.topology.format() {
-        SectorFormat::Other if audited.is_image() => format!("{kind}, assuming a drive that is {format}"),
-        _ if audited.is_image() => format!("{kind}, assuming a {format} drive"),
-        _ => format,
+    let kind = audited.is_image().then_some(kind);
+    parts.push(match &target.topology.guest {
+        Some(guest) => kind.into_iter().chain(guest_sectors(guest)).collect::<Vec<_>>().join(", "),
+        None => assumed(kind, target.topology.format()),
     });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
@@ -159,6 +159,28 @@ fn heading(audited: &Examined, styles: Styles) -> String {
         // The name itself was wrapped.
         None => line + "\n",
     }
+}
+
+/// Returns the sector format of a device, or that of the drive that an image of this kind is judged for.
+fn assumed(image: Option<String>, format: SectorFormat) -> String {
+    let is_other = format == SectorFormat::Other;
+    let format = if is_other { "neither 512n, 512e nor 4Kn".to_owned() } else { format.to_string() };
+    match image {
+        Some(kind) if is_other => format!("{kind}, assuming a drive that is {format}"),
+        Some(kind) => format!("{kind}, assuming a {format} drive"),
+        None => format,
+    }
+}
+
+/// Returns the sectors that a guest is shown, and those of the storage: `shown as 512n, stored on 512e`.
+fn guest_sectors(guest: &Guest) -> Vec<String> {
+    let words = |(logical, physical): (BlockSize, ByteCount)| match SectorFormat::of(logical, physical) {
+        SectorFormat::Other => format!("{logical}/{}", physical.get()),
+        format => format.to_string(),
+    };
+    let shown = guest.shown.map(|shown| format!("shown as {}", words(shown)));
+    let storage = guest.storage.map(|storage| format!("stored on {}", words(storage)));
+    shown.into_iter().chain(storage).collect()
 }
 
 /// Returns a line such as `  status: error (alignment, table damage)`.

@@ -1,0 +1,116 @@
+//! What a run is about: targets, and disks of virtual machines.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use straddle_device::shown::with_causes;
+use straddle_domain::Libvirt;
+use straddle_examine::{FoundDisk, GuestDisk};
+
+use crate::args::CheckArguments;
+use crate::exit::UsageError;
+use crate::output;
+
+/// One part of a run.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// A device, an image or a modelled drive.
+    Path(PathBuf),
+    /// A disk of a virtual machine.
+    Disk(Box<GuestDisk>),
+    /// A disk of a virtual machine that cannot be read from this host.
+    OutOfReach {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// A virtual machine whose disks are not known.
+    Failed {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Subject {
+    /// The name of the target, as it is printed.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Path(path) => path.display().to_string(),
+            Self::Disk(disk) => disk.path.display().to_string(),
+            Self::OutOfReach { name, .. } | Self::Failed { name, .. } => name.clone(),
+        }
+    }
+
+    /// The path that is opened.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Disk(disk) => Some(&disk.path),
+            Self::OutOfReach { .. } | Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// Returns what the run is about.
+pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
+    if arguments.domains.is_empty() {
+        return Ok(targets(arguments)?.into_iter().map(Subject::Path).collect());
+    }
+    let libvirt = Libvirt::new(Duration::from_secs(arguments.time_limit));
+    let subjects: Vec<Subject> =
+        arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt)).collect();
+    if subjects.is_empty() {
+        output::complain("no disk of a domain found");
+    }
+    Ok(subjects)
+}
+
+/// Returns the disks of the domains that `word` names.
+fn of_domain(word: &str, libvirt: &Libvirt) -> Vec<Subject> {
+    let failed = |name: &str, why| vec![Subject::Failed { name: format!("domain:{name}"), why }];
+    let domains = match libvirt.domains(word) {
+        Ok(domains) => domains,
+        Err(error) => return failed(word, with_causes(&error)),
+    };
+    let mut subjects = Vec::new();
+    for (name, domain) in domains {
+        let disks = match domain {
+            Ok(domain) => straddle_examine::disks_of(&domain, libvirt),
+            Err(error) => {
+                subjects.extend(failed(&name, with_causes(&error)));
+                continue;
+            }
+        };
+        subjects.extend(disks.into_iter().filter_map(|disk| match disk {
+            FoundDisk::Here(disk) => Some(Subject::Disk(Box::new(disk))),
+            FoundDisk::OutOfReach { name, why } => Some(Subject::OutOfReach { name, why }),
+            FoundDisk::NoDisk { name, why } => {
+                output::complain(&output::printable(&format!("{name}: left out: {why}")));
+                None
+            }
+        }));
+    }
+    subjects
+}
+
+/// Returns the targets given, or every disk.
+fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
+    if !arguments.targets.is_empty() {
+        if arguments.all {
+            let message = "--all widens the search for disks: give it without targets";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        return Ok(arguments.targets.clone());
+    }
+    let found = straddle_device::discover(arguments.captured(), arguments.all)
+        .context("cannot list the disks of this machine")?;
+    found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
+    if found.disks.is_empty() {
+        output::complain("no disk found; --all also looks at loop, ram and zram devices");
+    }
+    Ok(found.disks)
+}
