@@ -110,6 +110,15 @@ fn a_pipe_has_many_audits_and_the_last_one_of_a_host_counts() {
     assert!(text(&out.stderr).contains("b: the audit in standard input replaces"), "{}", transcript(&out));
 }
 
+/// A host whose disk could not be opened is not a host without findings.
+#[test]
+fn an_audit_that_failed_is_named_and_decides_the_exit_status() {
+    let dir = Dir::new("report-failed");
+    audit(&dir, "lost.json", &["missing.img"]);
+    let out = report(&dir, &["lost.json"]);
+    assert!(out.status.code() == Some(3) && text(&out.stdout).contains("1 failed"), "{}", transcript(&out));
+}
+
 #[test]
 fn what_is_no_audit_is_named_and_counted() {
     if !present(&["sfdisk"]) {

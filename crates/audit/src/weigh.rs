@@ -155,6 +155,11 @@ fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
         };
     };
     if leaves(layer, partition.span.len(), rest) {
+        if matches!(&layer.facts, Facts::Luks(luks) if luks.sector_size <= ByteCount::new(512)) {
+            let why =
+                "LUKS encrypts each 512 bytes by themselves, and a file system in it uses whole blocks only";
+            return Tail::Unused(why.to_owned());
+        }
         Tail::Unused(format!("the {} in it leaves them unused", layer.kind))
     } else {
         Tail::Written(match &layer.facts {

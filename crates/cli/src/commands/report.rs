@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
         out.flush()?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;
-    Ok(match (fleet.skipped.is_empty(), has_findings) {
+    let is_complete = fleet.skipped.is_empty() && digest.tally.failed == 0;
+    Ok(match (is_complete, has_findings) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Findings,
         (true, false) => Exit::Success,

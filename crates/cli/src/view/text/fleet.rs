@@ -20,11 +20,12 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
         counts.into_iter().chain([share(tally)]).collect::<Vec<_>>()
     };
     let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
-    let hosts = digest.hosts.iter().filter(|row| row.tally.misaligned() + row.tally.others > 0);
+    let hosts =
+        digest.hosts.iter().filter(|row| row.tally.misaligned() + row.tally.others + row.tally.failed > 0);
     let hosts = hosts.map(|row| {
-        let named =
-            [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), row.codes.join(" ")]];
-        named.concat()
+        let failed = (row.tally.failed > 0).then(|| format!("{} failed", row.tally.failed));
+        let findings: Vec<&str> = row.codes.iter().copied().chain(failed.as_deref()).collect();
+        [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
     let head = ["HOST", "DISKS", "ERRORS", "WARNINGS", "MISALIGNED", "X TIME", "FINDINGS"];
     text += &table(&head, hosts, 1..6, width, styles);
