@@ -427,9 +427,12 @@ fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
 /// Returns the new place of a partition with the reasons for it.
 fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
-    let reason = match is_requested {
-        true => "as requested".to_owned(),
-        false => format!("the nearest boundary of {size} that leaves room for all"),
+    let reason = match (is_requested, anchor) {
+        (true, _) => "as requested".to_owned(),
+        (false, None) => format!("the nearest boundary of {size} that leaves room for all"),
+        (false, Some(Anchor { what, .. })) => {
+            format!("the nearest place that leaves room for all and has its {what} on a boundary of {size}")
+        }
     };
     let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
@@ -437,7 +440,7 @@ fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, gr
     }
     if let Some(Anchor { offset, what, .. }) = anchor {
         let at = offset.get();
-        why.push(format!("its {what}, {at} bytes behind its start, is aligned, and not the start"));
+        why.push(format!("its {what} is {at} bytes behind its start: that is aligned, and not the start"));
     }
     Shifted { number: item.number, to, why }
 }

@@ -138,8 +138,8 @@ pub enum RealignError {
     /// A stored plan contradicts itself.
     #[error("the plan to realign cannot be used: {0}")]
     Invalid(String),
-    /// The table cannot be changed.
-    #[error("the table cannot be changed")]
+    /// The table with the new places cannot be planned.
+    #[error("the new places cannot be planned")]
     Table(#[from] PlanError),
     /// The moves cannot be made.
     #[error("the moves cannot be made")]
