@@ -7,10 +7,12 @@
 mod error;
 mod error_kind;
 mod format;
+mod histogram;
 mod reader;
 mod replay;
 
 pub use error::{LineError, TraceError};
 pub use format::Format;
+pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, UNITS};
 pub use reader::{Reader, Record};
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, replay};
