@@ -41,7 +41,7 @@ pub enum TraceError {
 pub enum LineError {
     /// The first line fits no known format.
     #[error(
-        "neither a CSV header (time, op, offset, length) nor DiskSim's 'R|W Hit|Miss first blocks service delay'"
+        "the first line is of no known trace format: neither a CSV header (time, op, offset, length) nor another that --format lists"
     )]
     Unknown,
     /// A required column is missing.
@@ -78,6 +78,18 @@ pub enum LineError {
     #[error("longer than {limit} bytes: no trace has such lines")]
     Long {
         /// Bytes of the longest line that is read.
+        limit: usize,
+    },
+    /// More volumes than any trace has.
+    #[error("more than {most} volumes: is this the column of the volume?")]
+    Volumes {
+        /// The most volumes of a trace.
+        most: usize,
+    },
+    /// The name of a volume is too long to be one.
+    #[error("the volume's name is longer than {limit} bytes")]
+    LongName {
+        /// The longest name in bytes.
         limit: usize,
     },
     /// Not UTF-8.

@@ -25,6 +25,8 @@ impl LineError {
             | Self::Missing { .. }
             | Self::Field { .. }
             | Self::Long { .. }
+            | Self::Volumes { .. }
+            | Self::LongName { .. }
             | Self::NotText
             | Self::Backwards
             | Self::PastEnd { .. }

@@ -1,19 +1,24 @@
 //! Trace file formats.
 
+pub(crate) mod blkparse;
+pub(crate) mod cloud;
 pub(crate) mod csv;
 pub(crate) mod disksim;
+pub(crate) mod fiu;
+pub(crate) mod iolog;
+pub(crate) mod tracefs;
 
 use std::fmt;
 
 use straddle_io::{Nanos, Operation};
 
 use crate::error::LineError;
+use crate::histogram::SECTOR;
 
 /// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
-    /// Parses one line: a request, or `None` for a line that only describes those that follow, such as a
-    /// header.
-    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError>;
+    /// Parses one line: a request, or `None` for a line that is none: a header, or an event of another kind.
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError>;
 }
 
 /// Defines `Format` and its methods from one list. Each entry gives the documentation, the variant, its name
@@ -68,6 +73,36 @@ formats! {
 
     /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.
     DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, disksim::DiskSim;
+
+    /// DiskSim's own input: `arrival_ms device first_block blocks flags`, where bit 0 of the flags is a read.
+    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", disksim::is_ascii, disksim::Ascii;
+
+    /// MQSim's input: `time_ns device first_sector sectors type`, where type 0 is a write.
+    MqSim, "mqsim": "MQSim's input in ASCII", disksim::is_mqsim, disksim::MqSim;
+
+    /// MSR Cambridge: `timestamp,host,disk,type,offset,size,response`, times in 100 ns since 1601.
+    Msr, "msr": "MSR Cambridge (SNIA)", cloud::is_msr, cloud::Msr;
+
+    /// Alibaba's block traces of 2020: `device,opcode,offset,length,timestamp`, times in microseconds.
+    Alibaba, "alibaba": "Alibaba's block traces of 2020", cloud::is_alibaba, cloud::Alibaba;
+
+    /// Tencent CBS: `timestamp,offset,size,type,volume`, offset and size in sectors, times in seconds.
+    Tencent, "tencent": "Tencent CBS (SNIA)", cloud::is_tencent, cloud::Tencent;
+
+    /// SYSTOR '17: a header, then `timestamp,response,type,lun,offset,size`.
+    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", cloud::is_systor, cloud::Systor;
+
+    /// FIU: `time_ns pid process lba blocks W|R major minor md5`, in blocks of 512 bytes.
+    Fiu, "fiu": "FIU IODedup (SNIA)", fiu::is_line, fiu::Fiu;
+
+    /// What blkparse prints by default. The events that count are those given to the driver (`D`).
+    Blkparse, "blkparse": "Text printed by blkparse", blkparse::is_line, blkparse::Blkparse;
+
+    /// The kernel's trace file, with the event `block_rq_issue`.
+    Tracefs, "tracefs": "Text of the kernel's tracefs (block_rq_issue)", tracefs::is_line, tracefs::Tracefs;
+
+    /// fio's I/O log, version 2 or 3: a line of its version, then `[time_ms] file action [offset length]`.
+    Iolog, "iolog": "fio's I/O log, version 2 or 3", iolog::is_first, iolog::Iolog::default();
 }
 
 impl Format {
@@ -90,12 +125,18 @@ impl fmt::Display for Format {
 
 /// A request as given on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct Line<'a> {
+    /// The volume.
+    pub(crate) volume: Volume<'a>,
     pub(crate) operation: Operation,
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) when: When,
 }
+
+/// The name of a volume, in the one or two parts in which a line gives it; empty if the trace is of one volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Volume<'a>(pub(crate) &'a str, pub(crate) &'a str);
 
 /// When a request arrived, as far as its line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +156,49 @@ pub(crate) fn wrong(column: &'static str, value: &str, reason: &'static str) -> 
 
 pub(crate) fn whole(column: &'static str, value: &str) -> Result<u64, LineError> {
     value.parse().map_err(|_| wrong(column, value, "must be a whole number below 2^64"))
+}
+
+/// Parses a number of sectors as bytes.
+pub(crate) fn sectors(column: &'static str, value: &str) -> Result<u64, LineError> {
+    let too_many = || wrong(column, value, "no disk is so large");
+    whole(column, value)?.checked_mul(SECTOR).ok_or_else(too_many)
+}
+
+/// The fields of a line.
+pub(crate) struct Fields<'a, const N: usize> {
+    fields: [&'a str; N],
+    count: usize,
+}
+
+impl<'a, const N: usize> Fields<'a, N> {
+    /// Takes the first fields.
+    pub(crate) fn of(parts: impl Iterator<Item = &'a str>) -> Self {
+        let mut fields = [""; N];
+        let mut count = 0;
+        for part in parts {
+            if let Some(field) = fields.get_mut(count) {
+                *field = part;
+            }
+            count += 1;
+        }
+        Self { fields, count }
+    }
+
+    /// Returns the number of fields that the line has.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns a field, or the error that it is missing.
+    pub(crate) fn get(&self, column: &'static str, index: usize) -> Result<&'a str, LineError> {
+        let field = self.fields.get(index).filter(|_| index < self.count);
+        field.copied().ok_or(LineError::Missing { column, fields: self.count })
+    }
+}
+
+/// Whether a field is a whole number.
+pub(crate) fn is_whole(field: &str) -> bool {
+    !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Parses a decimal number of units of `unit` nanoseconds. The result is exact; digits below a nanosecond are

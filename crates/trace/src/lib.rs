@@ -10,9 +10,10 @@ mod format;
 mod histogram;
 mod reader;
 mod replay;
+mod volumes;
 
 pub use error::{LineError, TraceError};
 pub use format::Format;
 pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, UNITS};
-pub use reader::{Reader, Record};
+pub use reader::{Order, Reader, Record};
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, replay};

@@ -6,6 +6,7 @@ use straddle_io::{Nanos, Operation, Time};
 
 use crate::error::{LineError, TraceError};
 use crate::format::{Format, Line, Lines, When};
+use crate::volumes::Volumes;
 
 /// The longest line accepted, in bytes.
 const LONGEST: usize = 64 * 1024;
@@ -15,18 +16,30 @@ const LONGEST: usize = 64 * 1024;
 pub struct Record {
     /// The number of its line, from 1.
     pub line: u64,
+    /// The index of its volume in [`Reader::volumes`].
+    pub volume: usize,
     /// The operation.
     pub operation: Operation,
     /// First byte; zero for a flush.
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
-    /// When it arrived, counted from the start of the trace.
+    /// When it arrived, counted from the start of the trace. Zero for what is before that, if the order does not
+    /// matter.
     pub arrival: Time,
     /// How long after the completion of the previous request it arrived, if the trace says so.
     pub after: Option<Nanos>,
     /// How long it took on a real drive, if the trace says so.
     pub measured: Option<Nanos>,
+}
+
+/// Whether requests have to be in the order of their times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One that is earlier than the one before is an error.
+    ByTime,
+    /// They may come in any order.
+    Any,
 }
 
 /// Reads a trace. Holds one line at a time.
@@ -35,7 +48,10 @@ pub struct Reader<R> {
     input: R,
     name: String,
     format: Option<Format>,
+    order: Order,
     lines: Option<Box<dyn Lines>>,
+    volumes: Volumes,
+    others: u64,
     buffer: Vec<u8>,
     line: u64,
     /// The first arrival; the others are counted from it.
@@ -50,7 +66,25 @@ impl<R: BufRead> Reader<R> {
     pub fn new(input: R, name: &str, format: Option<Format>) -> Self {
         let (arrival, after) = (Time::ZERO, Nanos::ZERO);
         let (lines, buffer, line, origin) = (None, Vec::new(), 0, None);
-        Self { input, name: name.to_owned(), format, lines, buffer, line, origin, arrival, after }
+        let (volumes, others, order, name) = (Volumes::default(), 0, Order::ByTime, name.to_owned());
+        Self { input, name, format, order, lines, volumes, others, buffer, line, origin, arrival, after }
+    }
+
+    /// Sets whether requests have to be in the order of their times, which is the default.
+    #[must_use]
+    pub fn ordered(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Returns the names of the volumes in the order in which they occurred. A trace of one volume may give none.
+    pub fn volumes(&self) -> &[String] {
+        self.volumes.names()
+    }
+
+    /// Returns the number of lines that were no requests: headers, and events of other kinds.
+    pub const fn others(&self) -> u64 {
+        self.others
     }
 
     /// Returns the name of the trace.
@@ -67,7 +101,8 @@ impl<R: BufRead> Reader<R> {
     /// asked for.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
         if self.format.is_none() && self.fill()? {
-            let format = Format::of_line(self.text()?).ok_or_else(|| self.wrong(LineError::Unknown))?;
+            let format = text(&self.buffer).and_then(|text| Format::of_line(text).ok_or(LineError::Unknown));
+            let format = format.map_err(|error| self.wrong(error))?;
             self.format = Some(format);
         }
         Ok(self.format)
@@ -82,30 +117,36 @@ impl<R: BufRead> Reader<R> {
             }
             let read = self.read_line();
             self.buffer.clear();
-            if let Some(line) = read? {
-                return self.timed(line).map(Some);
+            match read? {
+                Some(record) => return Ok(Some(record)),
+                None => self.others += 1,
             }
         }
     }
 
-    /// Parses the line in the buffer: a request, or `None` if it is the header.
-    fn read_line(&mut self) -> Result<Option<Line>, TraceError> {
+    /// Parses the line in the buffer: a request, or `None` for a line that is none.
+    fn read_line(&mut self) -> Result<Option<Record>, TraceError> {
         // There is a line, so the format is known.
         let Some(format) = self.format else { return Ok(None) };
         let mut lines = self.lines.take().unwrap_or_else(|| format.lines());
-        let read = self.text().map(|text| lines.line(text));
-        self.lines = Some(lines);
-        read?.map_err(|error| self.wrong(error))
+        let buffer = std::mem::take(&mut self.buffer);
+        let read = text(&buffer).and_then(|text| match lines.line(text)? {
+            Some(line) => self.record(line).map(Some),
+            None => Ok(None),
+        });
+        (self.lines, self.buffer) = (Some(lines), buffer);
+        read.map_err(|error| self.wrong(error))
     }
 
-    fn timed(&mut self, line: Line) -> Result<Record, TraceError> {
-        let Line { operation, offset, length, when } = line;
+    fn record(&mut self, line: Line<'_>) -> Result<Record, LineError> {
+        let Line { volume, operation, offset, length, when } = line;
+        let volume = self.volumes.index(volume)?;
         let (arrival, after, measured) = match when {
             When::At(at) => {
                 let origin = *self.origin.get_or_insert(at);
                 let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
-                if at < origin || arrival < self.arrival {
-                    return Err(self.wrong(LineError::Backwards));
+                if self.order == Order::ByTime && (at < origin || arrival < self.arrival) {
+                    return Err(LineError::Backwards);
                 }
                 self.arrival = arrival;
                 (arrival, None, None)
@@ -116,7 +157,7 @@ impl<R: BufRead> Reader<R> {
                 (arrival, Some(after), Some(measured))
             }
         };
-        Ok(Record { line: self.line, operation, offset, length, arrival, after, measured })
+        Ok(Record { line: self.line, volume, operation, offset, length, arrival, after, measured })
     }
 
     /// Reads the next line into the buffer; false at the end. Skips empty lines and comments (`#`).
@@ -140,12 +181,6 @@ impl<R: BufRead> Reader<R> {
         Ok(true)
     }
 
-    fn text(&self) -> Result<&str, TraceError> {
-        let text = std::str::from_utf8(&self.buffer).map_err(|_| self.wrong(LineError::NotText))?;
-        // Spreadsheets write a byte order mark.
-        Ok(text.trim_start_matches('\u{feff}').trim())
-    }
-
     /// Returns an error for the line that was read last.
     fn wrong(&self, source: LineError) -> TraceError {
         self.wrong_at(self.line, source)
@@ -154,4 +189,11 @@ impl<R: BufRead> Reader<R> {
     pub(crate) fn wrong_at(&self, line: u64, source: LineError) -> TraceError {
         TraceError::Line { name: self.name.clone(), line, source }
     }
+}
+
+/// Returns a line as text, without the spaces around it.
+fn text(line: &[u8]) -> Result<&str, LineError> {
+    let text = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
+    // Spreadsheets write a byte order mark.
+    Ok(text.trim_start_matches('\u{feff}').trim())
 }

@@ -2,7 +2,7 @@
 
 use straddle_io::Operation;
 
-use super::{Line, Lines, When, time, whole, wrong};
+use super::{Fields, Line, Lines, Volume, When, time, whole, wrong};
 use crate::error::LineError;
 
 /// Parses a header, then requests.
@@ -10,7 +10,7 @@ use crate::error::LineError;
 pub(crate) struct Csv(Option<Columns>);
 
 impl Lines for Csv {
-    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError> {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         match self.0 {
             Some(columns) => columns.line(line).map(Some),
             None => {
@@ -30,7 +30,13 @@ struct Columns {
     op: usize,
     offset: usize,
     length: usize,
+    volume: Option<usize>,
 }
+
+/// Accepted names of the column of the volume, which may be absent.
+const VOLUMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
+/// The most columns of a trace.
+const COLUMNS: usize = 32;
 
 /// Accepted names of the time column, with the nanoseconds per unit.
 const TIMES: [(&str, u64); 5] = [
@@ -57,7 +63,7 @@ pub(crate) fn is_header(line: &str) -> bool {
 impl Columns {
     /// Finds the columns in a header.
     fn of(header: &str) -> Result<Self, LineError> {
-        let (mut times, mut op, mut offset, mut length) = (None, None, None, None);
+        let (mut times, mut op, mut offset, mut length, mut volume) = (None, None, None, None, None);
         for (index, name) in header.split(',').map(str::trim).enumerate() {
             let found = |slot: &mut Option<usize>, column| match slot.replace(index) {
                 None => Ok(()),
@@ -67,6 +73,7 @@ impl Columns {
                 "op" => found(&mut op, "op")?,
                 "offset" => found(&mut offset, "offset")?,
                 "length" => found(&mut length, "length")?,
+                name if VOLUMES.contains(&name) => found(&mut volume, "volume")?,
                 name => {
                     if let Some(unit) = unit(name)
                         && times.replace((index, unit)).is_some()
@@ -83,23 +90,23 @@ impl Columns {
             op: op.ok_or(LineError::NoColumn { column: "op" })?,
             offset: offset.ok_or(LineError::NoColumn { column: "offset" })?,
             length: length.ok_or(LineError::NoColumn { column: "length" })?,
+            volume,
         })
     }
 
-    fn line(&self, line: &str) -> Result<Line, LineError> {
-        let field = |column: &'static str, index: usize| {
-            let field = line.split(',').nth(index).map(str::trim);
-            field.ok_or_else(|| LineError::Missing { column, fields: line.split(',').count() })
-        };
+    fn line<'a>(&self, line: &'a str) -> Result<Line<'a>, LineError> {
+        let fields = Fields::<COLUMNS>::of(line.split(','));
+        let field = |column, index| fields.get(column, index).map(str::trim);
+        let volume = Volume(self.volume.map_or(Ok(""), |index| field("volume", index))?, "");
         let operation = operation(field("op", self.op)?)?;
         let when = When::At(time("time", field("time", self.time)?, self.unit)?);
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
-            return Ok(Line { operation, offset: 0, length: 0, when });
+            return Ok(Line { volume, operation, offset: 0, length: 0, when });
         }
         let offset = whole("offset", field("offset", self.offset)?)?;
         let length = whole("length", field("length", self.length)?)?;
-        Ok(Line { operation, offset, length, when })
+        Ok(Line { volume, operation, offset, length, when })
     }
 }
 
@@ -126,7 +133,7 @@ mod tests {
         let columns = Columns::of("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
         let when = When::At(straddle_io::Nanos::new(1500));
-        assert_eq!(line, Line { operation: Operation::Write, offset: 512, length: 4096, when });
+        assert_eq!(line, Line { volume: Volume("x", ""), operation: Operation::Write, offset: 512, length: 4096, when });
         assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
     }
 

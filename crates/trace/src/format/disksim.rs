@@ -1,18 +1,21 @@
-//! DiskSim's validation traces: requests sent to a real drive, and how long each took.
+//! The formats of DiskSim and MQSim.
 //!
-//! A line is `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512
+//! DiskSim's validation traces are of requests sent to a real drive, and how long each took. A line is `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512
 //! bytes. The next request arrived `delay_us` after this one completed. The second column is the class that
 //! DiskSim's authors gave the request (for writes `Doub` or `Trip`); it is ignored.
+//!
+//! DiskSim's input has lines of `arrival_ms device first_block blocks flags`; MQSim's input looks the same, with
+//! times in whole nanoseconds and the type the other way round.
 
 use straddle_io::Operation;
 
-use super::{Line, Lines, When, time, whole, wrong};
+use super::{Fields, Line, Lines, Volume, When, is_whole, sectors, time, whole, wrong};
 use crate::error::LineError;
 
-/// Bytes per block.
-const BLOCK: u64 = 512;
 /// Nanoseconds per microsecond.
 const MICRO: u64 = 1000;
+/// Nanoseconds per millisecond.
+const MILLI: u64 = 1_000_000;
 
 /// Whether a line has the form of such a trace.
 pub(crate) fn is_line(line: &str) -> bool {
@@ -25,30 +28,84 @@ pub(crate) fn is_line(line: &str) -> bool {
 pub(crate) struct DiskSim;
 
 impl Lines for DiskSim {
-    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError> {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         request(line).map(Some)
     }
 }
 
-fn request(line: &str) -> Result<Line, LineError> {
-    let field = |column: &'static str, index: usize| {
-        let field = line.split_ascii_whitespace().nth(index);
-        field.ok_or_else(|| LineError::Missing { column, fields: line.split_ascii_whitespace().count() })
-    };
+/// The fields of DiskSim's and MQSim's input.
+type Five<'a> = Fields<'a, 5>;
+
+fn five(line: &str) -> Option<Five<'_>> {
+    let fields = Five::of(line.split_ascii_whitespace());
+    let numbers = (1..5).all(|index| fields.get("", index).is_ok_and(is_whole));
+    (fields.count() == 5 && numbers).then_some(fields)
+}
+
+/// Whether a line is DiskSim's input: times are in milliseconds, with a point.
+pub(crate) fn is_ascii(line: &str) -> bool {
+    let at = five(line).and_then(|fields| fields.get("", 0).ok());
+    at.is_some_and(|at| at.contains('.') && time("", at, MILLI).is_ok())
+}
+
+/// Whether a line is MQSim's input: times are in whole nanoseconds.
+pub(crate) fn is_mqsim(line: &str) -> bool {
+    five(line).and_then(|fields| fields.get("", 0).ok()).is_some_and(is_whole)
+}
+
+/// Parses DiskSim's input.
+#[derive(Debug)]
+pub(crate) struct Ascii;
+
+impl Lines for Ascii {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
+        let is_read = |flags: &str| whole("flags", flags).map(|flags| flags & 1 == 1);
+        input(line, MILLI, is_read).map(Some)
+    }
+}
+
+/// Parses MQSim's input.
+#[derive(Debug)]
+pub(crate) struct MqSim;
+
+impl Lines for MqSim {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
+        let is_read = |kind: &str| match kind {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            other => Err(wrong("type", other, "must be 0 (write) or 1 (read)")),
+        };
+        input(line, 1, is_read).map(Some)
+    }
+}
+
+fn input(
+    line: &str,
+    unit: u64,
+    is_read: impl Fn(&str) -> Result<bool, LineError>,
+) -> Result<Line<'_>, LineError> {
+    let fields = Five::of(line.split_ascii_whitespace());
+    let when = When::At(time("time", fields.get("time", 0)?, unit)?);
+    let volume = Volume(fields.get("device", 1)?, "");
+    let offset = sectors("first sector", fields.get("first sector", 2)?)?;
+    let length = sectors("sectors", fields.get("sectors", 3)?)?;
+    let operation = if is_read(fields.get("type", 4)?)? { Operation::Read } else { Operation::Write };
+    Ok(Line { volume, operation, offset, length, when })
+}
+
+fn request(line: &str) -> Result<Line<'_>, LineError> {
+    let fields = Fields::<6>::of(line.split_ascii_whitespace());
+    let field = |column, index| fields.get(column, index);
     let operation = match field("operation", 0)? {
         "R" => Operation::Read,
         "W" => Operation::Write,
         other => return Err(wrong("operation", other, "must be R or W")),
     };
-    let bytes = |column, index| {
-        let blocks = field(column, index)?;
-        let too_many = || wrong(column, blocks, "no disk is so large");
-        whole(column, blocks)?.checked_mul(BLOCK).ok_or_else(too_many)
-    };
+    let bytes = |column, index| sectors(column, field(column, index)?);
     let measured = time("service time", field("service time", 4)?, MICRO)?;
     let then = time("delay", field("delay", 5)?, MICRO)?;
     let (offset, length) = (bytes("first block", 2)?, bytes("blocks", 3)?);
-    Ok(Line { operation, offset, length, when: When::Took { measured, then } })
+    Ok(Line { volume: Volume::default(), operation, offset, length, when: When::Took { measured, then } })
 }
 
 #[cfg(test)]
@@ -60,7 +117,7 @@ mod tests {
     #[test]
     fn a_line_is_read() {
         let when = When::Took { measured: Nanos::new(14_095_370), then: Nanos::new(13_876_270) };
-        let expected = Line { operation: Operation::Read, offset: 564_347 * 512, length: 1024, when };
+        let expected = Line { volume: Volume::default(), operation: Operation::Read, offset: 564_347 * 512, length: 1024, when };
         assert_eq!(request("R Miss  564347     2     14095.370     13876.270"), Ok(expected));
         assert_eq!(request("W Doub 1 1 5 6").unwrap().operation, Operation::Write);
     }
