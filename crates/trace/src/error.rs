@@ -92,6 +92,14 @@ pub enum LineError {
         /// The longest name in bytes.
         limit: usize,
     },
+    /// The request extends past the last byte that 64 bits can name.
+    #[error("byte {offset}, length {length}: past the end of any disk")]
+    TooFar {
+        /// Its first byte.
+        offset: u64,
+        /// Its length in bytes.
+        length: u64,
+    },
     /// Not UTF-8.
     #[error("not text")]
     NotText,

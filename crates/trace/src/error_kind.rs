@@ -27,6 +27,7 @@ impl LineError {
             | Self::Long { .. }
             | Self::Volumes { .. }
             | Self::LongName { .. }
+            | Self::TooFar { .. }
             | Self::NotText
             | Self::Backwards
             | Self::PastEnd { .. }

@@ -11,6 +11,7 @@ mod effect;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::effect::of_class;
 pub use self::effect::{Effect, Effects, UNITS};
 
 /// Sectors per MiB, the largest unit.

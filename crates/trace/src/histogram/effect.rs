@@ -95,12 +95,24 @@ impl Histogram {
             sums.finish()
         })
     }
+}
 
-    /// Returns what the requests of one class do to units of `unit` sectors, from a start at sector `start`.
-    pub fn effect_of(class: Class, count: Count, unit: u64, start: u64) -> Effect {
-        let mut sums = Sums::new(unit.clamp(1, MIB));
-        sums.add(class, count);
-        sums.finish().started_at(start)
+/// Returns what the requests of one class do to units of `unit` sectors, from a start at sector `start`.
+pub(crate) fn of_class(class: Class, count: Count, unit: u64, start: u64) -> Effect {
+    let (unit, n) = (unit.clamp(1, MIB), u64::from(class.length));
+    let a = (u64::from(class.first) + start % unit) % unit;
+    let (touched, needed) = ((a + n).div_ceil(unit), n.div_ceil(unit));
+    let tail = !(a + n).is_multiple_of(unit);
+    let partial = if touched == 1 { u64::from(n < unit) } else { u64::from(a > 0) + u64::from(tail) };
+    let requests = count.requests;
+    Effect {
+        requests,
+        misaligned: requests * u64::from(a > 0 || tail),
+        straddling: requests * u64::from(touched > needed),
+        partial: requests * partial,
+        touched: u128::from(touched) * u128::from(requests) + u128::from(count.beyond) * u128::from(MIB / unit),
+        sectors: count.sectors(class),
+        unit,
     }
 }
 
@@ -228,6 +240,8 @@ mod tests {
                 let zero = Effect { unit, ..Effect::default() };
                 let sum = requests.iter().map(of).fold(zero, Effect::plus);
                 assert_eq!(effects.started_at(*start), sum, "unit {unit}, start {start}");
+                let classes = histogram.classes().map(|(class, count)| of_class(class, count, unit, *start));
+                assert_eq!(classes.fold(zero, Effect::plus), sum, "unit {unit}, start {start}, by class");
             }
         }
     }
