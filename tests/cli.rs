@@ -34,6 +34,7 @@ const COMMANDS: [&str; 18] = [
     "bench",
     "drive",
     "reproduce",
+    "trace",
     "sim",
     "serve",
     "completions",

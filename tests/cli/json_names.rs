@@ -45,6 +45,7 @@ fn json_names_carry_their_units_and_types_read_well() {
         "bench",
         "drive",
         "drive-fit",
+        "trace",
         "sim",
         "serve",
         "lab",

@@ -10,6 +10,7 @@ mod report;
 mod reproduce;
 mod serve;
 mod sim;
+mod trace;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub(crate) use self::report::ReportArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
+pub(crate) use self::trace::TraceArguments;
 use crate::cost::Pricing;
 use crate::exit;
 
@@ -90,6 +92,8 @@ pub(crate) enum Command {
     Probe(ProbeArguments),
     /// List the modelled drives, or show what one reports and what it really is.
     Drive(DriveArguments),
+    /// Count what the requests of block traces do to sectors and units of each size, from any start.
+    Trace(TraceArguments),
     /// Replay a block trace on a modelled drive, and report the cost of shifting every offset.
     Sim(SimArguments),
     /// Serve a modelled drive in real time, over NBD or to virtual machines.
@@ -145,6 +149,8 @@ pub(crate) enum SchemaOf {
     Drive,
     /// `drive fit --json`.
     DriveFit,
+    /// `trace --json`.
+    Trace,
     /// `sim --json`.
     Sim,
     /// `serve --json`.

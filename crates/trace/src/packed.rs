@@ -66,45 +66,7 @@ impl<R: BufRead> Read for Frames<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
     use super::*;
-
-    fn packed(command: &str, text: &[u8]) -> Option<Vec<u8>> {
-        let mut child = Command::new(command)
-            .args(["-c", "-q"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .ok()?;
-        let mut input = child.stdin.take()?;
-        let text = text.to_vec();
-        let writer = std::thread::spawn(move || input.write_all(&text));
-        let output = child.wait_with_output().ok()?;
-        writer.join().ok()?.ok()?;
-        output.status.success().then_some(output.stdout)
-    }
-
-    #[test]
-    fn what_the_usual_programs_pack_is_unpacked_also_in_parts() {
-        let text: Vec<u8> = (0..200_000_u32).flat_map(|n| format!("{n},W,0,4096,{n}\n").into_bytes()).collect();
-        for program in ["gzip", "zstd", "xz"] {
-            let Some(mut file) = packed(program, &text) else {
-                println!("SKIPPED: {program} is not installed");
-                continue;
-            };
-            // Two packed files, one behind the other, are one packed file.
-            let twice = packed(program, b"end\n").unwrap();
-            file.extend_from_slice(&twice);
-            let mut unpacked_text = Vec::new();
-            unpacked(file.as_slice()).unwrap().read_to_end(&mut unpacked_text).unwrap();
-            assert!(unpacked_text.starts_with(&text) && unpacked_text.ends_with(b"end\n"), "{program}");
-            assert_eq!(unpacked_text.len(), text.len() + 4, "{program}");
-            let cut = &file[..file.len() / 2];
-            assert!(unpacked(cut).unwrap().read_to_end(&mut Vec::new()).is_err(), "{program}, cut");
-        }
-    }
 
     #[test]
     fn other_files_are_read_as_they_are() {

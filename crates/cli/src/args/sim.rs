@@ -29,7 +29,7 @@ length (bytes); other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArguments {
-    /// Block trace to replay: CSV, or one of DiskSim's validation traces; `-` for standard input.
+    /// Block trace to replay, also packed with gzip, zstd or xz; `-` for standard input.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -77,7 +77,7 @@ pub(crate) struct SimArguments {
 }
 
 /// Takes a format by its name.
-fn formats() -> impl TypedValueParser<Value = Format> {
+pub(super) fn formats() -> impl TypedValueParser<Value = Format> {
     let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
     PossibleValuesParser::new(Format::ALL.iter().map(named))
         .try_map(|name| Format::named(&name).ok_or("no such format"))

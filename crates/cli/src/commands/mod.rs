@@ -19,6 +19,7 @@ mod reproduce;
 mod saved;
 mod serve;
 mod sim;
+mod trace;
 
 use crate::args::{Arguments, Command};
 use crate::exit::Exit;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Bench(bench) => bench::run(bench, styles),
         Command::Probe(probe) => probe::run(probe, styles),
         Command::Drive(drive) => drive::run(drive, styles),
+        Command::Trace(trace) => trace::run(trace, styles),
         Command::Sim(sim) => sim::run(sim, styles),
         Command::Serve(serve) => serve::run(serve),
         Command::Lab(lab) => lab::run(lab),

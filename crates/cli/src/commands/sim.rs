@@ -1,10 +1,10 @@
 //! `straddle sim`: replays a block trace on a modelled drive.
 
-use std::io::{BufReader, Write};
+use std::io::Write;
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_trace::{Options, Pace, Reader, Replayed, replay};
+use straddle_trace::{Options, Pace, Reader, Replayed, replay, unpacked};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
@@ -55,8 +55,9 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
 
 fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
     let name = arguments.trace.display().to_string();
-    let file = input::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
-    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format);
+    let file =
+        input::open(&arguments.trace).and_then(unpacked).with_context(|| format!("{name}: cannot open"))?;
+    let mut reader = Reader::new(file, &name, arguments.format);
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),

@@ -26,5 +26,6 @@ pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod sim;
 mod table;
+pub(crate) mod trace;
 
 pub(crate) use check::{Status, TargetReport};

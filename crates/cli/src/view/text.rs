@@ -19,6 +19,7 @@ pub(crate) mod sim;
 mod table;
 pub(crate) mod topic;
 mod topology;
+pub(crate) mod trace;
 pub(crate) mod tree;
 
 use anstyle::Style;

@@ -133,7 +133,10 @@ mod tests {
         let columns = Columns::of("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
         let when = When::At(straddle_io::Nanos::new(1500));
-        assert_eq!(line, Line { volume: Volume("x", ""), operation: Operation::Write, offset: 512, length: 4096, when });
+        assert_eq!(
+            line,
+            Line { volume: Volume("x", ""), operation: Operation::Write, offset: 512, length: 4096, when }
+        );
         assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
     }
 

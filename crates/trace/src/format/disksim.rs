@@ -117,7 +117,13 @@ mod tests {
     #[test]
     fn a_line_is_read() {
         let when = When::Took { measured: Nanos::new(14_095_370), then: Nanos::new(13_876_270) };
-        let expected = Line { volume: Volume::default(), operation: Operation::Read, offset: 564_347 * 512, length: 1024, when };
+        let expected = Line {
+            volume: Volume::default(),
+            operation: Operation::Read,
+            offset: 564_347 * 512,
+            length: 1024,
+            when,
+        };
         assert_eq!(request("R Miss  564347     2     14095.370     13876.270"), Ok(expected));
         assert_eq!(request("W Doub 1 1 5 6").unwrap().operation, Operation::Write);
     }

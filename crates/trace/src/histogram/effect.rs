@@ -110,7 +110,8 @@ pub(crate) fn of_class(class: Class, count: Count, unit: u64, start: u64) -> Eff
         misaligned: requests * u64::from(a > 0 || tail),
         straddling: requests * u64::from(touched > needed),
         partial: requests * partial,
-        touched: u128::from(touched) * u128::from(requests) + u128::from(count.beyond) * u128::from(MIB / unit),
+        touched: u128::from(touched) * u128::from(requests)
+            + u128::from(count.beyond) * u128::from(MIB / unit),
         sectors: count.sectors(class),
         unit,
     }
@@ -140,8 +141,8 @@ impl Sums {
         let (r, requests) = (n % u, count.requests);
         self.always.requests += requests;
         self.always.sectors += count.sectors(class);
-        self.always.touched += u128::from(n.div_ceil(u)) * u128::from(requests)
-            + u128::from(count.beyond) * u128::from(MIB / u);
+        self.always.touched +=
+            u128::from(n.div_ceil(u)) * u128::from(requests) + u128::from(count.beyond) * u128::from(MIB / u);
         // The ranges of `a` in which it straddles, and in which it does not.
         let beyond = if r == 0 { 1 } else { u - r + 1 };
         let more = i128::from(requests);

@@ -17,6 +17,7 @@ use super::realign::RealignOutput;
 use super::reproduce::ReproduceReport;
 use super::serve::ServeReport;
 use super::sim::SimReport;
+use super::trace::TraceReport;
 use crate::args::SchemaOf;
 
 /// The part of a schema's `$id` before its name and version.
@@ -49,6 +50,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Efficiency => {
             (generator.into_root_schema_for::<EfficiencyReport>(), "efficiency", super::efficiency::SCHEMA)
         }
+        SchemaOf::Trace => (generator.into_root_schema_for::<TraceReport>(), "trace", super::trace::SCHEMA),
         SchemaOf::Sim => (generator.into_root_schema_for::<SimReport>(), "sim", super::sim::SCHEMA),
         SchemaOf::Serve => (generator.into_root_schema_for::<ServeReport>(), "serve", super::serve::SCHEMA),
         SchemaOf::Lab => (generator.into_root_schema_for::<LabReport>(), "lab", super::lab::SCHEMA),

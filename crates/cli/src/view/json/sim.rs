@@ -33,20 +33,9 @@ pub(crate) struct SimReport {
 struct TraceReport {
     /// The trace as named on the command line.
     name: String,
-    /// The format; absent if the trace is empty.
+    /// The format, by its name for `--format`; absent if the trace is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<FormatReport>,
-}
-
-/// A format of traces.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "Format")]
-enum FormatReport {
-    /// Comma-separated values.
-    Csv,
-    /// DiskSim's validation traces.
-    Disksim,
+    format: Option<&'static str>,
 }
 
 /// A modelled drive.
@@ -160,10 +149,7 @@ impl Sim<'_> {
 
 impl SimReport {
     pub(crate) fn of(sim: &Sim<'_>) -> Self {
-        let format = sim.runs.iter().find_map(|run| run.format).map(|format| match format {
-            Format::Csv => FormatReport::Csv,
-            Format::DiskSim => FormatReport::Disksim,
-        });
+        let format = sim.runs.iter().find_map(|run| run.format).map(Format::name);
         let (claims, sectors) = (&sim.profile.claims, sim.profile.sectors);
         Self {
             schema: SCHEMA,
