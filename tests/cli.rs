@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use tools::{PATH, STRADDLE, command, present, root, straddle};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "report",
     "probe",
     "lab",

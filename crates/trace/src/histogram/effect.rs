@@ -220,7 +220,7 @@ mod tests {
         }
         Effect {
             requests: 1,
-            misaligned: u64::from(first % unit != 0 || end % unit != 0),
+            misaligned: u64::from(!first.is_multiple_of(unit) || !end.is_multiple_of(unit)),
             straddling: u64::from(touched > u128::from(sectors.div_ceil(unit))),
             partial,
             touched,
