@@ -2,10 +2,10 @@
 //!
 //! [The crate's page](crate) has the argument for what is written again, and what is undone.
 
-use straddle_units::{ByteCount, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::bad::{Skip, listed};
-use crate::disk::Disks;
+use crate::disk::{Disks, SECTOR};
 use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::journal::{Entry, Journal, Kind, Record, hash, in_memory};
@@ -83,6 +83,38 @@ impl Flight {
             flight.windows.truncate(1);
         }
         Ok(flight)
+    }
+
+    /// Whether each sector that the windows in flight write is what was there before, or what they write. What cannot
+    /// be read may be either.
+    pub(crate) fn is_untouched(
+        &self,
+        disks: &mut Disks<'_>,
+        sequence: &Sequence,
+    ) -> Result<bool, RelocateError> {
+        let copied = self.windows.iter().filter_map(|entry| {
+            let shape = Shape::new(sequence.window(entry.record.number));
+            let copy = entry.saved.as_ref()?;
+            Some((shape.window.written, shape.content(copy), shape.overwritten(copy).to_vec()))
+        });
+        let copied: Vec<_> = copied.collect();
+        let expected = |sector: Span| {
+            copied.iter().filter_map(move |(written, new, old)| {
+                let at = in_memory(sector.start().checked_since(written.start())?);
+                let range = at..at + in_memory(sector.len());
+                Some([new.get(range.clone())?, old.get(range)?])
+            })
+        };
+        for (written, ..) in &copied {
+            for at in (written.start().get()..written.end().get()).step_by(512) {
+                let Some(sector) = Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)) else { continue };
+                let Ok(there) = read(disks, sector) else { continue };
+                if !expected(sector).flatten().any(|bytes| bytes == there) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Writes what is in flight again, and makes it durable.

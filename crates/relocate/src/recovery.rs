@@ -159,6 +159,26 @@ pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateErr
     Ok(Advance { durable: of(flight.durable), begun: of(flight.done) })
 }
 
+/// Whether what is on its way, according to the journal at `place`, is as the moves left it: each sector is what was
+/// there before or what was to be written. True if there is no journal. Changes nothing.
+///
+/// Both [`resume`](Unfinished::resume) and [`rollback`](Unfinished::rollback) write the journal's copy there: what
+/// another program has written there since would be lost.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn is_untouched(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
+    let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(true) };
+    let (turned, undone) = (journal.mark(&mut disks, Mark::Turned)?, journal.mark(&mut disks, Mark::Undone)?);
+    let (sequence, direction) = match (turned, undone) {
+        (Some(done), Some(_)) => (Sequence::back(&journal.job, done), Direction::Back),
+        _ => (Sequence::forward(&journal.job), Direction::Forward),
+    };
+    let flight = Flight::of(journal.records(&mut disks, direction)?, &sequence)?;
+    flight.is_untouched(&mut disks, &sequence)
+}
+
 /// Removes the titles of a journal at `place`, as far as they lie in one of the spans `within`, durably. Without
 /// them the rest counts for nothing. Nothing else is written. `block` is the size of a physical sector.
 ///

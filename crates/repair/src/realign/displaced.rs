@@ -11,7 +11,7 @@ use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
-    Disks, Job, State, advance, inspect, is_title, search, search_ends, search_near_ends,
+    Disks, Job, State, advance, inspect, is_title, is_untouched, search, search_ends, search_near_ends,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -60,6 +60,19 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
         None if is_whole => search(Disks::one(&mut Reading(medium)), counts),
         found => found,
     }
+}
+
+/// Whether the journal on the disk, at `place`, is that of the data there: they are where it says that they are, and
+/// nothing else was written where it would write.
+pub(super) fn is_own(
+    medium: &dyn Medium,
+    payload: &Payload,
+    (job, state): (&Job, State),
+    (place, proof): (Span, Proof),
+) -> bool {
+    is_borne_out(medium, payload, (job, state), (place, proof))
+        && !payload.is_taken(medium, job)
+        && is_untouched(Disks::one(&mut Reading(medium)), place).unwrap_or(false)
 }
 
 /// Whether the data are where the journal on the disk, at `place`, says that they are.
@@ -151,7 +164,8 @@ pub(super) fn is_unfinished(
                 || (payload.realign.is_wrap() && matches!(stack.kind, TableKind::Content(_)))
                 || is_nowhere()
         }
-        State::NotBegun | State::Back => false,
+        // The table was being written: nothing but the journal has it.
+        State::NotBegun | State::Back => asks && parts().next().is_none(),
     }
 }
 
@@ -172,11 +186,12 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
 }
 
 impl Run<'_> {
-    /// Whether the data are where the journal says that they are.
-    pub(super) fn is_borne_out(&mut self, state: State) -> Result<bool, MoveError> {
-        let advance = self.with_disks(advance)?;
+    /// Whether the journal is that of the data on the disk, none of which was written since.
+    fn is_own(&mut self, state: State) -> Result<bool, MoveError> {
+        let (advance, is_untouched) = (self.with_disks(advance)?, self.with_disks(is_untouched)?);
         let job = self.payload.realign.job([0; 16], Vec::new())?;
-        Ok(self.payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Most)))
+        let is_there = self.payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Exact));
+        Ok(is_there && is_untouched && !self.payload.is_taken(self.disk, &job))
     }
 
     /// Writes the marker over the table that another program has written, after saving what it overwrites in a
@@ -198,7 +213,7 @@ impl Run<'_> {
             return Err(MoveError::Nothing);
         }
         let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));
-        if !is_marked && ((is_left_over && state != State::Moved) || !self.is_borne_out(state)?) {
+        if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own(state)?) {
             return Err(MoveError::LeftOver);
         }
         let steps = self.payload.restoring(self.disk)?;

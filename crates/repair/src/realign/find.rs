@@ -26,12 +26,15 @@ struct Found {
 /// Finds the journal on the disk: where the marker is, or where journals end as a rule. If there is no table, a
 /// power cut may have torn it: then, and if `is_whole`, all of the disk is searched.
 fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
-    let proof = if is_whole { Proof::Most } else { Proof::Whole };
+    let proof = if is_whole { Proof::Exact } else { Proof::Whole };
     let of = |place, is_displaced| Found { place, is_displaced, has_content: false };
     let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
         Ok(stack) => stack,
         Err(error) => {
-            return Ok(of(anywhere(disk, proof).ok_or(error)?, false));
+            return match anywhere(disk, proof) {
+                Err(MoveError::Nothing) => Err(error.into()),
+                found => found.map(|place| of(place, false)),
+            };
         }
     };
     let has_content = matches!(stack.kind, TableKind::Content(_));
@@ -40,10 +43,10 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     }
     let has_table = displaced::has_table(&stack);
     let found = match has_table {
-        true => displaced::find(disk, &stack, is_whole),
+        true => displaced::find(disk, &stack, is_whole).ok_or(MoveError::Nothing),
         false => anywhere(disk, proof),
     };
-    let place = found.ok_or(MoveError::Nothing)?;
+    let place = found?;
     // A sector that cannot be read may hold the marker.
     let unread = stack.problems.iter().find_map(|problem| match problem {
         Problem::Unreadable { at, why, .. } => Some((*at, why)),
@@ -59,21 +62,34 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
 
 /// Searches all of a disk without a table: for a journal of data that are on their way, or else for another one. The
 /// data must be where it says: another one may be left over from an earlier move.
-fn anywhere(disk: &dyn Disk, proof: Proof) -> Option<Span> {
-    let mut other = None;
+///
+/// A power cut tears a table only while nothing has moved, or all: in between it is not written. So a journal of
+/// data on their way counts only if the user asks for it: other data may be in their place by now.
+///
+/// # Errors
+///
+/// [`MoveError::LeftOver`] if there are data on their way, but not where a journal says; otherwise
+/// [`MoveError::Nothing`].
+fn anywhere(disk: &dyn Disk, proof: Proof) -> Result<Span, MoveError> {
+    let (mut other, mut is_left_over) = (None, false);
     let is_moving = |place: Span| {
         let found = inspect(Disks::one(&mut Reading(disk)), place);
         let Ok(Some((job, state))) = found else { return false };
+        let is_on_its_way = matches!(state, State::Moving { .. } | State::RollingBack);
+        if is_on_its_way && proof == Proof::Whole {
+            return false;
+        }
         let payload = Payload::decode(job.payload());
-        if !payload
-            .is_ok_and(|payload| displaced::is_borne_out(disk, &payload, (&job, state), (place, proof)))
-        {
+        if !payload.is_ok_and(|payload| displaced::is_own(disk, &payload, (&job, state), (place, proof))) {
+            is_left_over |= is_on_its_way;
             return false;
         }
         other = other.or(Some(place));
-        matches!(state, State::Moving { .. } | State::RollingBack)
+        is_on_its_way
     };
-    search(Disks::one(&mut Reading(disk)), is_moving).or(other)
+    let moving = search(Disks::one(&mut Reading(disk)), is_moving);
+    let none = if is_left_over { MoveError::LeftOver } else { MoveError::Nothing };
+    moving.or(other).ok_or(none)
 }
 
 /// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.

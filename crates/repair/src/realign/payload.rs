@@ -210,6 +210,11 @@ impl Payload {
         sample::are_there(disk, &self.samples, (job, state), found)
     }
 
+    /// Whether other contents begin where those that move did, or are to.
+    pub(super) fn is_taken(&self, disk: &dyn Medium, job: &Job) -> bool {
+        sample::is_taken(disk, &self.samples, job, Some(self.realign.plan().block()))
+    }
+
     pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
         let place = |place: &Place| PlaceFile {
             at: place.at,

@@ -4,19 +4,27 @@
 //! The law of this module: it only reads. A journal that no marker names counts only if the samples are where it
 //! says that they are.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
+use straddle_layout::TableKind;
+use straddle_layout::view::View;
 use straddle_relocate::{Advance, Job, Move, State};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 /// How many samples are taken of all that moves: each costs a read when the move begins.
 const SAMPLES: u64 = 64;
 /// The bytes of a sample: a sector is written as a whole or not at all.
 const SECTOR: u64 = 512;
 /// How far a sample is looked for.
-const REACH: u64 = 64 << 10;
+///
+/// Btrfs and ReiserFS begin 64 KiB behind the start.
+const REACH: u64 = 128 << 10;
+/// The hidden sectors of FAT and NTFS, and the partition offset of exFAT.
+const RECORDED: [Range<usize>; 2] = [0x1c..0x20, 0x40..0x48];
 /// The bytes of SHA-256 that are kept.
 const KEPT: usize = 8;
 /// The bytes of a sample as JSON, at most.
@@ -64,8 +72,14 @@ fn is_telling(sector: &[u8]) -> bool {
     sector.windows(2).any(|pair| pair[0] != pair[1])
 }
 
+/// Returns the hash of a sector without the fields in which boot sectors record where their partition begins: a move
+/// changes them.
 fn hash(sector: &[u8]) -> String {
-    hex(&Sha256::digest(sector)[..KEPT])
+    let mut sector = sector.to_vec();
+    for field in RECORDED {
+        sector.get_mut(field).into_iter().for_each(|bytes| bytes.fill(0));
+    }
+    hex(&Sha256::digest(&sector)[..KEPT])
 }
 
 /// How sure it must be that a journal is that of the data.
@@ -73,7 +87,9 @@ fn hash(sector: &[u8]) -> String {
 pub(super) enum Proof {
     /// Nothing else tells so: hardly any of the data may have been written since.
     Whole,
-    /// The user asks for it, or the table shows it as well: some of the data may have been written since.
+    /// The user asks for it: none of the data may have been written since.
+    Exact,
+    /// Nothing is to be written: some of the data may have been written since.
     Most,
 }
 
@@ -106,10 +122,44 @@ pub(super) fn are_there(
         }
     }
     let ((share, of), (on_way, of_way)) = match proof {
+        // What is written for it goes to where other data may be by now.
+        Proof::Whole if state == State::NotBegun => ((1, 1), (1, 1)),
         Proof::Whole => ((15, 16), (3, 4)),
+        Proof::Exact => ((1, 1), (1, 2)),
         Proof::Most => ((3, 4), (1, 2)),
     };
-    settled.read + on_its_way.read > 0 && settled.is_share(share, of) && on_its_way.is_share(on_way, of_way)
+    // Data of one value everywhere have no samples.
+    let is_known = settled.read + on_its_way.read > 0 || (proof == Proof::Exact && samples.is_empty());
+    is_known && settled.is_share(share, of) && on_its_way.is_share(on_way, of_way)
+}
+
+/// Whether a file system, or what else fills a partition, begins at the old or the new start of a partition that
+/// moves, and is none of those that move: it was made since.
+pub(super) fn is_taken(disk: &dyn Medium, samples: &[Sample], job: &Job, block: Option<BlockSize>) -> bool {
+    let heads = || {
+        job.moves().iter().filter_map(|one| {
+            let start = one.from.start().get();
+            let head =
+                samples.iter().find(|sample| (start..start.saturating_add(REACH)).contains(&sample.at))?;
+            Some((head.at - start, &head.hash))
+        })
+    };
+    let is_own = |start: ByteOffset| {
+        let mut bytes = [0; 512];
+        heads().any(|(offset, expected)| {
+            let at = start.get().checked_add(offset).map(ByteOffset::new);
+            at.is_none_or(|at| disk.read_at(at, &mut bytes).is_err() || hash(&bytes) == *expected)
+        })
+    };
+    let is_filled = |start: ByteOffset, len: ByteCount| {
+        let runs = Span::first(len);
+        let view = View::of_drive(disk).map(len, [(runs, start)]);
+        straddle_layout::read_stack(&view, block, None)
+            .is_ok_and(|stack| matches!(stack.kind, TableKind::Content(_)))
+    };
+    job.moves().iter().any(|one| {
+        [one.from.start(), one.to].into_iter().any(|start| is_filled(start, one.from.len()) && !is_own(start))
+    })
 }
 
 /// How many of the samples that could be read are there.
