@@ -1,6 +1,7 @@
 //! The command line: the one definition that parser, help, man pages and completions come from.
 
 mod bench;
+mod columns;
 mod drive;
 mod instead;
 mod lab;
@@ -22,6 +23,7 @@ use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
+pub(crate) use self::columns::Columns;
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::LabArguments;
 pub(crate) use self::plan::{
@@ -193,6 +195,7 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
+  straddle check -o +CODES *.img          a table of partitions, with one more column than the usual
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
   straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
   straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
@@ -232,6 +235,15 @@ pub(crate) struct CheckArguments {
     /// Print a report for another program.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
+
+    /// Print only a table of partitions with these columns, separated by commas; +NAME adds to the usual ones.
+    ///
+    /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
+    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START counts in sectors of the table. With
+    /// --output-format csv, they are those of its header.
+    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',', value_parser = columns::ColumnName,
+        hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
+    pub(crate) columns: Vec<String>,
 
     /// Also draw the layers with their offsets, and show the source of every figure.
     #[arg(long, short)]
