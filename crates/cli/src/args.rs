@@ -196,6 +196,7 @@ Examples:
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
   straddle check -o +CODES *.img          a table of partitions, with one more column than the usual
+  straddle check --no-wake                leave disks in standby asleep
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
   straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
   straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
@@ -291,6 +292,13 @@ pub(crate) struct CheckArguments {
     /// Time limit for a block device to respond. One that does not respond fails, without delaying the others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
+
+    /// Leave disks in standby asleep: they are named as not judged, which does not affect the exit status.
+    ///
+    /// SATA disks are sent CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE; what lies on a
+    /// sleeping disk is not read either. If the state cannot be queried, the target fails.
+    #[arg(long)]
+    pub(crate) no_wake: bool,
 
     /// Report only these findings, separated by commas.
     ///
