@@ -303,3 +303,36 @@ fn the_pages_of_drive_know_every_option() {
     assert_eq!(page.code, 0, "{}", page.err);
     assert!(page.out.contains("\\-\\-svg") && page.out.contains("\\-\\-json"), "{}", page.out);
 }
+
+#[test]
+fn warm_up_runs_are_shown_and_do_not_count() {
+    let arguments = ["bench", "random-read", "drive:wd10ears", "--offsets", "0,1", "--count", "50"];
+    let of = |warmup: &str| json("bench", &[&arguments[..], &["--warmup", warmup, "--json"]].concat());
+    let (cold, warm) = (of("0"), of("2"));
+    assert_eq!((&cold["warmups"], &warm["warmups"]), (&Value::from(0), &Value::from(2)));
+    for place in 0..2 {
+        let (cold, warm) = (&cold["arms"][place], &warm["arms"][place]);
+        assert_eq!((&cold["requests"], &warm["requests"]), (&Value::from(50), &Value::from(50)));
+        // The drive has done something before: its heads and its cache are not those of a new drive.
+        assert_ne!(cold["elapsed_ns"], warm["elapsed_ns"]);
+    }
+    let text = straddle(&[&arguments[..], &["--warmup", "2"]].concat()).out;
+    assert!(text.contains("note: after 2 warm-up runs at each offset"), "{text}");
+    assert!(!straddle(&arguments).out.contains("warm"));
+
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("scratch");
+    let on_file = |more: &[&str]| {
+        let target = file.to_str().unwrap();
+        let all = ["bench", "random-write", target, "--offsets", "0,1", "--io", "buffered", "--area", "8M"];
+        let journals = dir.path().join("journals");
+        let rest = ["--count", "20", "--runtime", "0.001", "--warmup", "1", "--journals"];
+        straddle(&[&all[..], &rest, &[journals.to_str().unwrap()], more].concat())
+    };
+    // One round that counts, however short the time: the warm-up does not use it up.
+    let text = on_file(&[]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("note: after 1 warm-up round, 1 round with two turns of 20 requests"), "{text}");
+    let report: Value = serde_json::from_str(&on_file(&["--json"]).out).unwrap();
+    assert_eq!((&report["warmups"], &report["turns"]["rounds"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!(report["arms"][0]["requests"], 40);
+}

@@ -8,6 +8,8 @@
 
 #[path = "emulated/offered.rs"]
 mod offered;
+#[path = "emulated/standby.rs"]
+mod standby;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};

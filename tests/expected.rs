@@ -263,12 +263,57 @@ fn completions_complete_in_a_shell() {
     assert_eq!(complete("straddle check --js"), ["--json"]);
     assert_eq!(complete("straddle check --output-format sa"), ["sarif"]);
     assert_eq!(complete("straddle check --only S00")[..2], ["S001", "S002"]);
+    assert_eq!(complete("straddle check --columns START-"), ["START-BYTE"]);
+    assert_eq!(complete("straddle check -o past_"), ["past_bytes"]);
     assert_eq!(complete("straddle explain gd"), ["gdisk"]);
     assert_eq!(complete("straddle reproduce mil"), ["miller-2010"]);
     assert!(complete("straddle drive show wd10").contains(&"wd10ears".to_owned()));
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(straddle(&["completions", shell]).out.contains("straddle"), "{shell}");
     }
+}
+
+#[test]
+fn columns_are_chosen_as_in_lsblk() {
+    let dir = Dir::new("columns");
+    misaligned(&dir, "disk.img");
+    dir.image("blank.img", 1 << 20);
+    let table = |arguments: &[&str]| {
+        let mut command = Command::new(STRADDLE);
+        let out = said(
+            command.arg("check").args(arguments).args(["disk.img", "blank.img"]).current_dir(dir.path()),
+        );
+        assert_eq!(out.status.code(), Some(1), "{}", transcript(&out));
+        let rows = text(&out.stdout);
+        rows.lines()
+            .map(|row| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let rows = table(&["-o", "START,partn,TARGET,VERDICT,CODES"]);
+    assert_eq!(rows[0], ["START", "PARTN", "TARGET", "VERDICT", "CODES"]);
+    assert_eq!(rows[1], ["63", "1", "disk.img", "misaligned", "S001,S010"]);
+    assert_eq!(rows[2], ["-", "-", "blank.img", "-", "-"]);
+    assert_eq!(rows.len(), 3);
+    let added = table(&["--columns", "+STATUS,PARTUUID"]);
+    assert_eq!(added[0][..2], ["TARGET", "PARTN"]);
+    assert_eq!(added[0][added[0].len() - 3..], ["VERDICT", "STATUS", "PARTUUID"]);
+    assert_eq!(
+        table(&["--output-format", "csv", "-o", "code,partition"])[..2],
+        [["code,partition"], ["S001,1"]]
+    );
+    for (arguments, named) in [
+        (&["-o", "FOO"][..], "unknown column 'FOO'; the columns are TARGET, STATUS, PARTN, "),
+        (
+            &["--output-format", "csv", "-o", "START"],
+            "unknown column 'START'; the columns are target, status, ",
+        ),
+        (&["--output-format", "junit", "-o", "TARGET"], "--columns"),
+        (&["--json", "-o", "TARGET"], "--columns"),
+    ] {
+        let run = straddle(&[&["check", "x"], arguments].concat());
+        assert!(run.code == 2 && run.out.is_empty() && run.err.contains(named), "{arguments:?}: {}", run.err);
+    }
+    assert_eq!(straddle(&["map", "-o", "TARGET", "x"]).code, 2);
 }
 
 #[test]

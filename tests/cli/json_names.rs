@@ -10,7 +10,7 @@ const PLAIN: &str = "amplification off_sector_requests other_lines partial_units
     not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio merged_read_modify_writes read_modify_writes \
     ratio_error ratio_high ratio_low ratio_margin reads replies requests revolutions_waited rmw_reads rmw_reads_per_request \
     role rounds scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
-    version warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
+    version warmups warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
 
 /// Collects every property of a schema, and whether it is a number.
 fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {

@@ -29,7 +29,7 @@ pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
 pub use samples::{Samples, Stop};
 pub use surface::Surface;
-pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
+pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep, warm_sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{
     DD_COUNT, ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, RANDOM_COUNT, SEQUENTIAL_SECONDS,

@@ -42,7 +42,9 @@ pub struct Order {
     pub turn: Nanos,
     /// The number of requests of a turn; `None` to determine it.
     pub requests: Option<u64>,
-    /// No round begins later than this after the start.
+    /// The number of rounds that are run first and do not count.
+    pub warmup: usize,
+    /// No round begins later than this after the warm-up.
     pub limit: Nanos,
     /// The run ends when every ratio is known to this fraction of it.
     pub precision: f64,
@@ -163,6 +165,7 @@ impl<'a> Rounds<'a> {
             Some(requests) => requests,
             None => self.pilot()?,
         };
+        self.warm_up(requests, watch)?;
         self.start = self.target.now();
         let mut look = FEWEST_ROUNDS;
         let mut done = 0;
@@ -216,6 +219,28 @@ impl<'a> Rounds<'a> {
         }
     }
 
+    /// Runs rounds that do not count. An interruption ends the whole run, because there is no result yet.
+    fn warm_up(&mut self, requests: u64, watch: &mut dyn Watch) -> Result<(), RunError> {
+        if self.order.warmup > 0 {
+            watch.tell("warming up");
+        }
+        for round in 0..self.order.warmup {
+            let region = round % self.order.regions.len();
+            for arm in self.there_and_back() {
+                self.turn(round, arm, region, requests)?;
+                watch.advance(0.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the order of a round's turns.
+    fn there_and_back(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.arms.len()).collect();
+        self.random.shuffle(&mut order);
+        order.iter().chain(order.iter().rev()).copied().collect()
+    }
+
     /// Returns the number of requests of a sequence that fit into half of the smallest region, so that it can
     /// begin anywhere in the first half.
     fn most(&self) -> u64 {
@@ -236,10 +261,7 @@ impl<'a> Rounds<'a> {
         turns.clear();
         let mut measured = Vec::new();
         let region = round % self.order.regions.len();
-        let mut order: Vec<usize> = (0..self.arms.len()).collect();
-        self.random.shuffle(&mut order);
-        let there_and_back: Vec<usize> = order.iter().chain(order.iter().rev()).copied().collect();
-        for arm in there_and_back {
+        for arm in self.there_and_back() {
             let (turn, samples) = self.turn(round, arm, region, requests)?;
             turns.push(turn);
             measured.push(samples);

@@ -1,7 +1,7 @@
 //! Runs the same workload at one offset after another, and compares the results.
 
 use crate::interval::{Interval, centre, median};
-use crate::run::{Host, Progress, RunError, run};
+use crate::run::{Host, Progress, RunError, Silent, run};
 use crate::samples::{Samples, float};
 use crate::target::Target;
 use crate::workload::Workload;
@@ -194,10 +194,23 @@ impl Sweep {
 
 /// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh`.
 pub fn sweep<T: Target>(
+    fresh: impl FnMut() -> T,
+    workload: &Workload,
+    offsets: &[u64],
+    host: Host,
+    progress: &mut dyn Progress,
+) -> Result<Sweep, RunError> {
+    warm_sweep(fresh, workload, offsets, host, 0, progress)
+}
+
+/// Runs `workload` at each of `offsets` as [`sweep`] does, after `warmup` runs of it at the same offset on the
+/// same target, which do not count.
+pub fn warm_sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
     offsets: &[u64],
     host: Host,
+    warmup: usize,
     progress: &mut dyn Progress,
 ) -> Result<Sweep, RunError> {
     let mut arms = Vec::with_capacity(offsets.len());
@@ -205,6 +218,9 @@ pub fn sweep<T: Target>(
         let mut target = fresh();
         let bytes = offset.checked_mul(target.logical_sector()).ok_or(RunError::Offset { offset })?;
         let workload = workload.at(bytes);
+        for _ in 0..warmup {
+            run(&mut target, &workload, host, &mut Silent)?;
+        }
         let mut part = Part { whole: progress, index, of: offsets.len() };
         let samples = run(&mut target, &workload, host, &mut part)?;
         arms.push(Arm { offset, workload, samples, turns: Vec::new() });

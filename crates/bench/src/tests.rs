@@ -276,6 +276,72 @@ fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
 }
 
 #[test]
+fn warm_up_runs_reach_the_target_and_do_not_count() {
+    let mut measured = Vec::new();
+    for warmup in [0_u64, 3] {
+        let workload = Workload { count: Some(50), ..random_write(0) };
+        let log = std::cell::RefCell::new(Vec::new());
+        // The first requests on each target are slow.
+        let fresh = || Logged { mock: mock(), slow: 100, log: &log };
+        let host = Host::default();
+        let runs = usize::try_from(warmup).unwrap();
+        let result = warm_sweep(fresh, &workload, &[0, 8], host, runs, &mut Silent).unwrap();
+        let writes = log.borrow().iter().filter(|operation| **operation == Operation::Write).count();
+        assert_eq!(writes as u64, 2 * 50 * (1 + warmup));
+        let arm = &result.arms()[1];
+        assert_eq!((arm.samples.requests, arm.samples.counters.unwrap().host_writes), (50, 50));
+        measured.push(arm.samples.elapsed);
+    }
+    assert_eq!(measured, [Nanos::new(50 * 11 * MILLISECOND.get()), Nanos::new(50 * MILLISECOND.get())]);
+}
+
+/// A mock whose first `slow` requests take ten milliseconds more, and a log of all mocks' requests.
+struct Logged<'a> {
+    mock: Mock,
+    slow: u32,
+    log: &'a std::cell::RefCell<Vec<Operation>>,
+}
+
+impl Target for Logged<'_> {
+    fn description(&self) -> &Description {
+        self.mock.description()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.mock.capacity()
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.mock.logical_sector()
+    }
+
+    fn now(&self) -> Time {
+        self.mock.now()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        self.log.borrow_mut().push(request.operation);
+        if self.slow > 0 {
+            self.slow -= 1;
+            self.mock.pause(Nanos::new(10 * MILLISECOND.get()));
+        }
+        self.mock.submit(request)
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        self.mock.wait()
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.mock.pause(length);
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        self.mock.counters()
+    }
+}
+
+#[test]
 fn progress_rises_to_the_whole() {
     struct Seen(Vec<f64>);
     impl Progress for Seen {

@@ -1,6 +1,7 @@
 //! The command line: the one definition that parser, help, man pages and completions come from.
 
 mod bench;
+mod columns;
 mod drive;
 mod instead;
 mod lab;
@@ -23,6 +24,7 @@ use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
+pub(crate) use self::columns::Columns;
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::LabArguments;
 pub(crate) use self::plan::{
@@ -199,6 +201,8 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
+  straddle check -o +CODES *.img          a table of partitions, with one more column than the usual
+  straddle check --no-wake                leave disks in standby asleep
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
   straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
   straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
@@ -238,6 +242,15 @@ pub(crate) struct CheckArguments {
     /// Print a report for another program.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
+
+    /// Print only a table of partitions with these columns, separated by commas; +NAME adds to the usual ones.
+    ///
+    /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
+    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START counts in sectors of the table. With
+    /// --output-format csv, they are those of its header.
+    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',', value_parser = columns::ColumnName,
+        hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
+    pub(crate) columns: Vec<String>,
 
     /// Also draw the layers with their offsets, and show the source of every figure.
     #[arg(long, short)]
@@ -285,6 +298,13 @@ pub(crate) struct CheckArguments {
     /// Time limit for a block device to respond. One that does not respond fails, without delaying the others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
+
+    /// Leave disks in standby asleep: they are named as not judged, which does not affect the exit status.
+    ///
+    /// SATA disks are sent CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE; what lies on a
+    /// sleeping disk is not read either. If the state cannot be queried, the target fails.
+    #[arg(long)]
+    pub(crate) no_wake: bool,
 
     /// Report only these findings, separated by commas.
     ///

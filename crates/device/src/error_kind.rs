@@ -22,6 +22,8 @@ impl OpenError {
             | Self::Unpack { .. }
             | Self::Image(_)
             | Self::Allowed { .. }
+            | Self::Standby { .. }
+            | Self::Power(_)
             | Self::NoSuchDevice(_)
             | Self::BadSysfs { .. } => ErrorKind::Failed,
         }

@@ -9,11 +9,13 @@
 mod ata;
 mod nvme;
 mod offered;
+mod power;
 mod scsi;
 
 pub use ata::AtaIdentify;
 pub use nvme::{FormatNvm, LbaFormat, NvmeIdentifyController, NvmeIdentifyNamespace, RelativePerformance};
 pub use offered::{SECTOR_LOG, block_lengths, has_log, sector_configurations};
+pub use power::{PowerMode, is_stopped, returned_count};
 pub use scsi::{BlockCharacteristics, BlockLimits, ReadCapacity16};
 
 use straddle_units::{BlockSize, BlockSizeError, ByteCount};

@@ -13,6 +13,7 @@ mod ata;
 pub mod dm;
 pub mod lock;
 pub mod loops;
+mod power;
 pub mod zones;
 
 use std::ffi::c_void;
@@ -25,6 +26,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use straddle_units::ByteCount;
 
 pub use ata::{ata_identify, ata_log};
+pub use power::{ata_power_mode, scsi_is_stopped};
 
 /// How long a drive may take to answer before the kernel aborts the command.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -326,6 +328,8 @@ struct SgIoHdr {
 const SG_IO: Opcode = 0x2285;
 /// SG_DXFER_FROM_DEV.
 const FROM_DEVICE: i32 = -3;
+/// SG_DXFER_NONE.
+const NO_DATA: i32 = -1;
 /// How many unit attentions in a row are ignored. The next one fails the command.
 const ATTENTIONS: usize = 2;
 /// DRIVER_SENSE: sense data is present. Kernels since 5.14 always leave it 0.
@@ -368,7 +372,7 @@ fn scsi_read_once(
     let wanted = u32::try_from(data.len()).unwrap_or(0);
     let mut header = SgIoHdr {
         interface_id: i32::from(b'S'),
-        dxfer_direction: FROM_DEVICE,
+        dxfer_direction: if data.is_empty() { NO_DATA } else { FROM_DEVICE },
         cmd_len: len.min(16),
         mx_sb_len: 64,
         iovec_count: 0,

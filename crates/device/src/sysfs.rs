@@ -1,7 +1,8 @@
 //! The kernel's view of a block device: `/sys/block/NAME`, or a captured tree of the same shape.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use straddle_units::{KERNEL_SECTOR, Lba, LbaCount, Span};
@@ -45,6 +46,16 @@ impl Directory {
     /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Returns the open node, if it is this device's.
+    pub(crate) fn opened(&self, node: fs::File) -> io::Result<fs::File> {
+        let metadata = node.metadata()?;
+        let rdev = format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+        if !metadata.file_type().is_block_device() || self.text("dev").is_some_and(|dev| dev != rdev) {
+            return Err(io::Error::other("the node is not the device that sysfs describes"));
+        }
+        Ok(node)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::ioctl;
 use crate::live::{self, Machine};
 use crate::looped::Looped;
 use crate::medium::{FileMedium, Medium};
+use crate::standby::{self, Standby, UnknownPower};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
 use crate::topology::{AlignmentOffset, Figure, Source, Topology};
 
@@ -71,6 +72,17 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    /// A disk in standby would be woken, which [`Options::no_wake`] forbids.
+    #[error("in standby: not read ({}{})", if *.is_below { format!("{}: ", .standby.disk) } else { String::new() }, .standby.how)]
+    Standby {
+        /// The disk.
+        standby: Standby,
+        /// Whether the target is another device, which lies on that disk.
+        is_below: bool,
+    },
+    /// Whether a disk is in standby is not known, and [`Options::no_wake`] forbids to wake it.
+    #[error(transparent)]
+    Power(#[from] UnknownPower),
     /// There is no device of that name under the sysfs tree.
     #[error("no such block device under {}", .0.display())]
     NoSuchDevice(PathBuf),
@@ -99,6 +111,8 @@ pub struct Options {
     pub allow_backing: Vec<PathBuf>,
     /// The limits within which a compressed file is unpacked, for reading only; `None` not to unpack any.
     pub read_through: Option<Limits>,
+    /// Whether disks in standby are left asleep: they are not opened.
+    pub no_wake: bool,
 }
 
 impl Options {
@@ -205,7 +219,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
             if kind.is_file() {
                 open_image(path, options)?
             } else if kind.is_block_device() {
-                open_device(path, &metadata)?
+                open_device(path, &metadata, options.no_wake)?
             } else {
                 return Err(OpenError::NotATarget(describe(&metadata)));
             }
@@ -337,10 +351,14 @@ fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     }
 }
 
-fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
+fn open_device(path: &Path, metadata: &Metadata, no_wake: bool) -> Result<Target, OpenError> {
     let link = sysfs::of_number(metadata.rdev());
     let sys = fs::canonicalize(&link).map_err(OpenError::Io)?;
     let named = Directory::new(sys.clone());
+    if no_wake && let Some(standby) = standby::found(&named)? {
+        let is_below = sys.file_name().is_none_or(|name| name != standby.disk.as_str());
+        return Err(OpenError::Standby { standby, is_below });
+    }
     // A partition is audited on its disk: its own topology is the disk's, seen from its start.
     let partition = named.number("partition").and_then(|n| u32::try_from(n).ok());
     let (disk, node) = match (partition, sys.parent()) {
@@ -366,12 +384,7 @@ fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
 
 /// Opens a device node for reading, and checks that it is the device that sysfs describes.
 fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
-    let file = open_for_reading(node)?;
-    let metadata = file.metadata()?;
-    let rdev = format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    if !metadata.file_type().is_block_device() || disk.text("dev").is_some_and(|dev| dev != rdev) {
-        return Err(io::Error::other("the node is not the device that sysfs describes"));
-    }
+    let file = disk.opened(open_for_reading(node)?)?;
     // A disk's node has its own page cache, which writes through its partitions do not update, so old bytes
     // would be audited. This is only advice: a refusal does not matter.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);

@@ -148,6 +148,9 @@ impl Examiner {
     }
 
     fn machine(&self) -> &Machine {
-        self.machine.get_or_init(|| Machine::read(self.options.open.sysroot.as_deref()))
+        self.machine.get_or_init(|| {
+            let machine = Machine::read(self.options.open.sysroot.as_deref());
+            if self.options.open.no_wake { machine.leaving_asleep() } else { machine }
+        })
     }
 }

@@ -114,6 +114,7 @@ fn order(offsets: &[u64], seed: u64) -> Order {
         regions: vec![span(0, 1 << 29), span(1 << 29, 1 << 28)],
         turn: Nanos::new(10_000_000),
         requests: None,
+        warmup: 0,
         limit: Nanos::new(5_000_000_000),
         precision: 0.05,
         seed,
@@ -126,6 +127,82 @@ fn flushed() -> Workload {
 
 fn measured(target: &mut dyn Target, workload: &Workload, order: &Order) -> Measured {
     rounds(target, workload, Host::default(), order, &mut Silent).unwrap()
+}
+
+/// A target that takes a hundred times as long for its first `cold` requests of data as [`Noisy`] does, all of
+/// them aligned or not.
+struct Cold {
+    noisy: Noisy,
+    cold: u64,
+    seen: u64,
+}
+
+impl Target for Cold {
+    fn description(&self) -> &Description {
+        self.noisy.description()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.noisy.capacity()
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.noisy.logical_sector()
+    }
+
+    fn now(&self) -> Time {
+        self.noisy.now()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        if request.length.get() > 0 {
+            self.seen += 1;
+            if self.seen <= self.cold {
+                self.noisy.now += Nanos::new(100_000_000);
+            }
+        }
+        self.noisy.submit(request)
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        self.noisy.wait()
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.noisy.pause(length);
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+#[test]
+fn warm_up_rounds_are_run_and_do_not_count() {
+    const REQUESTS: u64 = 5;
+    // Two turns of each of two arms.
+    const ROUND: u64 = 2 * 2 * REQUESTS;
+    let run = |warmup: usize| {
+        let noisy = Noisy::new(3.0, Noise::default(), 1);
+        let mut target = Cold { noisy, cold: 2 * ROUND, seen: 0 };
+        let limit = Nanos::new(500_000_000);
+        let order = Order { requests: Some(REQUESTS), warmup, limit, ..order(&[0, 1], 1) };
+        let result = measured(&mut target, &flushed(), &order);
+        let all: u64 = result.sweep.arms().iter().map(|arm| arm.samples.requests).sum();
+        let slowest = result.sweep.arms().iter().map(|arm| arm.samples.latency.max()).max().unwrap();
+        (target.seen, all, result.rounds, slowest)
+    };
+    let slow = Nanos::new(100_000_000);
+    let (seen, counted, rounds, slowest) = run(0);
+    assert!(seen == counted && slowest > slow, "{seen} {counted} {slowest}");
+    // The limit begins after the warm-up: the cold requests alone take longer than it, as the run above shows.
+    assert!(rounds < FEWEST_ROUNDS, "{rounds}");
+    for warmup in [2, 7] {
+        let (seen, counted, rounds, slowest) = run(warmup);
+        assert_eq!(seen, counted + warmup as u64 * ROUND);
+        assert_eq!(counted, rounds as u64 * ROUND);
+        assert!(rounds >= FEWEST_ROUNDS && slowest < slow, "{rounds} {slowest}");
+    }
 }
 
 /// Returns, of `runs` runs, how many intervals contained the truth, and how many runs found a difference.

@@ -26,6 +26,7 @@ Examples:
   straddle bench random-write ./scratch --area 64M --runtime 10     a new file, removed afterwards
   straddle bench random-write /dev/sdb --sync flush           a real disk: free space only, contents kept
   straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: contents preserved
+  straddle bench random-read /dev/sdb --warmup 2              two rounds first that do not count
   straddle bench random-write disk.img --used                 an existing file: contents preserved
   straddle bench --restore                                    after a crash: restore what a run had saved";
 
@@ -97,6 +98,15 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: u32,
 
+    /// Number of warm-up runs at each offset, or of warm-up rounds on a real target, which are not counted.
+    ///
+    /// On a modelled drive, each repeats the workload. On a real target, each has two turns of every offset;
+    /// without --count, the turns that determine their length come first and are not counted either. The
+    /// warm-up is not part of --runtime.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000),
+        conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
+    pub(crate) warmup: u32,
+
     /// Host overhead between the end of a request and the next submission.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
@@ -114,7 +124,7 @@ pub(crate) struct BenchArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Real disks and files")]
 pub(crate) struct RealArguments {
-    /// Maximum duration of the whole run, in seconds [default: 60].
+    /// Maximum duration of the whole run, without the warm-up, in seconds [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) runtime: Option<f64>,
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use straddle_bench::{ForeignParameter, Host, Modelled, Parameters, Pattern, Target, Workload, sweep};
+use straddle_bench::{ForeignParameter, Host, Modelled, Parameters, Pattern, Target, Workload, warm_sweep};
 use straddle_units::ByteCount;
 
 use crate::args::BenchArguments;
@@ -50,7 +50,8 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
     let host = Host { overhead_ns: arguments.host_overhead };
     let fresh = || Modelled::new(&name, &drive.profile);
     let mut bar = Bar::new();
-    let sweep = sweep(fresh, workload, &arguments.offsets.0, host, &mut bar)?;
+    let warmup = usize::try_from(arguments.warmup)?;
+    let sweep = warm_sweep(fresh, workload, &arguments.offsets.0, host, warmup, &mut bar)?;
     drop(bar);
     let target = fresh();
     let bench = Bench {
@@ -59,6 +60,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
         logical_sector: target.logical_sector(),
         workload,
         host,
+        warmup: arguments.warmup,
         sweep: &sweep,
         turns: None,
     };

@@ -25,8 +25,13 @@ use crate::view::report;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
-    if form == Form::Map && arguments.output_format.is_some() {
-        return Err(UsageError("--output-format is an option of straddle check".to_owned()).into());
+    let foreign = match (arguments.output_format.is_some(), arguments.columns.is_empty()) {
+        (true, _) => Some("--output-format"),
+        (false, false) => Some("--columns"),
+        (false, true) => None,
+    };
+    if let Some(option) = foreign.filter(|_| form == Form::Map) {
+        return Err(UsageError(format!("{option} is an option of straddle check")).into());
     }
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
@@ -38,7 +43,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     let mut readable = 0_usize;
-    let mut report = report::of(arguments);
+    let mut report = report::of(arguments, styles)?;
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
     }

@@ -25,7 +25,7 @@ pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod sim;
-mod table;
+pub(in crate::view) mod table;
 pub(crate) mod trace;
 
 pub(crate) use check::{Status, TargetReport};

@@ -4,6 +4,7 @@
 //! written target by target, so that memory does not grow with their number, except for the one line a metric
 //! that Prometheus needs grouped.
 
+mod columns;
 mod csv;
 mod github;
 mod json;
@@ -21,8 +22,10 @@ use self::prometheus::Prometheus;
 use self::sarif::Sarif;
 use super::json::finding::FindingReport;
 use super::json::{Status, TargetReport};
-use crate::args::{CheckArguments, OutputFormat};
+use crate::args::{CheckArguments, Columns, OutputFormat};
+use crate::exit::UsageError;
 use crate::hostname;
+use crate::output::Styles;
 
 /// A format of reports.
 pub(crate) trait Report {
@@ -42,23 +45,35 @@ pub(crate) trait Report {
 
 /// Whether a report is written in place of text.
 pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
-    arguments.json || arguments.output_format.is_some()
+    arguments.json || arguments.output_format.is_some() || !arguments.columns.is_empty()
 }
 
 /// Returns the report that was asked for; `None` for text.
-pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
+pub(crate) fn of(arguments: &CheckArguments, styles: Styles) -> Result<Option<Box<dyn Report>>, UsageError> {
+    let columns = Some(Columns(&arguments.columns)).filter(|columns| !columns.0.is_empty());
     let least = arguments.fails_from();
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let fails = severities.into_iter().filter(|severity| *severity >= least);
-    Some(match arguments.output_format {
-        None if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
-        None => return None,
-        Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
-        Some(OutputFormat::Junit) => Box::new(Junit { fails: fails.map(|one| one.to_string()).collect() }),
-        Some(OutputFormat::Github) => Box::new(Github),
-        Some(OutputFormat::Csv) => Box::new(Csv),
-        Some(OutputFormat::Prometheus) => Box::new(Prometheus::default()),
-    })
+    Ok(Some(match (arguments.output_format, columns) {
+        (None, Some(columns)) => Box::new(columns::Table::of(&columns, styles)?),
+        (Some(OutputFormat::Csv), columns) => Box::new(Csv::of(columns.as_ref())?),
+        (Some(_), Some(_)) => {
+            return Err(UsageError("--columns is for tables: text and --output-format csv".to_owned()));
+        }
+        (None, None) if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
+        (None, None) => return Ok(None),
+        (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
+        (Some(OutputFormat::Junit), None) => {
+            Box::new(Junit { fails: fails.map(|one| one.to_string()).collect() })
+        }
+        (Some(OutputFormat::Github), None) => Box::new(Github),
+        (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
+    }))
+}
+
+/// Returns the names of the columns from which `--columns` chooses, of all forms.
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    columns::names().chain(csv::names())
 }
 
 /// Returns why a target has no verdict.

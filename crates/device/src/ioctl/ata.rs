@@ -54,6 +54,16 @@ pub fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; BLOCK]>, IoctlErro
     read(fd, "ATA READ LOG EXT", &read_log(address))
 }
 
+/// CHECK POWER MODE, whose answer is in the registers.
+pub(super) fn check_power_mode() -> [u8; 16] {
+    let mut cdb = [0u8; 16];
+    cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
+    cdb[1] = 3 << 1; // PROTOCOL: non-data
+    cdb[2] = 0b0010_0000; // CK_COND: return the registers
+    cdb[14] = 0xe5; // COMMAND: CHECK POWER MODE
+    cdb
+}
+
 fn read_log(address: u8) -> [u8; 16] {
     let mut cdb = pass_through();
     cdb[1] |= 1; // EXTEND: 48-bit registers
@@ -70,5 +80,11 @@ mod tests {
     #[test]
     fn a_log_is_read_as_sg3_utils_reads_it() {
         assert_eq!(read_log(0x2f), [0x85, 0x09, 0x0e, 0, 0, 0, 1, 0, 0x2f, 0, 0, 0, 0, 0, 0x2f, 0]);
+    }
+
+    /// What smartd sends, as it stands in kernel logs.
+    #[test]
+    fn the_power_mode_is_queried_as_smartd_queries_it() {
+        assert_eq!(check_power_mode(), [0x85, 0x06, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xe5, 0]);
     }
 }

@@ -21,6 +21,7 @@ use super::usage::{self, LoopUse, MAX_USES, Mount, Usage};
 use super::{LiveDevice, LiveKind, Lower, MAX_DEPTH, MAX_DEVICES, table};
 use crate::ioctl::dm::{MAX_TARGETS, TableLine, table as ask_table};
 use crate::medium::FileMedium;
+use crate::standby;
 use crate::sysfs::{self, Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
@@ -44,6 +45,8 @@ pub struct Machine {
     loops: Vec<(LoopUse, Option<String>)>,
     consumers: Vec<uses::Consumer>,
     tables: Tables,
+    /// Whether disks in standby are left asleep.
+    no_wake: bool,
     remarks: Vec<String>,
 }
 
@@ -101,6 +104,7 @@ impl Machine {
             loops: Vec::new(),
             consumers: Vec::new(),
             tables: Tables::None,
+            no_wake: false,
             remarks: Vec::new(),
         };
         let numbers =
@@ -112,6 +116,13 @@ impl Machine {
         }
         machine.find_uses(root);
         machine
+    }
+
+    /// Leaves disks in standby asleep: what stands on one is not read.
+    #[must_use]
+    pub fn leaving_asleep(mut self) -> Self {
+        self.no_wake = true;
+        self
     }
 
     /// Returns what could not be examined.
@@ -412,6 +423,9 @@ impl Machine {
             (Some(root), _) => BytesOf::Copy(root.join("dev").join(name)),
             (None, _) if self.is_suspended(name, 0) => {
                 BytesOf::Not("it is suspended: a read would wait for it")
+            }
+            (None, Some(_)) if self.no_wake && !matches!(standby::found(&entry.directory), Ok(None)) => {
+                BytesOf::Not("a disk below it is in standby")
             }
             (None, Some(dev)) => BytesOf::Node(dev.clone()),
             (None, None) => BytesOf::Not("the kernel does not tell its number"),

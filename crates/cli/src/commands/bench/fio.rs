@@ -61,6 +61,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
     let title = format!("a target of {}", run.version);
     let target = Description { name: run.target, title, clock: Clock::Wall };
     let bench = Bench {
+        warmup: 0,
         target: &target,
         // fio's output does not give it.
         capacity: u64::MAX,

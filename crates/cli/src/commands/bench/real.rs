@@ -108,6 +108,7 @@ fn report(
         logical_sector: real.logical_sector(),
         workload,
         host: Host::default(),
+        warmup: arguments.warmup,
         sweep: &turns.measured.sweep,
         turns: Some(turns),
     };
@@ -227,6 +228,7 @@ fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
         regions: regions.to_vec(),
         turn: TURN,
         requests: arguments.count,
+        warmup: usize::try_from(arguments.warmup).unwrap_or(usize::MAX),
         limit: Nanos::from_seconds(arguments.real.runtime.unwrap_or(RUNTIME)).unwrap_or(TURN),
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
         seed: seed(arguments),

@@ -44,6 +44,10 @@ impl Outcome {
             Some(ExamineError::Open(OpenError::NotRead { .. })) => {
                 Some((format!("it {error:#}"), Exit::Failed))
             }
+            // It was asked for.
+            Some(ExamineError::Open(error @ OpenError::Standby { .. })) => {
+                Some((error.to_string(), Exit::Success))
+            }
             Some(ExamineError::OutOfReach(why)) if run.arguments.allow_unknown => {
                 Some((why.clone(), Exit::Success))
             }

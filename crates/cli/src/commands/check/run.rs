@@ -41,6 +41,7 @@ impl Run {
                 format: arguments.format,
                 allow_backing: arguments.allow_backing.clone(),
                 read_through: Some(Limits::default()),
+                no_wake: arguments.no_wake,
             },
             page: arguments.page,
             only: arguments.only.clone(),

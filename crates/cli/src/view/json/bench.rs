@@ -26,6 +26,8 @@ pub(crate) struct BenchReport {
     workload: WorkloadReport,
     /// The time between the completion of a request and the next submission, in nanoseconds.
     host_overhead_ns: u64,
+    /// The number of runs at each offset that came first and do not count; with turns, of such rounds.
+    warmups: u32,
     /// One run for each offset, in the order of the offsets.
     arms: Vec<ArmReport>,
     /// The offset with the least time per request, in logical sectors.
@@ -290,6 +292,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) logical_sector: u64,
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
+    /// The number of runs, or rounds, that do not count.
+    pub(crate) warmup: u32,
     pub(crate) sweep: &'a Sweep,
     /// How the arms took turns, if they did.
     pub(crate) turns: Option<&'a InTurns<'a>>,
@@ -323,6 +327,7 @@ impl BenchReport {
             },
             workload: workload(bench.workload, bench.capacity),
             host_overhead_ns: bench.host.overhead_ns,
+            warmups: bench.warmup,
             arms: sweep.arms().iter().map(|arm| arm_report(arm, bench)).collect(),
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,

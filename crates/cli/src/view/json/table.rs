@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Judgement, Verdict};
 use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, types};
+use straddle_units::ByteCount;
 
 use super::layers::{LayerReport, layer_report};
 
@@ -27,32 +28,32 @@ pub(super) struct TableReport {
 #[schemars(rename = "Partition")]
 pub(in crate::view) struct PartitionReport {
     /// The partition number.
-    number: u32,
+    pub(in crate::view) number: u32,
     /// The first sector.
-    start_lba: u64,
+    pub(in crate::view) start_lba: u64,
     /// The number of sectors.
-    sectors: u64,
+    pub(in crate::view) sectors: u64,
     /// The offset of the first byte.
-    start_bytes: u64,
+    pub(in crate::view) start_bytes: u64,
     /// The size in bytes.
-    size_bytes: u64,
+    pub(in crate::view) size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
     /// The GPT type GUID, or the MBR type in hexadecimal, as sfdisk writes it; absent if unknown.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
+    pub(in crate::view) kind: Option<String>,
     /// The name of the type; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    type_name: Option<&'static str>,
+    pub(in crate::view) type_name: Option<&'static str>,
     /// The GUID of the partition; absent without a GPT.
     #[serde(skip_serializing_if = "Option::is_none")]
-    uuid: Option<String>,
+    pub(in crate::view) uuid: Option<String>,
     /// The name of the partition; absent without a GPT, and if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
+    pub(in crate::view) name: String,
     /// The content recognised by its first bytes: the TYPE that blkid reports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'static str>,
+    pub(in crate::view) content: Option<&'static str>,
     /// The layer on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
@@ -65,6 +66,19 @@ impl PartitionReport {
     /// Whether its writes straddle units of the drive.
     pub(in crate::view) fn is_misaligned(&self) -> bool {
         matches!(self.verdict, VerdictReport::Misaligned | VerdictReport::Off)
+    }
+
+    /// Returns its size, to be rounded when printed.
+    pub(in crate::view) fn size(&self) -> ByteCount {
+        ByteCount::new(self.size_bytes)
+    }
+
+    /// Returns the word for its verdict.
+    pub(in crate::view) fn verdict_word(&self) -> String {
+        serde_json::to_value(self.verdict)
+            .ok()
+            .and_then(|word| word.as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 }
 

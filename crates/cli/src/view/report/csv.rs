@@ -1,26 +1,53 @@
 //! Comma-separated values (RFC 4180, with line feeds only): a line for each finding, and one for each target without any.
 
 use super::{Report, unjudged};
+use crate::args::Columns;
+use crate::exit::UsageError;
 use crate::output::printable;
 use crate::view::json::TargetReport;
 use crate::view::json::finding::{FindingReport, IgnoredReport};
 
 const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
-                      message,fix,risk,caution,commands,ignored\n";
+                      message,fix,risk,caution,commands,ignored";
 const COLUMNS: usize = 16;
 
-/// A table of findings.
+/// Returns the names of all columns.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    HEADER.split(',')
+}
+
+/// A table of findings, in all columns or those asked for.
 #[derive(Debug)]
-pub(crate) struct Csv;
+pub(crate) struct Csv {
+    /// Their indexes in the header.
+    columns: Vec<usize>,
+}
+
+impl Csv {
+    pub(super) fn of(asked: Option<&Columns<'_>>) -> Result<Self, UsageError> {
+        let all: Vec<&str> = names().collect();
+        let columns = match asked {
+            Some(asked) => asked.pick(&all, &all)?,
+            None => (0..all.len()).collect(),
+        };
+        Ok(Self { columns })
+    }
+
+    fn row(&self, cells: &[String]) -> String {
+        let cells: Vec<String> =
+            self.columns.iter().filter_map(|index| cells.get(*index)).map(|cell| quoted(cell)).collect();
+        cells.join(",") + "\n"
+    }
+}
 
 impl Report for Csv {
     fn opening(&mut self) -> String {
-        HEADER.to_owned()
+        self.row(&names().map(str::to_owned).collect::<Vec<_>>())
     }
 
     fn target(&mut self, target: &TargetReport) -> String {
         let status = target.status.word().replace(' ', "_");
-        let cells = |finding, ignored| row(&cells(&target.target, &status, finding, ignored));
+        let cells = |finding, ignored| self.row(&cells(&target.target, &status, finding, ignored));
         let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
         rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
@@ -32,7 +59,7 @@ impl Report for Csv {
                     *cell = text;
                 }
             }
-            rows.push(row(&cells));
+            rows.push(self.row(&cells));
         }
         rows.concat()
     }
@@ -68,11 +95,6 @@ fn cells(
         commands.join("\n"),
         ignored.map(|ignored| format!("{} ({})", ignored.reason, ignored.source)).unwrap_or_default(),
     ]
-}
-
-fn row(cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-    cells.join(",") + "\n"
 }
 
 /// Quotes a cell where needed. A spreadsheet takes a cell that begins with one of four characters for a

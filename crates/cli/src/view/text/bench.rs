@@ -160,11 +160,14 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
             ByteCount::new(bench.capacity)
         ));
     }
+    if bench.turns.is_none() && bench.warmup > 0 {
+        notes.push(format!("after {} at each offset", plural(bench.warmup, "warm-up run")));
+    }
     if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
         notes.push("the end of the drive was reached before the time was up".to_owned());
     }
     if let Some(turns) = bench.turns {
-        notes.push(how(turns));
+        notes.push(how(turns, bench.warmup));
         notes.extend(turns.warnings.iter().map(|warning| format!("beware: {}", printable(warning))));
     }
     if bench.logical_sector != 512 {
@@ -174,7 +177,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
 }
 
 /// Describes how the arms took turns, and what became of the target's contents.
-fn how(turns: &InTurns<'_>) -> String {
+fn how(turns: &InTurns<'_>, warmup: u32) -> String {
     let (measured, order) = (turns.measured, turns.order);
     let ended = match measured.ended {
         Ended::Precise => format!("until every ratio was within {} %", order.precision * 100.0),
@@ -186,8 +189,12 @@ fn how(turns: &InTurns<'_>) -> String {
         Io::Direct => "direct I/O",
         Io::Buffered => "through the page cache",
     };
+    let warmed = match warmup {
+        0 => String::new(),
+        rounds => format!("after {}, ", plural(rounds, "warm-up round")),
+    };
     format!(
-        "{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
+        "{warmed}{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
         plural(measured.rounds, "round"),
         plural(measured.requests, "request"),
         ByteCount::new(bytes),
@@ -426,6 +433,7 @@ mod tests {
             logical_sector: target.logical_sector(),
             workload: &workload,
             host,
+            warmup: 0,
             sweep: &made,
             turns: None,
         };

@@ -1,0 +1,105 @@
+//! A table of partitions in columns of the user's choice: a line for each, and one for each target without any.
+
+use super::Report;
+use crate::args::Columns;
+use crate::exit::UsageError;
+use crate::output::{Styles, printable};
+use crate::view::json::TargetReport;
+use crate::view::json::table::PartitionReport;
+use crate::view::text::{headed, plain_table, right};
+
+/// A column of the table.
+struct Column {
+    name: &'static str,
+    is_number: bool,
+    cell: fn(&TargetReport, Option<&PartitionReport>) -> Option<String>,
+}
+
+/// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the table.
+const ALL: [Column; 15] = [
+    Column { name: "TARGET", is_number: false, cell: |target, _| Some(target.target.clone()) },
+    Column { name: "STATUS", is_number: false, cell: |target, _| Some(target.status.word().to_owned()) },
+    Column { name: "PARTN", is_number: true, cell: |_, part| Some(part?.number.to_string()) },
+    Column { name: "START", is_number: true, cell: |_, part| Some(part?.start_lba.to_string()) },
+    Column { name: "START-BYTE", is_number: true, cell: |_, part| Some(part?.start_bytes.to_string()) },
+    Column { name: "SECTORS", is_number: true, cell: |_, part| Some(part?.sectors.to_string()) },
+    Column { name: "SIZE", is_number: true, cell: |_, part| Some(part?.size().to_string()) },
+    Column { name: "SIZE-BYTE", is_number: true, cell: |_, part| Some(part?.size_bytes.to_string()) },
+    Column { name: "PARTTYPE", is_number: false, cell: |_, part| part?.kind.clone() },
+    Column { name: "TYPE", is_number: false, cell: |_, part| Some(part?.type_name?.to_owned()) },
+    Column { name: "PARTLABEL", is_number: false, cell: |_, part| Some(part?.name.clone()) },
+    Column { name: "PARTUUID", is_number: false, cell: |_, part| part?.uuid.clone() },
+    Column { name: "CONTENT", is_number: false, cell: |_, part| Some(part?.content?.to_owned()) },
+    Column { name: "VERDICT", is_number: false, cell: |_, part| Some(part?.verdict_word()) },
+    Column { name: "CODES", is_number: false, cell: |target, part| Some(codes(target, part)) },
+];
+
+/// The columns to which `+NAME` adds.
+const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+
+/// Returns the names of all columns.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|column| column.name)
+}
+
+/// Returns the codes of the findings about a partition, or about the rest of the target; each once.
+fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
+    let number = partition.map(|partition| partition.number);
+    let about = target.findings.iter().filter(|finding| finding.partition == number);
+    let mut codes: Vec<&str> = about.map(|finding| finding.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    codes.join(",")
+}
+
+/// The table. Its columns are as wide as their longest cells, so it is printed at the end.
+pub(crate) struct Table {
+    columns: Vec<&'static Column>,
+    rows: Vec<Vec<String>>,
+    styles: Styles,
+}
+
+impl Table {
+    /// Creates a table of the columns asked for.
+    pub(crate) fn of(asked: &Columns, styles: Styles) -> Result<Self, UsageError> {
+        let columns = asked.pick(&names().collect::<Vec<_>>(), &USUAL)?;
+        let columns = columns.into_iter().filter_map(|index| ALL.get(index)).collect();
+        Ok(Self { columns, rows: Vec::new(), styles })
+    }
+
+    fn add(&mut self, target: &TargetReport, partition: Option<&PartitionReport>) {
+        let cell = |column: &&Column| {
+            let text = (column.cell)(target, partition).filter(|text| !text.is_empty());
+            printable(&text.unwrap_or_else(|| "-".to_owned()))
+        };
+        self.rows.push(self.columns.iter().map(cell).collect());
+    }
+}
+
+impl Report for Table {
+    fn target(&mut self, target: &TargetReport) -> String {
+        target.partitions.iter().for_each(|partition| self.add(target, Some(partition)));
+        if target.partitions.is_empty() {
+            self.add(target, None);
+        }
+        String::new()
+    }
+
+    fn closing(&mut self) -> String {
+        let mut table = plain_table(&self.columns.iter().map(|column| column.name).collect::<Vec<_>>());
+        table.add_rows(std::mem::take(&mut self.rows));
+        let numbers = self.columns.iter().enumerate().filter(|(_, column)| column.is_number);
+        right(&mut table, numbers.map(|(index, _)| index));
+        headed(&table, self.styles.faint).trim_end().to_owned() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{USUAL, names};
+
+    #[test]
+    fn the_usual_columns_exist() {
+        assert!(USUAL.iter().all(|usual| names().any(|name| name == *usual)));
+    }
+}

@@ -1,0 +1,136 @@
+//! Whether a drive is in standby, from its answers to commands that leave it there: ATA CHECK POWER MODE, SCSI
+//! TEST UNIT READY and REQUEST SENSE.
+
+/// The power mode that ATA CHECK POWER MODE returns in COUNT (ACS-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerMode {
+    /// 00h Standby (or Standby_z), 01h Standby_y: the medium does not spin.
+    Standby,
+    /// 40h: the non-volatile cache serves requests, and the spindle is stopped or about to stop.
+    SpunDown,
+    /// Any other value: Idle (80h to 83h), Active (FFh), spun up (41h), or one that is not defined.
+    Awake,
+}
+
+impl PowerMode {
+    /// Decodes bits 7:0 of COUNT.
+    pub const fn from_count(count: u8) -> Self {
+        match count {
+            0x00 | 0x01 => Self::Standby,
+            0x40 => Self::SpunDown,
+            _ => Self::Awake,
+        }
+    }
+}
+
+/// Returns bits 7:0 of COUNT after an ATA command with CK_COND, from the sense data (SAT-4): byte 5 of the ATA
+/// Status Return descriptor, or byte 6 of fixed-format sense data with the code 00h/1Dh. `None` where the
+/// sense data has neither, or the command failed.
+pub fn returned_count(sense: &[u8]) -> Option<u8> {
+    /// STATUS: DEVICE FAULT and ERROR.
+    const FAILED: u8 = 0x20 | 0x01;
+    let at = |index: usize| sense.get(index).copied();
+    let (status, count) = match at(0)? & 0x7f {
+        0x72 | 0x73 => {
+            let descriptors = sense.get(8..)?;
+            let descriptor = descriptor(descriptors, 0x09)?;
+            (*descriptor.get(13)?, *descriptor.get(5)?)
+        }
+        0x70 if (at(12)?, at(13)?) == (0x00, 0x1d) => (at(4)?, at(6)?),
+        _ => return None,
+    };
+    (status & FAILED == 0).then_some(count)
+}
+
+/// Returns the first descriptor of this type.
+fn descriptor(mut all: &[u8], kind: u8) -> Option<&[u8]> {
+    while let [first, length, ..] = all {
+        if *first == kind {
+            return Some(all);
+        }
+        all = all.get(2 + usize::from(*length)..)?;
+    }
+    None
+}
+
+/// Whether a SCSI sense key, code and qualifier state that the medium does not spin: NOT READY because a START
+/// UNIT (04h/02h) or a NOTIFY (ENABLE SPINUP) (04h/11h) is needed, or one of the standby conditions (5Eh;
+/// SPC-5).
+pub const fn is_stopped(key: u8, code: u8, qualifier: u8) -> bool {
+    const NOT_READY: u8 = 2;
+    matches!((key, code, qualifier), (NOT_READY, 0x04, 0x02 | 0x11))
+        || matches!((code, qualifier), (0x5e, 0x02 | 0x04 | 0x09 | 0x0a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sense data as Linux 6.12 builds it (`scsi_build_sense` and `ata_scsi_set_passthru_sense_fields`).
+    fn by_descriptor(count: u8, status: u8) -> Vec<u8> {
+        let head = [0x72, 0x01, 0x00, 0x1d, 0, 0, 0, 14];
+        [&head[..], &[0x09, 0x0c, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, status]].concat()
+    }
+
+    fn fixed(count: u8, status: u8) -> Vec<u8> {
+        vec![0xf0, 0, 0x01, 0, status, 0x40, count, 10, 0, 0, 0, 0, 0x00, 0x1d, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn the_mode_is_in_either_format_of_sense_data() {
+        for (count, mode) in [
+            (0x00, PowerMode::Standby),
+            (0x01, PowerMode::Standby),
+            (0x40, PowerMode::SpunDown),
+            (0x41, PowerMode::Awake),
+            (0x80, PowerMode::Awake),
+            (0x83, PowerMode::Awake),
+            (0xff, PowerMode::Awake),
+        ] {
+            for sense in [by_descriptor(count, 0x50), fixed(count, 0x50)] {
+                assert_eq!(returned_count(&sense), Some(count), "{sense:x?}");
+            }
+            assert_eq!(PowerMode::from_count(count), mode, "{count:#x}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_is_found_behind_others() {
+        let (head, ata) = (by_descriptor(0, 0x50)[..8].to_vec(), by_descriptor(0, 0x50)[8..].to_vec());
+        let information = [0x00, 0x0a, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f];
+        assert_eq!(returned_count(&[&head[..], &information, &ata].concat()), Some(0));
+    }
+
+    #[test]
+    fn what_does_not_answer_is_not_in_standby() {
+        // The drive ended the command with an error: ABORT, whose COUNT is zero too.
+        for sense in [by_descriptor(0, 0x51), fixed(0, 0x51)] {
+            assert_eq!(returned_count(&sense), None, "{sense:x?}");
+        }
+        // Sense data of something else, and every truncation.
+        let other = [0x70, 0, 0x05, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20, 0x00];
+        assert_eq!(returned_count(&other), None);
+        for whole in [by_descriptor(0, 0x50), fixed(0, 0x50)[..14].to_vec()] {
+            for length in 0..whole.len() {
+                assert_eq!(returned_count(&whole[..length]), None, "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn stopped_disks_are_not_confused_with_others_that_are_not_ready() {
+        for (key, code, qualifier, stopped) in [
+            (2, 0x04, 0x02, true),
+            (2, 0x04, 0x11, true),
+            (2, 0x04, 0x01, false), // becoming ready
+            (2, 0x3a, 0x00, false), // no medium
+            (0, 0x5e, 0x02, true),
+            (0, 0x5e, 0x0a, true),
+            (0, 0x5e, 0x01, false), // idle
+            (0, 0x5e, 0x08, false), // idle_c
+            (0, 0x00, 0x00, false),
+        ] {
+            assert_eq!(is_stopped(key, code, qualifier), stopped, "{key:x} {code:x} {qualifier:x}");
+        }
+    }
+}
