@@ -42,7 +42,7 @@ use crate::exit;
 
 /// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
-#[command(name = "straddle", version, after_help = exit::HELP, arg_required_else_help = true)]
+#[command(name = "straddle", version = env!("STRADDLE_VERSION"), after_help = exit::HELP, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     /// The command to run.
