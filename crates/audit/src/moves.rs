@@ -322,7 +322,7 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             (
                 format!(
                     "save the table that is there to a new file on another disk, and go on with the move: {resume} --restore-table FILE; or bring back the old \
-                     layout: {resume} --rollback --restore-table FILE; what was written to the disk since counts as data of the partitions that move; or, if \
+                     layout: {resume} --rollback --restore-table FILE; it is refused where data that move were changed since, as far as that is noticed; or, if \
                      nothing of them is needed any more, remove the journal: {}",
                     wipe.collect::<Vec<_>>().join(" && ")
                 ),

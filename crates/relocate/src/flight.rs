@@ -85,36 +85,45 @@ impl Flight {
         Ok(flight)
     }
 
-    /// Whether each sector that the windows in flight write is what was there before, or what they write. What cannot
-    /// be read may be either.
+    /// Whether each sector that the windows in flight write is what was there before, or what they write, and each
+    /// other one that they read is what was read. What cannot be read may be anything, and so may what is in one of
+    /// the spans `besides`.
     pub(crate) fn is_untouched(
         &self,
         disks: &mut Disks<'_>,
         sequence: &Sequence,
+        besides: &[Span],
     ) -> Result<bool, RelocateError> {
         let copied = self.windows.iter().filter_map(|entry| {
             let shape = Shape::new(sequence.window(entry.record.number));
             let copy = entry.saved.as_ref()?;
-            Some((shape.window.written, shape.content(copy), shape.overwritten(copy).to_vec()))
+            let (content, overwritten) = (shape.content(copy), shape.overwritten(copy).to_vec());
+            let written = [content, overwritten].map(|bytes| (shape.window.written, bytes));
+            Some((written, (shape.window.from, shape.moved(copy).to_vec())))
         });
-        let copied: Vec<_> = copied.collect();
-        let expected = |sector: Span| {
-            copied.iter().filter_map(move |(written, new, old)| {
-                let at = in_memory(sector.start().checked_since(written.start())?);
-                let range = at..at + in_memory(sector.len());
-                Some([new.get(range.clone())?, old.get(range)?])
-            })
-        };
-        for (written, ..) in &copied {
-            for at in (written.start().get()..written.end().get()).step_by(512) {
-                let Some(sector) = Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)) else { continue };
-                let Ok(there) = read(disks, sector) else { continue };
-                if !expected(sector).flatten().any(|bytes| bytes == there) {
-                    return Ok(false);
-                }
+        let (written, read): (Vec<_>, Vec<_>) = copied.unzip();
+        let direct = self.windows.iter().filter(|entry| entry.saved.is_none()).map(|entry| entry.record);
+        for record in direct.chain(self.unused) {
+            let from = sequence.window(record.number).from;
+            let is_other = record.moved().is_some_and(|moved| holds(disks, from, moved).is_ok_and(|it| !it));
+            // What is in flight before it may overwrite it.
+            let is_kept = |spans: &[Span]| !spans.iter().any(|span| span.overlaps(from));
+            if is_other && is_kept(besides) && written.iter().all(|[(span, _), _]| is_kept(&[*span])) {
+                return Ok(false);
             }
         }
-        Ok(true)
+        let written: Vec<(Span, Vec<u8>)> = written.into_iter().flatten().collect();
+        let is_in =
+            |sector: Span, kept: &[(Span, Vec<u8>)]| kept.iter().any(|(span, _)| span.overlaps(sector));
+        let is_free = |sector: Span| besides.iter().any(|span| span.overlaps(sector));
+        let of_read = read.iter().map(|(span, _)| *span).flat_map(sectors).filter(|it| !is_in(*it, &written));
+        for sector in of_read.filter(|sector| !is_free(*sector)) {
+            if !is_one_of(disks, sector, &read) {
+                return Ok(false);
+            }
+        }
+        let mut of_written = written.iter().map(|(span, _)| *span).flat_map(sectors);
+        Ok(of_written.all(|sector| is_one_of(disks, sector, &written)))
     }
 
     /// Writes what is in flight again, and makes it durable.
@@ -208,6 +217,21 @@ impl Flight {
         }
         Ok(())
     }
+}
+
+/// The sectors of a span.
+fn sectors(span: Span) -> impl Iterator<Item = Span> {
+    let starts = (span.start().get()..span.end().get()).step_by(in_memory(ByteCount::new(SECTOR)));
+    starts.filter_map(|at| Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)))
+}
+
+/// Whether a sector that can be read is what one of those that have it in their span says.
+fn is_one_of(disks: &mut Disks<'_>, sector: Span, possible: &[(Span, Vec<u8>)]) -> bool {
+    let Ok(there) = read(disks, sector) else { return true };
+    possible.iter().any(|(span, bytes)| {
+        let at = sector.start().checked_since(span.start()).map(in_memory);
+        at.and_then(|at| bytes.get(at..at.checked_add(there.len())?)) == Some(&there[..])
+    })
 }
 
 /// The bytes of a window at its source are what its record says. Those that cannot be read, now or before, may

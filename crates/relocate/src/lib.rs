@@ -171,7 +171,7 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::is_title;
 pub use recovery::{
     Advance, Back, Ended, Moved, Recovered, State, Turned, Unfinished, advance, begin, forget, inspect,
-    is_untouched, journal_len, journal_len_with, open,
+    is_same, is_untouched, journal_len, journal_len_with, open,
 };
 pub use search::{search, search_ends, search_near_ends};
 pub use traffic::{Traffic, WindowTraffic};

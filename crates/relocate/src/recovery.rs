@@ -11,6 +11,7 @@ use crate::flight::Flight;
 use crate::job::Job;
 use crate::journal::{Direction, Journal, Mark, erase_titles};
 use crate::sequence::Sequence;
+use crate::shape;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -160,7 +161,8 @@ pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateErr
 }
 
 /// Whether what is on its way, according to the journal at `place`, is as the moves left it: each sector is what was
-/// there before or what was to be written. True if there is no journal. Changes nothing.
+/// there before or what was to be written. What is in one of the spans `besides` may be anything: the caller has
+/// written there. True if there is no journal. Changes nothing.
 ///
 /// Both [`resume`](Unfinished::resume) and [`rollback`](Unfinished::rollback) write the journal's copy there: what
 /// another program has written there since would be lost.
@@ -168,15 +170,71 @@ pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateErr
 /// # Errors
 ///
 /// As [`open`].
-pub fn is_untouched(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
-    let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(true) };
-    let (turned, undone) = (journal.mark(&mut disks, Mark::Turned)?, journal.mark(&mut disks, Mark::Undone)?);
-    let (sequence, direction) = match (turned, undone) {
-        (Some(done), Some(_)) => (Sequence::back(&journal.job, done), Direction::Back),
-        _ => (Sequence::forward(&journal.job), Direction::Forward),
+pub fn is_untouched(mut disks: Disks<'_>, place: Span, besides: &[Span]) -> Result<bool, RelocateError> {
+    let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
+    course.flight.is_untouched(&mut disks, &course.sequence, besides)
+}
+
+/// Whether data that have moved are the same in their old and new places, as far as the old ones were not
+/// overwritten, by the moves or, in the spans `besides`, by the caller. What cannot be read may be anything. True if
+/// there is no journal. Reads all that has moved, and changes nothing.
+///
+/// [`resume`](Unfinished::resume) goes on without what another program has written to the old places since.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn is_same(mut disks: Disks<'_>, place: Span, besides: &[Span]) -> Result<bool, RelocateError> {
+    let Some(Course { journal, turned, sequence, flight }) = Course::read(&mut disks, place)? else {
+        return Ok(true);
     };
-    let flight = Flight::of(journal.records(&mut disks, direction)?, &sequence)?;
-    flight.is_untouched(&mut disks, &sequence)
+    if !is_same_in(&mut disks, &sequence, (flight.durable, flight.done), (besides, &[])) {
+        return Ok(false);
+    }
+    let Some(done) = turned else { return Ok(true) };
+    let later = sequence.written(flight.done);
+    Ok(is_same_in(&mut disks, &Sequence::forward(&journal.job), (done, done), (besides, &later)))
+}
+
+/// Whether what the first `durable` windows have moved is the same in both places; `done` windows are written, and
+/// what came `later` may have overwritten it in the new ones.
+fn is_same_in(
+    disks: &mut Disks<'_>,
+    sequence: &Sequence,
+    (durable, done): (u64, u64),
+    (besides, later): (&[Span], &[Span]),
+) -> bool {
+    let written = sequence.written(done);
+    let old = [besides, &written].concat();
+    // One span for each move, in the same order.
+    sequence.sources(durable).into_iter().enumerate().all(|(number, (from, to))| {
+        let others = written.iter().enumerate().filter(|(other, _)| *other != number).map(|(_, span)| *span);
+        let new: Vec<Span> = besides.iter().chain(later).copied().chain(others).collect();
+        shape::is_same(disks, (from, &old), (to, &new))
+    })
+}
+
+/// What a journal says of the way that data are on, forward or back.
+struct Course {
+    journal: Journal,
+    /// The windows that are to go back.
+    turned: Option<u64>,
+    sequence: Sequence,
+    flight: Flight,
+}
+
+impl Course {
+    fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
+        let Some(journal) = Journal::read(disks, place)? else { return Ok(None) };
+        let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
+        let turned = turned.filter(|_| undone.is_some());
+        let (sequence, direction) = match turned {
+            Some(done) => (Sequence::back(&journal.job, done), Direction::Back),
+            None => (Sequence::forward(&journal.job), Direction::Forward),
+        };
+        let flight = Flight::of(journal.records(disks, direction)?, &sequence)?;
+        Ok(Some(Self { journal, turned, sequence, flight }))
+    }
 }
 
 /// Removes the titles of a journal at `place`, as far as they lie in one of the spans `within`, durably. Without

@@ -36,6 +36,7 @@ mod error;
 mod file;
 mod find;
 mod guard;
+mod heads;
 mod inner;
 mod logical;
 mod media;

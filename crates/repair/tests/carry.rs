@@ -260,9 +260,10 @@ impl Shape {
                     if let Err(error) = &ended
                         && limit == u64::MAX
                     {
-                        assert!(matches!(error, MoveError::Turned), "{what}, round {round}: {error}");
+                        let is_one_way = matches!(error, MoveError::Turned | MoveError::NotBegun);
+                        assert!(is_one_way, "{what}, round {round}: {error}");
                     }
-                    goes_back |= matches!(ended, Err(MoveError::Turned));
+                    goes_back |= matches!(ended, Err(MoveError::Turned | MoveError::NotBegun));
                 }
             }
             drop(disk);

@@ -301,7 +301,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 listed = list;
             }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
-            Err(MoveError::Turned) => goes_back = true,
+            Err(MoveError::Turned | MoveError::NotBegun) => goes_back = true,
             Err(MoveError::Complete) => goes_back = false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");

@@ -392,8 +392,10 @@ Examples:
   straddle resume /dev/sdb --restore-table sdb.table      another program has written a table meanwhile
 
 If the table is not the one that the move left, nothing is written. With --restore-table that table is saved ('straddle undo'
-brings it back), and the move goes on, or with --rollback back. What was written to the disk meanwhile counts as data of the
-partitions that move. The journal is searched on all of the disk.";
+brings it back), and the move goes on, or with --rollback back. All data that have moved are read in both places first: if they
+were changed since, nothing is written. The journal is searched on all of the disk.
+
+If no data have moved and the table was lost, in a power cut, the old table is restored: plan the move again.";
 
 /// Arguments of `resume`.
 #[derive(Debug, Args)]

@@ -272,7 +272,7 @@ fn moved(disk: &Path, begun: &mut Option<Realign>) -> Result<(String, Exit)> {
     match Run::find(&mut target, None) {
         Ok(mut run) => {
             *begun = Some(run.realign().clone());
-            let is_back = run.is_turned()?;
+            let is_back = run.is_turned()? || run.is_unbegun()?;
             let exit = carry_on(run, disk, is_back)?;
             let what = if is_back {
                 "the old layout is back"

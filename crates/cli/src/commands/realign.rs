@@ -159,21 +159,28 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     check_map(&arguments.moves)?;
     let journal = arguments.moves.journal.as_deref().map(JournalFileHandle::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
-    let run = match &arguments.restore_table {
+    let mut run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let (name, backup) = (output::printable(&name), quote_path(backup));
                 output::complain(&format!(
-                    "{name}: the table is saved, and the marker of the move is restored; to revert: straddle undo {backup} --write {}",
+                    "{name}: the table is saved, and that of the move is restored; to revert: straddle undo {backup} --write {}",
                     quote_path(path)
                 ));
             }
             run
         }
     };
-    carry(run, &name, path, &arguments.moves, arguments.rollback)
+    let is_unbegun = !arguments.rollback && run.is_unbegun().with_context(|| name.clone())?;
+    if is_unbegun {
+        let name = output::printable(&name);
+        output::complain(&format!(
+            "{name}: no data have moved yet, and the table was lost: the old one is restored"
+        ));
+    }
+    carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun)
 }
 
 /// Runs to the end when the machine starts.

@@ -63,6 +63,8 @@ pub struct Run<'a> {
     pub(super) payload: Payload,
     /// Whether the table on the disk has no marker, but is one that other programs use.
     pub(super) is_displaced: bool,
+    /// Whether the disk had no table: the journal alone says that there is a move.
+    pub(super) is_unmarked: bool,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
 }
@@ -88,9 +90,10 @@ impl Realign {
                 return Err(error);
             }
         };
-        let (verify, is_displaced) = (Verify::Read, false);
+        let (verify, is_displaced, is_unmarked) = (Verify::Read, false, false);
         let disk: &mut dyn Disk = target;
-        let mut run = Run { disk, journal, place, payload, is_displaced, verify, skips_bad: false };
+        let mut run =
+            Run { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad: false };
         let begun = run
             .forget_stale()
             .and_then(|()| run.with_disks(|disks, place| begin(disks, place, job).map(drop)));
@@ -269,6 +272,7 @@ impl<'a> Run<'a> {
     /// As [`finish`](Self::finish), and [`MoveError::List`].
     pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
+        self.check_way(&state, false)?;
         self.check_table(&state)?;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
@@ -311,6 +315,7 @@ impl<'a> Run<'a> {
     /// As [`roll_back`](Self::roll_back), and [`MoveError::List`].
     pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
+        self.check_way(&state, true)?;
         self.check_table(&state)?;
         if state == State::NotBegun {
             self.enter_marked()?;
@@ -552,7 +557,7 @@ impl<'a> Run<'a> {
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
         let on_disk = matches!(self.journal, JournalPlace::Inside).then_some(place);
         let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
-        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Most)))
+        Ok(!is_unfinished || !payload.is_borne_out(self.disk, state, (&advance, Proof::Most)))
     }
 
     fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {

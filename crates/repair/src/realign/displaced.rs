@@ -11,7 +11,7 @@ use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
-    Disks, Job, State, advance, inspect, is_title, is_untouched, search, search_ends, search_near_ends,
+    Disks, State, advance, inspect, is_same, is_title, is_untouched, search, search_ends, search_near_ends,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -47,7 +47,7 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
         let Ok(Some((job, state))) = inspect(Disks::one(&mut Reading(medium)), place) else { return false };
         Payload::decode(job.payload()).is_ok_and(|payload| {
             is_unfinished(medium, &payload, state, (Some(place), is_whole), stack)
-                && is_borne_out(medium, &payload, (&job, state), (place, Proof::Most))
+                && is_borne_out(medium, &payload, state, (place, Proof::Most))
         })
     };
     let ends = ends(medium.len(), stack);
@@ -67,23 +67,23 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
 pub(super) fn is_own(
     medium: &dyn Medium,
     payload: &Payload,
-    (job, state): (&Job, State),
+    state: State,
     (place, proof): (Span, Proof),
 ) -> bool {
-    is_borne_out(medium, payload, (job, state), (place, proof))
-        && !payload.is_taken(medium, job)
-        && is_untouched(Disks::one(&mut Reading(medium)), place).unwrap_or(false)
+    is_borne_out(medium, payload, state, (place, proof))
+        && !payload.is_taken(medium)
+        && is_untouched(Disks::one(&mut Reading(medium)), place, &payload.besides()).unwrap_or(false)
 }
 
 /// Whether the data are where the journal on the disk, at `place`, says that they are.
 pub(super) fn is_borne_out(
     medium: &dyn Medium,
     payload: &Payload,
-    found: (&Job, State),
+    state: State,
     (place, proof): (Span, Proof),
 ) -> bool {
     advance(Disks::one(&mut Reading(medium)), place)
-        .is_ok_and(|advance| payload.is_borne_out(medium, found, (&advance, proof)))
+        .is_ok_and(|advance| payload.is_borne_out(medium, state, (&advance, proof)))
 }
 
 /// The partitions in which data may be.
@@ -188,10 +188,13 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
 impl Run<'_> {
     /// Whether the journal is that of the data on the disk, none of which was written since.
     fn is_own(&mut self, state: State) -> Result<bool, MoveError> {
-        let (advance, is_untouched) = (self.with_disks(advance)?, self.with_disks(is_untouched)?);
-        let job = self.payload.realign.job([0; 16], Vec::new())?;
-        let is_there = self.payload.is_borne_out(self.disk, (&job, state), (&advance, Proof::Exact));
-        Ok(is_there && is_untouched && !self.payload.is_taken(self.disk, &job))
+        let advance = self.with_disks(advance)?;
+        let besides = self.payload.besides();
+        let is_there = self.payload.is_borne_out(self.disk, state, (&advance, Proof::Exact));
+        Ok(is_there
+            && !self.payload.is_taken(self.disk)
+            && self.with_disks(|disks, place| is_untouched(disks, place, &besides))?
+            && self.with_disks(|disks, place| is_same(disks, place, &besides))?)
     }
 
     /// Writes the marker over the table that another program has written, after saving what it overwrites in a
@@ -216,11 +219,41 @@ impl Run<'_> {
         if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own(state)?) {
             return Err(MoveError::LeftOver);
         }
-        let steps = self.payload.restoring(self.disk)?;
+        // Whether other data are in the new places is not known: with the old table nothing leads there.
+        self.is_unmarked = state == State::NotBegun;
+        let table = if self.is_unmarked { Table::Old } else { Table::Marked };
+        let steps = self.payload.restoring(self.disk, table)?;
         BackedUp::of_marker(self.disk, steps, backup)?.write()?;
         let _ = self.disk.reread_table();
         self.is_displaced = false;
         // Nothing is left to write.
-        if self.payload.restoring(self.disk)?.is_empty() { Ok(true) } else { Err(MoveError::Unwritten) }
+        if self.payload.restoring(self.disk, table)?.is_empty() {
+            Ok(true)
+        } else {
+            Err(MoveError::Unwritten)
+        }
+    }
+
+    /// Whether no data have moved, and the table had no marker: it can only go back, as other data may be in the
+    /// new places by now.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn is_unbegun(&mut self) -> Result<bool, MoveError> {
+        Ok(self.is_unmarked && self.state()? == State::NotBegun)
+    }
+
+    /// Refuses to overwrite places that may hold other data, as no marker reserves them.
+    pub(super) fn check_way(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
+        match state {
+            State::NotBegun if self.is_unmarked && !goes_back => Err(MoveError::NotBegun),
+            State::Moved if self.is_unmarked && goes_back => {
+                let besides = self.payload.besides();
+                let is_free = self.with_disks(|disks, place| is_same(disks, place, &besides))?;
+                if is_free { Ok(()) } else { Err(MoveError::LeftOver) }
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -19,6 +19,8 @@ struct Found {
     place: Span,
     /// A table that other programs use.
     is_displaced: bool,
+    /// No table.
+    is_unmarked: bool,
     /// What fills the disk.
     has_content: bool,
 }
@@ -27,13 +29,13 @@ struct Found {
 /// power cut may have torn it: then, and if `is_whole`, all of the disk is searched.
 fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
     let proof = if is_whole { Proof::Exact } else { Proof::Whole };
-    let of = |place, is_displaced| Found { place, is_displaced, has_content: false };
+    let of = |place, is_displaced| Found { place, is_displaced, is_unmarked: false, has_content: false };
     let stack = match straddle_layout::read_stack(disk, disk.identity().sector, None) {
         Ok(stack) => stack,
         Err(error) => {
             return match anywhere(disk, proof) {
                 Err(MoveError::Nothing) => Err(error.into()),
-                found => found.map(|place| of(place, false)),
+                found => found.map(|place| Found { is_unmarked: true, ..of(place, false) }),
             };
         }
     };
@@ -56,7 +58,7 @@ fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
         Some((at, why)) if has_table => {
             Err(ReadError::Io { at, source: std::io::Error::other(why.clone()) }.into())
         }
-        _ => Ok(Found { has_content, ..of(place, has_table) }),
+        _ => Ok(Found { has_content, is_unmarked: !has_table, ..of(place, has_table) }),
     }
 }
 
@@ -80,7 +82,7 @@ fn anywhere(disk: &dyn Disk, proof: Proof) -> Result<Span, MoveError> {
             return false;
         }
         let payload = Payload::decode(job.payload());
-        if !payload.is_ok_and(|payload| displaced::is_own(disk, &payload, (&job, state), (place, proof))) {
+        if !payload.is_ok_and(|payload| displaced::is_own(disk, &payload, state, (place, proof))) {
             is_left_over |= is_on_its_way;
             return false;
         }
@@ -123,10 +125,11 @@ impl<'a> Run<'a> {
         is_whole: bool,
     ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
-        let (journal, Found { place, is_displaced, has_content }) = match file {
+        let (journal, Found { place, is_displaced, is_unmarked, has_content }) = match file {
             Some(file) => {
-                let place = Span::first(file.size);
-                (JournalPlace::File(file), Found { place, is_displaced: false, has_content: false })
+                let (place, no) = (Span::first(file.size), false);
+                let found = Found { place, is_displaced: no, is_unmarked: no, has_content: no };
+                (JournalPlace::File(file), found)
             }
             None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
         };
@@ -157,6 +160,9 @@ impl<'a> Run<'a> {
         if job != payload.realign.job(job.id(), job.payload().to_vec())? {
             return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
         }
-        Ok(Self { disk, journal, place, payload, is_displaced, verify: Verify::Read, skips_bad: false })
+        // What filled the disk is there: nothing else has been put over it.
+        let is_unmarked = is_unmarked && !(has_content && payload.has_old_head(disk));
+        let verify = Verify::Read;
+        Ok(Self { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad: false })
     }
 }

@@ -114,7 +114,7 @@ impl Guard {
                 None => kept.extend(matches!(entry.slot, Slot::Logical { .. }).then_some(inside)),
             }
         }
-        let fields: Vec<Span> = sites_in(realign).flat_map(|(site, start)| site.fields(start)).collect();
+        let fields: Vec<Span> = sites_in(realign).flat_map(|(site, _, new)| site.fields(new)).collect();
         Self::keeping(block, was, &kept, &fields)
     }
 
@@ -164,8 +164,11 @@ impl Guard {
 
     /// Whether this fits a disk of so many bytes.
     pub(super) fn fits(&self, size: ByteCount) -> bool {
-        let span = Span::new(ByteOffset::new(self.at), ByteCount::new(self.was.len() as u64));
-        span.is_some_and(|span| Span::first(size).contains(span))
+        self.span().is_some_and(|span| Span::first(size).contains(span))
+    }
+
+    pub(super) fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.at), ByteCount::new(self.was.len() as u64))
     }
 
     /// Its bytes with these over them.
@@ -220,18 +223,22 @@ impl Guard {
 
 /// The physical sectors of what records the starts of partitions that move, in their new places.
 pub(super) fn boot_blocks(realign: &Realign) -> Vec<Span> {
-    let written = sites_in(realign).filter_map(|(site, start)| site.span(start));
+    let written = sites_in(realign).filter_map(|(site, _, new)| site.span(new));
     blocks_of(realign.plan.disk().size, realign.blocks, written)
 }
 
-/// What records the starts of partitions that move, with their new starts.
-fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset)> {
+/// The fields of what records the starts of partitions that move, in their old places.
+pub(super) fn fields(realign: &Realign) -> Vec<Span> {
+    sites_in(realign).flat_map(|(site, old, _)| site.fields(old)).collect()
+}
+
+/// What records the starts of partitions that move, with their old and new starts.
+fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOffset)> {
     let plan = &realign.plan;
     let found = realign.references.iter().filter_map(move |(number, reference)| {
         let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
-        origin(realign, entry)?;
-        let start = plan.span(entry)?.start();
-        Some(sites(reference)?.into_iter().map(move |site| (site, start)))
+        let (old, new) = (origin(realign, entry)?.start(), plan.span(entry)?.start());
+        Some(sites(reference)?.into_iter().map(move |site| (site, old, new)))
     });
     found.flatten()
 }

@@ -104,6 +104,9 @@ pub enum MoveError {
     /// It is being rolled back.
     #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
     Turned,
+    /// Nothing has moved, and the table is lost.
+    #[error("nothing was written: no data have moved, and the table is lost: --rollback restores it")]
+    NotBegun,
     /// It is complete.
     #[error("nothing was written: the new table counts already, and there is no way back")]
     Complete,
@@ -124,6 +127,7 @@ impl MoveError {
             | Self::OtherTable
             | Self::LeftOver
             | Self::Turned
+            | Self::NotBegun
             | Self::Complete => ErrorKind::Refused,
             Self::Read(_)
             | Self::Unrecordable(_)

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
-use straddle_relocate::{Advance, Job, State};
+use straddle_relocate::{Advance, State};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::guard::Guard;
+use super::heads::{self, Head};
 use super::sample::{self, Proof, Sample};
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
@@ -60,6 +61,8 @@ struct PayloadFile {
     rest: Vec<Guard>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     samples: Vec<Sample>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    heads: Vec<Head>,
 }
 
 /// An extended boot record.
@@ -137,6 +140,8 @@ pub(super) struct Payload {
     rest: Vec<Guard>,
     /// Of the data that move.
     samples: Vec<Sample>,
+    /// Of where they begin.
+    heads: Vec<Head>,
 }
 
 impl Payload {
@@ -181,10 +186,20 @@ impl Payload {
         let new_guards = Guard::of_records(disk, realign, &of(Table::New), true);
         let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
         let rest = restore::rest(disk, stack, &places, realign)?;
-        let samples = sample::take(disk, &realign.moves);
+        let (samples, heads) = (sample::take(disk, realign), heads::take(disk, realign));
         let realign = realign.clone();
-        let payload =
-            Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, samples };
+        let payload = Self {
+            realign,
+            places,
+            records,
+            guards,
+            boot_guards,
+            new_guards,
+            old_guards,
+            rest,
+            samples,
+            heads,
+        };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -201,18 +216,22 @@ impl Payload {
     }
 
     /// Whether the data are where a journal in this state says that they are.
-    pub(super) fn is_borne_out(
-        &self,
-        disk: &dyn Medium,
-        (job, state): (&Job, State),
-        found: (&Advance, Proof),
-    ) -> bool {
-        sample::are_there(disk, &self.samples, (job, state), found)
+    pub(super) fn is_borne_out(&self, disk: &dyn Medium, state: State, found: (&Advance, Proof)) -> bool {
+        sample::are_there(disk, (&self.realign, &self.samples), state, found)
+    }
+
+    /// What is written besides the data that move: the table, and what records where partitions begin, each with
+    /// its physical sectors.
+    pub(super) fn besides(&self) -> Vec<Span> {
+        let of_boot = self.guards.iter().chain(&self.boot_guards).chain(&self.new_guards);
+        let guards = of_boot.chain(&self.old_guards).chain(&self.rest).filter_map(Guard::span);
+        let tables = self.places.iter().filter_map(Place::span);
+        tables.chain(self.records.iter().filter_map(Record::span)).chain(guards).collect()
     }
 
     /// Whether other contents begin where those that move did, or are to.
-    pub(super) fn is_taken(&self, disk: &dyn Medium, job: &Job) -> bool {
-        sample::is_taken(disk, &self.samples, job, Some(self.realign.plan().block()))
+    pub(super) fn is_taken(&self, disk: &dyn Medium) -> bool {
+        heads::is_taken(disk, &self.realign, &self.heads)
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
@@ -240,6 +259,7 @@ impl Payload {
             old_guards: self.old_guards.clone(),
             rest: self.rest.clone(),
             samples: self.samples.clone(),
+            heads: self.heads.clone(),
         };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
@@ -279,8 +299,19 @@ impl Payload {
         if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
-        let samples = file.samples;
-        Ok(Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, samples })
+        let (samples, heads) = (file.samples, file.heads);
+        Ok(Self {
+            realign,
+            places,
+            records,
+            guards,
+            boot_guards,
+            new_guards,
+            old_guards,
+            rest,
+            samples,
+            heads,
+        })
     }
 
     /// What restores the physical sectors of the table that a power cut has torn. They have the marker then.

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::{Realign, RealignError, RealignFile, guard, sample};
+use super::{Realign, RealignError, RealignFile, guard, heads, sample};
 use crate::plan::{Entry, Format, Slot, span_of};
 
 /// The window of moves of which none needs a copy in the journal: there are fewer ways between the old place, the
@@ -63,7 +63,9 @@ impl Realign {
         let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
-        let tables = tables.saturating_add(sample::most_bytes(self.moves.len()));
+        let tables = tables
+            .saturating_add(sample::most_bytes(self.moves.len()))
+            .saturating_add(heads::most_bytes(self));
         let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
         let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();

@@ -4,16 +4,14 @@
 //! The law of this module: it only reads. A journal that no marker names counts only if the samples are where it
 //! says that they are.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
-use straddle_layout::TableKind;
-use straddle_layout::view::View;
-use straddle_relocate::{Advance, Job, Move, State};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+use straddle_relocate::{Advance, State};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{Realign, guard};
 
 /// How many samples are taken of all that moves: each costs a read when the move begins.
 const SAMPLES: u64 = 64;
@@ -23,8 +21,6 @@ const SECTOR: u64 = 512;
 ///
 /// Btrfs and ReiserFS begin 64 KiB behind the start.
 const REACH: u64 = 128 << 10;
-/// The hidden sectors of FAT and NTFS, and the partition offset of exFAT.
-const RECORDED: [Range<usize>; 2] = [0x1c..0x20, 0x40..0x48];
 /// The bytes of SHA-256 that are kept.
 const KEPT: usize = 8;
 /// The bytes of a sample as JSON, at most.
@@ -47,7 +43,8 @@ pub(super) fn most_bytes(moves: usize) -> usize {
 }
 
 /// Takes samples of what moves: sectors that hold more than one value, as far as they can be read.
-pub(super) fn take(disk: &dyn Medium, moves: &[Move]) -> Vec<Sample> {
+pub(super) fn take(disk: &dyn Medium, realign: &Realign) -> Vec<Sample> {
+    let (moves, fields) = (realign.moves(), guard::fields(realign));
     let total = moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
     let step = (total / SAMPLES).next_multiple_of(SECTOR).max(SECTOR);
     let mut samples = Vec::new();
@@ -59,7 +56,7 @@ pub(super) fn take(disk: &dyn Medium, moves: &[Move]) -> Vec<Sample> {
             if disk.read_at(ByteOffset::new(at), &mut bytes).is_ok() {
                 let sectors = (at..).step_by(512).zip(bytes.chunks(512));
                 let found = sectors.into_iter().find(|(_, sector)| is_telling(sector));
-                samples.extend(found.map(|(at, sector)| Sample { at, hash: hash(sector) }));
+                samples.extend(found.map(|(at, sector)| Sample { at, hash: hash(sector, at, &fields) }));
             }
             at = at.saturating_add(step);
         }
@@ -72,12 +69,14 @@ fn is_telling(sector: &[u8]) -> bool {
     sector.windows(2).any(|pair| pair[0] != pair[1])
 }
 
-/// Returns the hash of a sector without the fields in which boot sectors record where their partition begins: a move
-/// changes them.
-fn hash(sector: &[u8]) -> String {
+/// Returns the hash of a sector that is at byte `at` before the moves, without those of the `fields` that are in it:
+/// a move changes what records where its partition begins.
+pub(super) fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
     let mut sector = sector.to_vec();
-    for field in RECORDED {
-        sector.get_mut(field).into_iter().for_each(|bytes| bytes.fill(0));
+    for field in fields {
+        let within = |byte: ByteOffset| usize::try_from(byte.get().saturating_sub(at)).unwrap_or(usize::MAX);
+        let range = within(field.start()).min(sector.len())..within(field.end()).min(sector.len());
+        sector.get_mut(range).into_iter().for_each(|bytes| bytes.fill(0));
     }
     hex(&Sha256::digest(&sector)[..KEPT])
 }
@@ -93,23 +92,24 @@ pub(super) enum Proof {
     Most,
 }
 
-/// Whether the data are where the journal of `job`, in the given state, says that they are. Of what is on its way, a
+/// Whether the data are where the journal of this plan, in the given state, says that they are. Of what is on its way, a
 /// power cut may have left half: the journal has the rest.
 pub(super) fn are_there(
     disk: &dyn Medium,
-    samples: &[Sample],
-    (job, state): (&Job, State),
+    (realign, samples): (&Realign, &[Sample]),
+    state: State,
     (advance, proof): (&Advance, Proof),
 ) -> bool {
+    let fields = guard::fields(realign);
     let holds = |at: Option<u64>, sample: &Sample| {
         let mut bytes = [0; 512];
         let is_read = at.is_some_and(|at| disk.read_at(ByteOffset::new(at), &mut bytes).is_ok());
-        is_read.then(|| hash(&bytes) == sample.hash)
+        is_read.then(|| hash(&bytes, sample.at, &fields) == sample.hash)
     };
     let (mut settled, mut on_its_way) = (Tally::default(), Tally::default());
     for sample in samples {
         let Some(sector) = Span::new(ByteOffset::new(sample.at), ByteCount::new(SECTOR)) else { continue };
-        let Some(one) = job.moves().iter().find(|one| one.from.contains(sector)) else { continue };
+        let Some(one) = realign.moves().iter().find(|one| one.from.contains(sector)) else { continue };
         let to = one.to.get().checked_add(sample.at - one.from.start().get());
         let (old, new) = (|| holds(Some(sample.at), sample), || holds(to, sample));
         let is_in = |spans: &[Span]| spans.iter().any(|span| span.overlaps(sector));
@@ -131,35 +131,6 @@ pub(super) fn are_there(
     // Data of one value everywhere have no samples.
     let is_known = settled.read + on_its_way.read > 0 || (proof == Proof::Exact && samples.is_empty());
     is_known && settled.is_share(share, of) && on_its_way.is_share(on_way, of_way)
-}
-
-/// Whether a file system, or what else fills a partition, begins at the old or the new start of a partition that
-/// moves, and is none of those that move: it was made since.
-pub(super) fn is_taken(disk: &dyn Medium, samples: &[Sample], job: &Job, block: Option<BlockSize>) -> bool {
-    let heads = || {
-        job.moves().iter().filter_map(|one| {
-            let start = one.from.start().get();
-            let head =
-                samples.iter().find(|sample| (start..start.saturating_add(REACH)).contains(&sample.at))?;
-            Some((head.at - start, &head.hash))
-        })
-    };
-    let is_own = |start: ByteOffset| {
-        let mut bytes = [0; 512];
-        heads().any(|(offset, expected)| {
-            let at = start.get().checked_add(offset).map(ByteOffset::new);
-            at.is_none_or(|at| disk.read_at(at, &mut bytes).is_err() || hash(&bytes) == *expected)
-        })
-    };
-    let is_filled = |start: ByteOffset, len: ByteCount| {
-        let runs = Span::first(len);
-        let view = View::of_drive(disk).map(len, [(runs, start)]);
-        straddle_layout::read_stack(&view, block, None)
-            .is_ok_and(|stack| matches!(stack.kind, TableKind::Content(_)))
-    };
-    job.moves().iter().any(|one| {
-        [one.from.start(), one.to].into_iter().any(|start| is_filled(start, one.from.len()) && !is_own(start))
-    })
 }
 
 /// How many of the samples that could be read are there.

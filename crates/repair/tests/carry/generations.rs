@@ -102,6 +102,7 @@ fn recover(medium: &Memory, goes_back: bool, asks: bool) -> (Memory, Result<Outc
         if asks {
             run.restore_table(&folder.path().join("table"))?;
         }
+        let goes_back = goes_back || run.is_unbegun()?;
         let watch = &mut |_| ControlFlow::Continue(());
         if goes_back { run.roll_back(watch) } else { run.finish(watch) }
     });

@@ -9,7 +9,7 @@ use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::super::guard::Guard;
-use super::{Payload, Place, UNIT};
+use super::{Payload, Place, Table, UNIT};
 use crate::encode::Step;
 use crate::fingerprint::{bytes_of, structures};
 use crate::realign::{Journal, MoveError, Realign};
@@ -64,16 +64,20 @@ impl Payload {
         })
     }
 
-    /// The steps that give the disk the marker. What counts is written last.
-    pub(in crate::realign) fn restoring(&self, disk: &dyn Medium) -> Result<Vec<Step>, MoveError> {
+    /// The steps that give the disk this table. What counts is written last.
+    pub(in crate::realign) fn restoring(
+        &self,
+        disk: &dyn Medium,
+        table: Table,
+    ) -> Result<Vec<Step>, MoveError> {
         let rest = self.rest.iter().map(|rest| (rest.at(), rest.bytes()));
-        let places = self.places.iter().rev().map(|place| (place.at, place.marked.as_slice()));
+        let places = self.places.iter().rev().map(|place| (place.at, place.of(table)));
         let mut steps = Vec::new();
         for (at, new) in rest.chain(places) {
             let mut old = vec![0; new.len()];
             disk.read_at(ByteOffset::new(at), &mut old)?;
             if old != new {
-                let what = "the marker of the move".to_owned();
+                let what = "the table of the move".to_owned();
                 steps.push(Step::Write { at, old, new: new.to_vec(), what });
                 steps.push(Step::Flush);
             }

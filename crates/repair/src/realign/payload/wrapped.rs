@@ -9,7 +9,7 @@ use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::super::guard::Guard;
-use super::super::sample;
+use super::super::{heads, sample};
 use super::{Payload, Place, marker_in};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
@@ -74,7 +74,8 @@ impl Payload {
             new_guards: Vec::new(),
             old_guards: Vec::new(),
             rest: Vec::new(),
-            samples: sample::take(disk, &realign.moves),
+            samples: sample::take(disk, realign),
+            heads: heads::take(disk, realign),
         })
     }
 
