@@ -153,10 +153,11 @@ fn of_repairs() -> Vec<Sample> {
 }
 
 fn of_devices() -> Vec<Sample> {
-    use straddle_device::OpenError;
+    use straddle_device::{OpenError, UnknownPower};
     let (format, role, what) = (Format::Qcow2, "backing file", "what");
     let read = || ReadError::Io { at: at(), source: cause() };
     let image = || ImageError::Read { format, source: Box::new(read()) };
+    let power = || UnknownPower { disk: text(), source: IoctlError::Os { what, source: cause() } };
     let unpack = || UnpackError::Damaged { at: at(), source: cause() };
     let size = || parse_size("x").unwrap_err();
     vec![
@@ -173,6 +174,8 @@ fn of_devices() -> Vec<Sample> {
         sample(ReadError::Image { at: at(), source: Box::new(image()) }),
         sample(read()),
         sample(OpenError::Io(cause())),
+        sample(OpenError::Power(power())),
+        sample(power()),
         sample(OpenError::Unpack { what, source: unpack(), command: None }),
         sample(OpenError::Image(image())),
         sample(OpenError::Allowed { path: path(), source: cause() }),
