@@ -302,7 +302,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
             }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
             Err(MoveError::Turned | MoveError::NotBegun) => goes_back = true,
-            Err(MoveError::Complete) => goes_back = false,
+            Err(MoveError::Complete | MoveError::NoWayBack) => goes_back = false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");
                 ended.errors += 1;

@@ -249,9 +249,13 @@ impl Run<'_> {
         match state {
             State::NotBegun if self.is_unmarked && !goes_back => Err(MoveError::NotBegun),
             State::Moved if self.is_unmarked && goes_back => {
+                let moves = self.payload.realign.moves();
+                let is_over =
+                    |from: Span| moves.iter().any(|one| one.destination().is_none_or(|to| to.overlaps(from)));
+                let is_kept = !moves.iter().any(|one| is_over(one.from));
                 let besides = self.payload.besides();
-                let is_free = self.with_disks(|disks, place| is_same(disks, place, &besides))?;
-                if is_free { Ok(()) } else { Err(MoveError::LeftOver) }
+                let is_free = is_kept && self.with_disks(|disks, place| is_same(disks, place, &besides))?;
+                if is_free { Ok(()) } else { Err(MoveError::NoWayBack) }
             }
             _ => Ok(()),
         }

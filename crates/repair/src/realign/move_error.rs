@@ -107,6 +107,11 @@ pub enum MoveError {
     /// Nothing has moved, and the table is lost.
     #[error("nothing was written: no data have moved, and the table is lost: --rollback restores it")]
     NotBegun,
+    /// All data have moved, and the table is lost.
+    #[error(
+        "nothing was written: all data have moved, and the table is lost: whether the old places hold other data by now is not known; complete the move, without --rollback"
+    )]
+    NoWayBack,
     /// It is complete.
     #[error("nothing was written: the new table counts already, and there is no way back")]
     Complete,
@@ -128,6 +133,7 @@ impl MoveError {
             | Self::LeftOver
             | Self::Turned
             | Self::NotBegun
+            | Self::NoWayBack
             | Self::Complete => ErrorKind::Refused,
             Self::Read(_)
             | Self::Unrecordable(_)

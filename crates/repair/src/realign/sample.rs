@@ -84,7 +84,7 @@ pub(super) fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
 /// How sure it must be that a journal is that of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing else tells so: hardly any of the data may have been written since.
+    /// Nothing else tells so: none of the data may have been written since, nor be on their way.
     Whole,
     /// The user asks for it: none of the data may have been written since.
     Exact,
@@ -122,9 +122,7 @@ pub(super) fn are_there(
         }
     }
     let ((share, of), (on_way, of_way)) = match proof {
-        // What is written for it goes to where other data may be by now.
-        Proof::Whole if state == State::NotBegun => ((1, 1), (1, 1)),
-        Proof::Whole => ((15, 16), (3, 4)),
+        Proof::Whole => ((1, 1), (1, 1)),
         Proof::Exact => ((1, 1), (1, 2)),
         Proof::Most => ((3, 4), (1, 2)),
     };

@@ -461,7 +461,7 @@ fn without_a_table_only_what_is_certain_is_written() {
         let refused = Run::find(&mut disk, None).and_then(|run| go(run, goes_back));
         drop(disk);
         let what = format!("{}, cut after {left}, {state:?}: {refused:?}", shape.name);
-        assert!(matches!(refused, Err(MoveError::NotBegun | MoveError::LeftOver)), "{what}");
+        assert!(matches!(refused, Err(MoveError::NotBegun | MoveError::NoWayBack)), "{what}");
         assert!(drive.seen == medium, "{what}: it was written to");
         let mut disk = target(&mut drive);
         let ended = Run::find(&mut disk, None).and_then(|run| go(run, !goes_back));
