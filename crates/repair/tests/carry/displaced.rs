@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::read_stack;
 use straddle_relocate::{Disk, Disks, Job, Move, Parts, State, begin, journal_len};
 use straddle_repair::apply::{Backup, LaterWrites};
-use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Run, displaced};
+use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Run, Wanted, displaced};
 use straddle_repair::{Format, Part, Place, Request, Seed, Size};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -472,4 +472,39 @@ fn without_a_table_only_what_is_certain_is_written() {
         seen[kind] += 1;
     }
     assert!(seen[0] > 0 && seen[1] > 0, "{}: {seen:?}", shape.name);
+}
+
+/// A window in flight may be neither at its old nor at its new place: where few sectors tell anything, that may be all
+/// that a sample shows.
+#[test]
+fn a_move_of_mostly_empty_partitions_goes_on() {
+    let parts = [(63, 7_273), (7_544, 6_402)];
+    let empty = |disk: &mut Memory| {
+        for sector in parts.iter().flat_map(|(start, len)| *start..start + len).filter(|at| at % 1_597 != 0) {
+            disk.put(sector * 512, &[0; 512]);
+        }
+    };
+    let shape = Shape::with(empty, "512e", Format::Mbr, 16_000, &parts, &Wanted::default());
+    let folder = tempfile::tempdir().unwrap();
+    let (mut random, mut recovered) = (Random::new(4), 0);
+    let taken = shape.operations::<Drive>();
+    for round in 0..seeds("MOVES", 24) * 10 {
+        let left = random.below(taken + 1);
+        let mut drive = Drive::new(shape.before.clone(), left);
+        let _ = shape.begin_and_finish(&mut drive);
+        let mut medium = drive.cut(&mut random);
+        let found =
+            Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).and_then(|mut run| run.state());
+        if !matches!(found, Ok(State::Moving { .. })) {
+            continue;
+        }
+        medium.put(0, &[0; 4_096]);
+        let goes_back = random.chance(50);
+        let what = format!("round {round}, cut after {left}, back: {goes_back}");
+        let (drive, ended) = recover(medium, u64::MAX, goes_back, folder.path());
+        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
+        assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
+        recovered += 1;
+    }
+    assert!(recovered > 0);
 }
