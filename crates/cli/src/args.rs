@@ -40,9 +40,19 @@ pub(crate) use self::trace::TraceArguments;
 use crate::cost::Pricing;
 use crate::exit;
 
+/// Examples for `--help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle check                          audit every disk of this machine
+  straddle check disk.img                 audit an image
+  straddle explain S001                   why a finding matters, and what fixes it
+  straddle realign /dev/sdb               plan the move of misaligned partitions; writes nothing
+  straddle bench random-write drive:wd10ears";
+
 /// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
-#[command(name = "straddle", version = env!("STRADDLE_VERSION"), after_help = exit::HELP, arg_required_else_help = true)]
+#[command(name = "straddle", version = env!("STRADDLE_VERSION"), arg_required_else_help = true)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     /// The command to run.
@@ -433,8 +443,16 @@ pub(crate) enum Topic {
     Rmw(RmwArguments),
 }
 
+/// Examples for `explain rmw --help`.
+const RMW_EXAMPLES: &str = "\
+Examples:
+  straddle explain rmw --offset 63s                      a write of 4 KiB at the start of an old partition
+  straddle explain rmw --offset 1MiB --io 16KiB --physical 16KiB
+  straddle explain rmw --offset 31KiB --count 1000 --json";
+
 /// Arguments of `explain rmw`.
 #[derive(Debug, Args)]
+#[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
     /// Start of the first write on the device, as a byte (31KiB) or a sector of 512 bytes (63s).
     #[arg(long, value_parser = place, value_name = "PLACE")]

@@ -17,6 +17,25 @@ Examples:
   straddle drive fit wd10ears             where its fitted numbers come from
   straddle drive fit ./my-drive.toml --write fitted.toml";
 
+/// Examples for `drive list --help`.
+const LIST_EXAMPLES: &str = "\
+Examples:
+  straddle drive list
+  straddle drive list --json | jq -r '.drives[].name'";
+
+/// Examples for `drive show --help`.
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  straddle drive show wd10ears
+  straddle drive show wd10ears,jumper=on --json
+  straddle drive show ./my-drive.toml --svg my-drive.svg";
+
+/// Examples for `drive fit --help`.
+const FIT_EXAMPLES: &str = "\
+Examples:
+  straddle drive fit wd10ears
+  straddle drive fit ./my-drive.toml --write fitted.toml";
+
 /// Arguments of `drive`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -30,6 +49,7 @@ pub(crate) struct DriveArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// List the drives that can be modelled.
+    #[command(after_help = LIST_EXAMPLES)]
     List {
         /// Print JSON (see `straddle schema drive`).
         #[arg(long)]
@@ -43,6 +63,7 @@ pub(crate) enum Action {
 
 /// Arguments of `drive show`.
 #[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
 pub(crate) struct ShowArguments {
     /// Modelled drive, with comma-separated options, or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
@@ -59,6 +80,7 @@ pub(crate) struct ShowArguments {
 
 /// Arguments of `drive fit`.
 #[derive(Debug, Args)]
+#[command(after_help = FIT_EXAMPLES)]
 pub(crate) struct FitArguments {
     /// Modelled drive, or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]

@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Arguments;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{self, Exit, UsageError};
 use crate::output;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {
@@ -60,15 +60,20 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>> {
 fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     // clap requires a `'static` name. Leaking is harmless, as there are only a handful.
     let static_name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    pages.push((name.to_owned(), page(command.clone().name(static_name))?));
+    pages.push((name.to_owned(), page(name, command.clone().name(static_name))?));
     for inner in command.get_subcommands() {
         add_pages(&format!("{name}-{}", inner.get_name()), inner, pages)?;
     }
     Ok(())
 }
 
-fn page(mut command: Command) -> Result<Vec<u8>> {
+fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let mut after = after.unwrap_or_default();
+    // The help of these commands leaves them to the main page.
+    if !after.contains("Exit status:") {
+        after = [after.as_str(), exit::HELP].join("\n\n").trim_start().to_owned();
+    }
     command = command.after_help("").after_long_help("");
     let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
     let version = command.get_version().is_some();
@@ -84,7 +89,8 @@ fn page(mut command: Command) -> Result<Vec<u8>> {
     if has_commands {
         man.render_subcommands_section(&mut bytes)?;
     }
-    bytes.extend_from_slice(manual::sections(&after.unwrap_or_default()).as_bytes());
+    bytes.extend_from_slice(manual::sections(&after).as_bytes());
+    bytes.extend_from_slice(manual::around(name).as_bytes());
     if version {
         man.render_version_section(&mut bytes)?;
     }
