@@ -239,7 +239,8 @@ struct Ended {
 fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
     let mut ended = Ended::default();
     let mut goes_back = false;
-    let (mut is_over, mut listed) = (false, Vec::new());
+    // `earlier` has what was listed when the journal could not be removed: a new move finds only the fillers.
+    let (mut is_over, mut listed, mut earlier) = (false, Vec::new(), Vec::new());
     let on = &mut |_| ControlFlow::Continue(());
     for attempt in 0.. {
         assert!(attempt < 40, "no end");
@@ -299,6 +300,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 assert_eq!(kept.as_ref(), Some(&list), "attempt {attempt}");
                 is_over = true;
                 listed = list;
+                listed.append(&mut earlier);
             }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
             Err(MoveError::Turned | MoveError::NotBegun) => goes_back = true,
@@ -306,6 +308,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");
                 ended.errors += 1;
+                earlier.extend(kept.take().filter(|_| !is_full).unwrap_or_default());
             }
         }
     }
