@@ -15,6 +15,7 @@ use std::path::Path;
 use serde_json::Value;
 use straddle_repair::Target;
 use straddle_repair::realign::{JournalFileHandle, JournalPlace, Outcome, Realign};
+use tools::skip::cases;
 use tools::{Dir, STRADDLE, flat, list, number, straddle_in, transcript, word, write_table};
 
 const NAME: &str = "disk.img";
@@ -117,7 +118,7 @@ fn every_command_says_so_and_none_writes() {
         let dir = planned(table, LEN);
         begin(&dir, None);
         let before = fs::read(dir.join(NAME)).unwrap();
-        for (words, status) in COMMANDS {
+        for (words, status) in cases(COMMANDS.into_iter(), 3) {
             fs::write(dir.join(NAME), &before).unwrap();
             let output = tools::command()
                 .args(words)

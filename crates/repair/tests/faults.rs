@@ -238,9 +238,8 @@ struct Ended {
 /// Begins or goes on until nothing is left to do.
 fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
     let mut ended = Ended::default();
-    let mut goes_back = false;
-    // `earlier` has what was listed when the journal could not be removed: a new move finds only the fillers.
-    let (mut is_over, mut listed, mut earlier) = (false, Vec::new(), Vec::new());
+    let (mut goes_back, mut is_over) = (false, false);
+    let (mut listed, mut listed_before) = (Vec::new(), Vec::new());
     let on = &mut |_| ControlFlow::Continue(());
     for attempt in 0.. {
         assert!(attempt < 40, "no end");
@@ -298,9 +297,8 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
         match result {
             Ok(Outcome::Complete(list)) => {
                 assert_eq!(kept.as_ref(), Some(&list), "attempt {attempt}");
-                is_over = true;
-                listed = list;
-                listed.append(&mut earlier);
+                (is_over, listed) = (true, list);
+                listed.append(&mut listed_before);
             }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
             Err(MoveError::Turned | MoveError::NotBegun) => goes_back = true,
@@ -308,7 +306,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");
                 ended.errors += 1;
-                earlier.extend(kept.take().filter(|_| !is_full).unwrap_or_default());
+                listed_before.extend(kept.take().filter(|_| !is_full).unwrap_or_default());
             }
         }
     }

@@ -339,7 +339,8 @@ fn moments(shape: &Shape) -> Vec<(String, Memory, bool)> {
         drop(disk);
         drive
     };
-    let sample = |taken: u64| (0..taken).step_by(usize::try_from(taken / 40).unwrap().max(1));
+    let most = seeds("MOVES", 40);
+    let sample = |taken: u64| (0..taken).step_by(usize::try_from(taken / most).unwrap().max(1));
     let whole = cut_after(u64::MAX).taken;
     let half = cut_after(whole * 3 / 4).seen;
     let back = back_from(&half, u64::MAX).taken;
