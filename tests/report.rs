@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/legible.rs"]
+mod legible;
 mod tools;
 
 use std::fs;
@@ -160,6 +162,11 @@ fn browsed(dir: &Dir, more: &str) -> String {
     let page = fs::read_to_string(dir.join("page.html")).unwrap();
     let page = page.replace("</body>", &format!("<script>{more}</script></body>"));
     fs::write(dir.join("pressed.html"), page).unwrap();
+    dumped(dir)
+}
+
+/// `pressed.html` as a browser has it after its script has run.
+fn dumped(dir: &Dir) -> String {
     let mut command = Command::new("chromium");
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
     command.arg(format!("--user-data-dir={}", dir.join("profile").display()));
@@ -199,6 +206,11 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
     if !std::env::split_paths(tools::PATH).any(|folder| folder.join("chromium").is_file()) {
         skipped("chromium is not installed");
         return;
+    }
+    for width in [390, 1200] {
+        fs::write(dir.join("pressed.html"), legible::framed(&page, width)).unwrap();
+        let (seen, wrong) = legible::verdict(&dumped(&dir));
+        assert!(seen.contains("text") && wrong.is_empty(), "{width} px: {wrong:#?}");
     }
     let shown = browsed(&dir, "");
     let unquoted: Vec<String> = rows(&page).iter().map(|name| name.replace("&quot;", "\"")).collect();

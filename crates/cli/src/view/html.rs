@@ -66,7 +66,7 @@ fn summary(reproduced: &Reproduced) -> String {
 fn section(reproduced: &ReproducedExperiment) -> String {
     let experiment = &reproduced.experiment;
     let (name, title) = (escaped(&experiment.name), escaped(&experiment.title));
-    let mut text = format!("<section>\n<h2 id=\"{name}\">{name}: {title}</h2>\n");
+    let mut text = format!("<section>\n<h2 id=\"{name}\">{title} <code>{name}</code></h2>\n");
     for source in &experiment.sources {
         text += &published(source);
     }
@@ -118,7 +118,8 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     let groups: Vec<Group<'_>> =
         groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect();
     let title = format!("{}: misaligned over aligned, modelled and published", experiment.name);
-    figure(&Chart { title: &title, series: vec!["modelled", "published"], groups })
+    let axis = "Misaligned / aligned (1: no loss)";
+    figure(&Chart { title: &title, axis, series: vec!["modelled", "published"], groups })
 }
 
 /// Returns a chart with its caption; nothing if there is nothing to draw.
@@ -132,7 +133,7 @@ fn figure(chart: &Chart<'_>) -> String {
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
     let mut table = Table::new(
         "Figures and their ratios to the aligned arm's",
-        &["arm", "measure", "modelled", "published", "error", "ratio", "published", "error"],
+        &["arm", "measure", "modelled", "published", "error", "ratio", "published ratio", "error of ratio"],
     );
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
@@ -208,6 +209,7 @@ fn again(reproduced: &Reproduced) -> String {
 /// A table with a heading for each column and each row.
 struct Table {
     html: String,
+    headings: Vec<String>,
 }
 
 /// The contents of a table cell, and its CSS class.
@@ -245,13 +247,14 @@ impl Table {
 
     /// Begins a table with these attributes, each after a space.
     fn with(attributes: &str, caption: &str, headings: &[&str]) -> Self {
-        let headings: String =
+        let headings: Vec<String> = headings.iter().map(|heading| capitalised(heading)).collect();
+        let cells: String =
             headings.iter().map(|heading| format!("<th scope=\"col\">{}</th>", escaped(heading))).collect();
         let caption = escaped(caption);
         let html = format!(
-            "<div class=\"scroll\"><table{attributes}>\n<caption>{caption}</caption>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n"
+            "<div class=\"scroll\"><table{attributes}>\n<caption>{caption}</caption>\n<thead><tr>{cells}</tr></thead>\n<tbody>\n"
         );
-        Self { html }
+        Self { html, headings }
     }
 
     fn row(&mut self, heading: &str, cells: Vec<Cell>) {
@@ -260,9 +263,16 @@ impl Table {
 
     fn row_of_class(&mut self, class: &str, heading: &str, cells: Vec<Cell>) {
         let _ = write!(self.html, "<tr class=\"{class}\"><th scope=\"row\">{}</th>", escaped(heading));
-        for Cell { text, class, share } in cells {
+        let headings = self.headings.iter().skip(1).map(|heading| escaped(heading));
+        for (Cell { text, class, share }, heading) in cells.into_iter().zip(headings) {
             let style = share.map(|share| format!(" style=\"--share:{share:.4}\"")).unwrap_or_default();
-            let _ = write!(self.html, "<td class=\"{class}\"{style}>{}</td>", escaped(&text));
+            // On a phone a row is a card, and each cell has its heading beside it, unless it is empty.
+            let class = if text == dash() { "none" } else { class };
+            let _ = write!(
+                self.html,
+                "<td class=\"{class}\" data-heading=\"{heading}\"{style}>{}</td>",
+                escaped(&text)
+            );
         }
         self.html += "</tr>\n";
     }
@@ -270,6 +280,12 @@ impl Table {
     fn html(self) -> String {
         self.html + "</tbody>\n</table></div>\n"
     }
+}
+
+/// Returns a heading as such.
+fn capitalised(heading: &str) -> String {
+    let mut letters = heading.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn dash() -> String {

@@ -213,22 +213,15 @@ fn share(tally: &Tally) -> Cell {
     }
 }
 
-/// A table that a script lets sort by column. On a narrow screen each row is a card, with the headings before
-/// the cells.
-struct Sorted(Table, String);
+/// A table that a script lets sort by column.
+struct Sorted(Table);
 
 impl Sorted {
     fn new(id: &str, caption: &str, headings: &[&str]) -> Self {
-        let mut style = String::new();
-        for (index, heading) in headings.iter().enumerate().skip(1) {
-            let _ = write!(style, "#{id} td:nth-child({})::before{{content:\"{heading}\"}}", index + 1);
-        }
-        let style = format!("<style>@media (max-width:40rem){{{style}}}</style>\n");
-        Self(Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings), style)
+        Self(Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings))
     }
 
     fn section(self, title: &str) -> String {
-        let Self(table, style) = self;
-        format!("<section>\n<h2>{title}</h2>\n{style}{}</section>\n", table.html())
+        format!("<section>\n<h2>{title}</h2>\n{}</section>\n", self.0.html())
     }
 }

@@ -3,7 +3,7 @@
 use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
 use straddle_reproduce::lab::{Comparison, StepOutcome};
 
-use super::{Cell, Table, dash, figure, paragraph};
+use super::{Cell, Table, capitalised, dash, figure, paragraph};
 use crate::view::chart::groups::{Bar, Chart, Group};
 use crate::view::markup::escaped;
 use crate::view::text::number;
@@ -55,8 +55,10 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
     };
     let groups: Vec<_> = measures.map(group).collect();
     let title = format!("{}, {what}: time {} over aligned", outcome.drive, step.arms[arm].name);
+    let axis = format!("Time {} / time aligned (1: no loss)", step.arms[arm].name);
     figure(&Chart {
         title: &title,
+        axis: &axis,
         series: step.variants.iter().map(String::as_str).collect(),
         groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.clone() }).collect(),
     })
@@ -75,8 +77,10 @@ fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
     };
     let groups: Vec<_> = step.measures.iter().enumerate().map(group).collect();
     let title = format!("{}: {} over aligned, modelled and published", step.title, step.arms[arm].name);
+    let axis = format!("{} / aligned (1: no loss)", capitalised(&step.arms[arm].name));
     figure(&Chart {
         title: &title,
+        axis: &axis,
         series: vec!["modelled", "published"],
         groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect(),
     })

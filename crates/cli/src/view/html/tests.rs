@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../../../tests/tools/legible.rs"]
+mod legible;
 #[path = "../../../../../tests/tools/skip.rs"]
 mod skip;
 
@@ -75,12 +77,14 @@ fn reproduced(names: &[&str]) -> Reproduced {
 fn a_page_has_charts_tables_and_the_way_to_run_it_again() {
     let html = page(&reproduced(&["smith-2010", "afd-2019"]));
     let count = |text: &str| html.matches(text).count();
-    assert_eq!(count("<svg "), 3 * 2 + 1 + 2, "a read and a write chart a drive, and one each of the others");
+    let charts = 3 * 2 + 1 + 2;
+    assert_eq!(count("<figure>"), charts, "a read and a write chart a drive, and one each of the others");
+    assert_eq!((count("<svg class=\"chart wide\""), count("<svg class=\"chart narrow\"")), (charts, charts));
     assert_eq!(count("<svg "), count("role=\"img\""));
     assert_eq!(count("<figcaption>"), count("</figure>"));
     let has = |text: &str| assert!(html.contains(text), "{text}");
-    has("<td class=\"bad\">");
-    has("<td class=\"good\">");
+    has("<td class=\"bad\" ");
+    has("<td class=\"good\" ");
     has("4711");
     has("2000 ns a system call");
     has("<pre>straddle reproduce --seed 7</pre>");
@@ -162,7 +166,7 @@ fn a_browser_shows_it() {
     let address = format!("file://{}", path.display());
     let dom = String::from_utf8(browse(&chromium, folder.path(), &["--dump-dom", &address])).unwrap();
     let count = |text: &str| dom.matches(text).count();
-    assert_eq!((count("<svg "), count("</svg>")), (6, 6));
+    assert_eq!((count("<svg "), count("</svg>")), (12, 12), "each for a desktop and for a phone");
     assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
     // Per drive two tables of times and one of counters, and one of the published figures for the first
     // drive.
@@ -172,4 +176,20 @@ fn a_browser_shows_it() {
     assert_eq!(picture[1..4], *b"PNG");
     // A blank page of this size compresses to about 10 kB.
     assert!(picture.len() > 60_000, "{} bytes are too few for text and bars", picture.len());
+}
+
+#[test]
+fn it_can_be_read_on_phones_and_desktops() {
+    let Some(chromium) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let html = page(&reproduced(&["smith-2010", "afd-2019"]));
+    for width in [390, 800, 1200] {
+        let path = folder.path().join(format!("{width}.html"));
+        std::fs::write(&path, legible::framed(&html, width)).unwrap();
+        let address = format!("file://{}", path.display());
+        let dom = String::from_utf8(browse(&chromium, folder.path(), &["--dump-dom", &address])).unwrap();
+        let (seen, wrong) = legible::verdict(&dom);
+        assert_eq!(seen, "chart text");
+        assert!(wrong.is_empty(), "{width} px: {wrong:#?}");
+    }
 }
