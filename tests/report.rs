@@ -157,6 +157,28 @@ fn what_is_no_audit_is_named_and_counted() {
     assert_eq!(fs::read(dir.join("audits/db1.json")).unwrap(), whole);
 }
 
+#[test]
+fn small_blocks_and_damaged_tables_are_no_misalignment() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("report-kinds");
+    let (small, torn) = (dir.image("small.img", 64 << 20), dir.image("torn.img", 64 << 20));
+    tools::shell("mkfs.ext4 -q -b 1024 small.img", dir.path());
+    write_table(&torn, 512, "label: gpt\nstart=2048, size=40000\n");
+    tools::shell("printf x | dd of=torn.img bs=1 seek=600 conv=notrunc status=none", dir.path());
+    assert!(small.exists() && torn.exists());
+    fs::create_dir(dir.join("audits")).unwrap();
+    audit(&dir, "audits/small.json", &["--assume", "512e", "small.img"]);
+    audit(&dir, "audits/torn.json", &["--assume", "512e", "torn.img"]);
+    let value = as_json(&dir, &["audits"]);
+    let codes: Vec<_> = list(&value, "rules").iter().map(|rule| rule["code"].as_str().unwrap()).collect();
+    assert!(codes.contains(&"S061") && codes.contains(&"S031"), "{value}");
+    let all = &value["summary"];
+    let seen = [&all["misaligned_errors"], &all["misaligned_warnings"], &all["other_findings"]];
+    assert_eq!(seen, [&json!(0), &json!(0), &json!(2)], "{value}");
+}
+
 /// The page as a browser has it after its script has run, and after `more`.
 fn browsed(dir: &Dir, more: &str) -> String {
     let page = fs::read_to_string(dir.join("page.html")).unwrap();

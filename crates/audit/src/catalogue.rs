@@ -174,9 +174,9 @@ mod tests {
                 About::Table => &[Kind::Table],
                 // The boot sector's record of its position may contradict the table.
                 About::Placement => &[Kind::Alignment, Kind::Layers],
-                About::Layer => &[Kind::Alignment, Kind::Atomicity],
-                About::FileSystem => &[Kind::Alignment, Kind::Layers],
-                About::Container => &[Kind::Alignment],
+                About::Layer => &[Kind::Alignment, Kind::Granularity, Kind::Atomicity],
+                About::FileSystem => &[Kind::Alignment, Kind::Granularity, Kind::Layers],
+                About::Container => &[Kind::Alignment, Kind::Granularity],
                 About::Kernel => &[Kind::Layers],
                 About::Medium => &[Kind::Unreadable],
             };

@@ -230,7 +230,7 @@ fn verdict(partition: &Partition, decisive: Option<&Finding>) -> Verdict {
         (Kind::Layers, _) => Verdict::BootSector,
         (Kind::Unreadable, _) => Verdict::Unreadable,
         // Such findings are about the disk, or about the partition's contents.
-        (Kind::Device | Kind::Atomicity, _) => Verdict::AlignedWithAdvice,
+        (Kind::Granularity | Kind::Device | Kind::Atomicity, _) => Verdict::AlignedWithAdvice,
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
 pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     code: Code::S071,
     severity: Severity::Advice,
-    kind: Kind::Alignment,
+    kind: Kind::Granularity,
     about: About::Container,
     title: "image format allocates in small units",
     what: "The container's cluster or grain is smaller than the physical sector.",

@@ -5,7 +5,7 @@ use super::{About, Code, Definition, Kind, Severity};
 pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     code: Code::S060,
     severity: Severity::Advice,
-    kind: Kind::Alignment,
+    kind: Kind::Granularity,
     about: About::Layer,
     title: "LUKS encryption sector is smaller than the physical sector",
     what: "The encryption sector is smaller than the physical sector.",
@@ -21,7 +21,7 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
 pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     code: Code::S061,
     severity: Severity::Warning,
-    kind: Kind::Alignment,
+    kind: Kind::Granularity,
     about: About::FileSystem,
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
@@ -36,7 +36,7 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
 pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     code: Code::S062,
     severity: Severity::Advice,
-    kind: Kind::Alignment,
+    kind: Kind::Granularity,
     about: About::FileSystem,
     title: "file-system block is smaller than the indirection unit",
     what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
@@ -84,7 +84,7 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
 pub(super) const ASHIFT_SMALL: Definition = Definition {
     code: Code::S065,
     severity: Severity::Warning,
-    kind: Kind::Alignment,
+    kind: Kind::Granularity,
     about: About::FileSystem,
     title: "ZFS writes less than the drive's unit",
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",

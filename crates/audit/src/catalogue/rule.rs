@@ -29,8 +29,10 @@ impl fmt::Display for Severity {
 /// The kind of problem that a rule finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Data is misaligned, or is written in pieces smaller than a unit.
+    /// Data is misaligned.
     Alignment,
+    /// Data is written in pieces smaller than a unit, aligned or not.
+    Granularity,
     /// A power failure can tear what is written, aligned or not.
     Atomicity,
     /// The device's own figures cannot be true, or contradict each other.
@@ -47,6 +49,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Alignment => "alignment",
+            Self::Granularity => "small writes",
             Self::Atomicity => "atomic writes",
             Self::Device => "device claims",
             Self::Table => "table damage",

@@ -177,8 +177,10 @@ impl Status {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]
 pub(crate) enum KindReport {
-    /// Data is misaligned, or is written in pieces smaller than a physical sector or another unit.
+    /// Data is misaligned.
     Alignment,
+    /// Data is written in pieces smaller than a physical sector or another unit, aligned or not.
+    SmallWrites,
     /// What the device reports about itself is impossible or contradictory.
     DeviceClaims,
     /// The partition table is damaged, or was made for another disk.
@@ -195,6 +197,7 @@ impl From<Kind> for KindReport {
     fn from(kind: Kind) -> Self {
         match kind {
             Kind::Alignment => Self::Alignment,
+            Kind::Granularity => Self::SmallWrites,
             Kind::Device => Self::DeviceClaims,
             Kind::Table => Self::TableDamage,
             Kind::Layers => Self::LayersDisagree,
