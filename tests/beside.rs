@@ -196,7 +196,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
             let what = format!("{line}, {label}, {name}");
             let checked = straddle_in(dir.path(), &["check", "disk"]);
             assert!(transcript(&checked).contains(&name), "{what}: {}", transcript(&checked));
-            for (plan, gpt_only) in PLANS {
+            for (plan, gpt_only) in cases(PLANS.into_iter(), 2) {
                 if gpt_only && label != "gpt" {
                     continue;
                 }
@@ -245,7 +245,9 @@ fn with_wipe_the_new_table_is_the_disks_own() {
     }
     each(|dir, line| {
         shell("cp --sparse=always disk content", dir.path());
-        for (label, table) in [("dos", "gpt"), ("dos", "mbr"), ("gpt", "mbr"), ("gpt", "gpt")] {
+        let tables = [("dos", "gpt"), ("dos", "mbr"), ("gpt", "mbr"), ("gpt", "gpt")];
+        let first = if is_quick() { line.len() % 4 } else { 0 };
+        for (label, table) in cases(tables.into_iter().skip(first), 4) {
             shell("cp --sparse=always content disk", dir.path());
             write_table(dir.path(), label);
             let name = named(dir.path());

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use tools::skip::cases;
 use tools::{PATH, STRADDLE, command, present, root, straddle};
 
 const COMMANDS: [&str; 19] = [
@@ -257,7 +258,7 @@ fn text_is_as_wide_as_the_terminal() {
          cp {luks} other.img"
     );
     let _ = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output();
-    for (columns, arguments) in [
+    let shown = [
         (80, "check disk.img".to_owned()),
         (72, "check disk.img".to_owned()),
         (80, format!("check {luks}")),
@@ -272,7 +273,8 @@ fn text_is_as_wide_as_the_terminal() {
         (80, "map other.img".to_owned()),
         (80, "drive list".to_owned()),
         (80, "drive show wd20ears-lulf".to_owned()),
-    ] {
+    ];
+    for (columns, arguments) in cases(shown.into_iter(), 3) {
         let line = format!(
             "gzip -kf disk.img; stty rows 24 cols {columns}; '{}' {arguments} --color never",
             STRADDLE

@@ -287,7 +287,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
         if !present(&[tool]) {
             continue;
         }
-        for size in cases(SIZES.into_iter(), 2) {
+        for size in cases(SIZES.into_iter(), 4) {
             let dir = Dir::new("blocks");
             let image = dir.image("fs.img", size << 20);
             let line = make.replace("IMAGE", "fs.img");
@@ -298,7 +298,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
             {
                 continue;
             }
-            for assume in cases(DRIVES.into_iter(), 2) {
+            for assume in cases(DRIVES.into_iter(), 3) {
                 // mkfs.ntfs requires -F to format a regular file.
                 let device = |line: &str, copy: &Path| {
                     line.replace("DEVICE", &format!("'{}'", copy.display()))

@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
+use tools::skip::{cases, is_quick};
 use tools::{
     Dir, at_once, bytes, check_in, disk_codes, list, number, pasted, present, run, word, write_table,
 };
@@ -379,7 +380,7 @@ fn every_printed_command_fixes() {
         return;
     }
     let found = Mutex::new((0, Vec::new(), BTreeSet::new()));
-    at_once(CASES, |case| {
+    at_once(cases(CASES.into_iter(), 2), |case| {
         let (tried, tools) = case.try_all();
         let mut found = found.lock().expect("no thread panics here");
         found.0 += tried;
@@ -391,7 +392,11 @@ fn every_printed_command_fixes() {
     let (tried, wrong, all) = found.into_inner().expect("no thread panics here");
     assert!(wrong.is_empty(), "the tools are others: {wrong:#?}");
     println!("{tried} commands tried");
-    assert!(tried >= 35 && all.len() == 3, "only {tried} commands were tried, of {all:?}");
+    let least = if is_quick() { 12 } else { 35 };
+    assert!(
+        tried >= least && all.len() >= if is_quick() { 2 } else { 3 },
+        "only {tried} commands were tried, of {all:?}"
+    );
 }
 
 /// A pseudorandom generator that is the same in every run (Knuth's MMIX).

@@ -411,7 +411,7 @@ fn a_hundred_thousand_partitions() {
         symlink(&partition, partition.with_extension("link")).unwrap();
     }
     // A fifth of them in `make quick`.
-    let count = if tools::skip::is_quick() { 20_000 } else { 100_000 };
+    let count = if tools::skip::is_quick() { 10_000 } else { 100_000 };
     for number in 0..count {
         let link = root.path().join(format!("p{}.link", number % kinds + 1));
         fs::hard_link(link, sda.join(format!("sda{number}"))).unwrap();

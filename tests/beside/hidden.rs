@@ -13,7 +13,7 @@ fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
     }
     for (table, made) in BESIDE_A_MARK {
         let contents = [63, 2048].into_iter().flat_map(|start| IN_IT.map(|content| (start, content)));
-        for (start, content) in cases(contents, 3) {
+        for (start, content) in cases(contents, 4) {
             let dir = Dir::new("beside-stale");
             dir.image("disk", LEN);
             shell(&made.replace("START", &start.to_string()), dir.path());
@@ -66,7 +66,8 @@ fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
         if !present(&[tool]) {
             continue;
         }
-        for (slot, kind, start) in [(0, 7, 63), (0, 0x83, 2048), (3, 0x0C, 63), (1, 0x83, 64)] {
+        let entries = [(0, 7, 63), (0, 0x83, 2048), (3, 0x0C, 63), (1, 0x83, 64)];
+        for (slot, kind, start) in cases(entries.into_iter(), 3) {
             for content in IN_IT {
                 let dir = Dir::new("boot-sector");
                 let disk = dir.image("disk", LEN);

@@ -12,6 +12,7 @@ use straddle_repair::{Identity, Simulated, Target};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{NAME, check, of_rule, planned};
+use crate::tools::skip::{cases, is_quick};
 use crate::tools::{Dir, list, number, straddle_in, transcript};
 
 /// The bytes at each end of the disk that the copies of the table fill.
@@ -192,7 +193,7 @@ fn every_cut_in_the_two_copies_is_recognised() {
             let is_possible = |subset: &u32| {
                 index < 4 || !is_torn(*subset, 0..first) || !is_torn(*subset, first..units.len())
             };
-            for subset in (0..1_u32 << units.len()).filter(is_possible) {
+            for subset in cases((0..1_u32 << units.len()).filter(is_possible), 3) {
                 let mut state = durable.clone();
                 for (_, (at, unit)) in units.iter().enumerate().filter(|(bit, _)| subset >> bit & 1 == 1) {
                     state[*at..*at + unit.len()].copy_from_slice(unit);
@@ -203,5 +204,8 @@ fn every_cut_in_the_two_copies_is_recognised() {
         }
     }
     println!("{seen:?}");
-    assert!(seen.in_one_copy > 0 && seen.repaired > 0 && seen.unfinished > seen.in_one_copy, "{seen:?}");
+    assert!(
+        (is_quick() || seen.in_one_copy > 0) && seen.repaired > 0 && seen.unfinished > seen.in_one_copy,
+        "{seen:?}"
+    );
 }

@@ -43,7 +43,8 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
     // Arrays and mappings have no table of their own as a rule.
     let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
     // A damaged table is mended first.
-    if !is_disk || target.zoned.is_some() || !stack.problems.is_empty() || stack.partitions.len() > MOST {
+    let is_listed = (1..=MOST).contains(&stack.partitions.len());
+    if !is_disk || target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return Moves::default();
     }
     match planned(examiner, target, stack) {

@@ -7,7 +7,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{Cut, Memory, Random, Reading, plan_and_write, stack_of, target, topology};
+use common::{Cut, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
 use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, new_size, plan};
 use straddle_repair::realign::Run;
@@ -108,7 +108,8 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
         let operations = u64::MAX - whole.left;
         let mut unfinished = 0;
         // What a power cut leaves of the cache is random.
-        for cut in (0..operations).flat_map(|cut| [cut; 8]) {
+        let times = seeds("COPY_CUTS", 8);
+        for cut in (0..operations).flat_map(|cut| (0..times).map(move |_| cut)) {
             let mut drive = Cut::new(blank.clone(), cut);
             let error = run(&copy, &old, &mut drive, false).unwrap_err();
             assert_ne!(error.kind(), ErrorKind::Refused, "{error}");
@@ -122,7 +123,9 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
             assert!(done.is_ok(), "cut after {cut}: {done:?}");
             assert!(is_complete(&copy, &old, &drive.seen), "cut after {cut}");
         }
-        println!("{format}: {operations} cuts, 8 times each, {unfinished} of them leave an unfinished copy");
+        println!(
+            "{format}: {operations} cuts, {times} times each, {unfinished} of them leave an unfinished copy"
+        );
     }
 }
 

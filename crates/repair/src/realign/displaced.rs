@@ -27,8 +27,11 @@ use crate::plan::{Change, Entry};
 const GPT_BACKUP: u64 = 33;
 /// The sectors that an MBR can address.
 const MBR_LBAS: u64 = 1 << 32;
-/// How much is searched at each end of a disk whose table lists no partition.
-const NEAR: ByteCount = ByteCount::new(128 * MIB);
+/// How much is searched at each end of a disk whose table lists no partition, by every `check` of it.
+const NEAR: ByteCount = ByteCount::new(32 * MIB);
+/// The same if contents fill the disk: of a move that puts a partition round them, the journal ends in front of it
+/// or at the end of the disk.
+const NEAR_CONTENT: ByteCount = ByteCount::new(2 * MIB);
 /// No more partitions are looked at: each costs reads.
 const MOST: usize = 64;
 
@@ -55,7 +58,8 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
     match quick {
         // Such a table leaves nothing that a journal may end before.
         None if !is_whole && parts(stack).next().is_none() => {
-            search_near_ends(Disks::one(&mut Reading(medium)), NEAR, counts)
+            let near = if matches!(stack.kind, TableKind::Content(_)) { NEAR_CONTENT } else { NEAR };
+            search_near_ends(Disks::one(&mut Reading(medium)), near, counts)
         }
         None if is_whole => search(Disks::one(&mut Reading(medium)), counts),
         found => found,
