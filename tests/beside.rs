@@ -303,7 +303,7 @@ fn a_table_does_not_hide_what_fills_the_disk() {
     let size = 320 << 20;
     let labels = [("dos", "mbr", "label: dos"), ("gpt", "gpt", "label: gpt\nfirst-lba: 34")];
     let all = WHOLE.into_iter().flat_map(|whole| labels.map(|label| (whole, label)));
-    at_once(cases(all, 3), |((tool, make), (label, kind, header))| {
+    at_once(cases(all, 5), |((tool, make), (label, kind, header))| {
         if !present(&[tool]) {
             return;
         }

@@ -210,7 +210,7 @@ fn every_fix_of_a_damaged_table_mends_it() {
     let alone = DAMAGES.map(|damage| vec![damage]);
     let pairs =
         (0..DAMAGES.len()).flat_map(|at| DAMAGES[..at].iter().map(move |one| vec![*one, DAMAGES[at]]));
-    at_once(alone.into_iter().chain(cases(pairs, 10)), |damages| {
+    at_once(alone.into_iter().chain(cases(pairs, 16)), |damages| {
         let name = damages.iter().map(|damage| damage.0).collect::<Vec<_>>().join(", ");
         let dir = Dir::new("tables");
         let image = dir.image("disk.img", 64 << 20);

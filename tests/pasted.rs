@@ -314,7 +314,7 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
         tables.map(move |table| (table, make, check))
     });
     let counts = Mutex::new(Counts::default());
-    at_once(cases(disks, 3), |(table, make, check)| {
+    at_once(cases(disks, 5), |(table, make, check)| {
         let found = paste_all(&Disk::build(table, make), check);
         counts.lock().unwrap().add(&found);
     });

@@ -263,7 +263,7 @@ fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
 
 #[test]
 fn tables_with_random_damage() {
-    const CASES: u32 = 300;
+    let count: u32 = if crate::tools::skip::is_quick() { 100 } else { 300 };
     let options: [&[&str]; 8] = [
         &[],
         &["-v"],
@@ -290,7 +290,7 @@ fn tables_with_random_damage() {
         .map(|bytes| (bytes.clone(), tables(&bytes)))
         .collect();
     let damaged = dir.path().join("damaged.img");
-    for case in 0..CASES {
+    for case in 0..count {
         let mut random = SplitMix64::new(seed.wrapping_add(u64::from(case) << 32));
         let (content, sectors) = &contents[random.index(contents.len())];
         let mut bytes = content.clone();
