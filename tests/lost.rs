@@ -110,6 +110,43 @@ fn a_disk_full_of_something_is_refused_by_name() {
     }
 }
 
+/// An encrypted volume may have no header: whatever writes a table refuses a disk with such bytes, in the same
+/// words, also if they came after the plan.
+#[test]
+fn bytes_that_nobody_recognises_are_refused_by_each_command() {
+    const WHAT: &str = "data that are not recognised";
+    let dir = Dir::new("unknown");
+    let ran = |arguments: &[&str], status: i32| {
+        let ran = straddle_in(dir.path(), arguments);
+        assert_eq!(ran.status.code(), Some(status), "{arguments:?}: {}", transcript(&ran));
+        transcript(&ran)
+    };
+    for at in [0, 512, 1 << 20, (64 << 20) - 512] {
+        let disk = dir.image("disk", 64 << 20);
+        let on_blank = [&["plan", "disk"][..], &PLAN].concat();
+        ran(&on_blank, 0);
+        fs::OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(&[0x5A; 512], at).unwrap();
+        let before = fs::read(&disk).unwrap();
+        // Where tables lie, the fingerprint differs.
+        let refused = ran(&["apply", "plan", "--write", "disk"], 4);
+        assert!(refused.contains(if at == 1 << 20 { WHAT } else { "plan again" }), "byte {at}: {refused}");
+        let refused = ran(&["plan", "disk", "--table", "gpt", "--part", "rest"], 4);
+        assert!(refused.contains(WHAT) && refused.contains("--wipe"), "byte {at}: {refused}");
+        let source = dir.image("source", 32 << 20);
+        write_table(&source, 512, "label: dos\nstart=63, size=20000, type=83\n");
+        let refused = ran(&["realign", "source", "--to", "disk"], 4);
+        assert!(refused.contains(WHAT) && refused.contains("--wipe"), "byte {at}: {refused}");
+        assert!(fs::read(&disk).unwrap() == before && !dir.join("plan.undo").exists(), "byte {at}");
+        let wiped = ran(&[&["plan", "disk", "--wipe"][..], &PLAN].concat(), 0);
+        assert!(
+            wiped.contains("will no longer be reachable: the whole disk: data that"),
+            "byte {at}: {wiped}"
+        );
+        ran(&["apply", "plan", "--write", "disk"], 0);
+        fs::remove_file(dir.join("plan.undo")).unwrap();
+    }
+}
+
 /// A member of a firmware RAID shows the array's table: changing it on a single disk is refused as well.
 #[test]
 fn a_table_on_a_member_is_not_changed() {

@@ -131,14 +131,14 @@ fn audit(
         moves: &straddle_audit::Moves::default(),
     };
     let mut findings = straddle_audit::run(&context);
-    let judgement = Judgement::of(stack, &findings, Recognised::Known);
+    let judgement = Judgement::of(&findings, Recognised::Known);
     // Filters must not change any verdict.
     let partition = stack.partitions.first().map(|partition| partition.number);
     straddle_audit::ask(
         &mut findings,
         &Asked { only: vec![straddle_audit::Code::S001], partition, ..Asked::default() },
     );
-    let asked = Judgement::of(stack, &findings, Recognised::Known);
+    let asked = Judgement::of(&findings, Recognised::Known);
     assert_eq!(judgement.partitions(), asked.partitions());
     let mut fixed = 0;
     for finding in &findings {
@@ -160,8 +160,7 @@ pub(crate) fn examine(disk: Disk) {
     let Ok(examined) = examiner.examine_target(TARGET.to_owned(), Target::image(Box::new(disk))) else {
         return;
     };
-    assert_eq!(examined.findings.len(), examined.costs.len());
-    examined.findings.iter().for_each(check_finding);
+    examined.findings().iter().for_each(check_finding);
     for remark in examined.remarks() {
         assert!(!remark.is_empty() && !remark.contains(char::is_control), "{remark:?}");
     }

@@ -6,27 +6,38 @@
 
 use std::ops::Deref;
 
+use straddle_layout::{Partition, Role};
+
 use crate::finding::{Finding, Fix};
 
-/// Every finding on a target, wherever it is reported.
+/// Every finding on a target, wherever it is reported, with the partitions that were audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Findings(Vec<Finding>);
+pub struct Findings {
+    list: Vec<Finding>,
+    partitions: Vec<(u32, Role)>,
+}
 
 impl Findings {
-    /// The findings of a complete audit.
-    pub(crate) fn complete(findings: Vec<Finding>) -> Self {
-        Self(findings)
+    /// The findings of a complete audit of these partitions.
+    pub(crate) fn complete(list: Vec<Finding>, partitions: &[Partition]) -> Self {
+        let partitions = partitions.iter().map(|partition| (partition.number, partition.role)).collect();
+        Self { list, partitions }
     }
 
     /// The findings, to be marked by this crate.
     pub(crate) fn marked(&mut self) -> &mut [Finding] {
-        &mut self.0
+        &mut self.list
+    }
+
+    /// The audited partitions by number, each with its role.
+    pub(crate) fn partitions(&self) -> &[(u32, Role)] {
+        &self.partitions
     }
 
     /// Removes the commands of the fixes that `would_harm`, and keeps their summaries. Another fix that would
     /// is removed as a whole.
     pub fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
-        for finding in &mut self.0 {
+        for finding in &mut self.list {
             finding.instead.take_if(|fix| would_harm(fix));
             finding.fix.iter_mut().filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
         }
@@ -37,7 +48,7 @@ impl Deref for Findings {
     type Target = [Finding];
 
     fn deref(&self) -> &[Finding] {
-        &self.0
+        &self.list
     }
 }
 
@@ -46,6 +57,6 @@ impl<'a> IntoIterator for &'a Findings {
     type IntoIter = std::slice::Iter<'a, Finding>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.list.iter()
     }
 }

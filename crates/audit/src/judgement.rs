@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use straddle_layout::{Partition, Role, Stack, TableKind};
+use straddle_layout::{Role, Stack, TableKind};
 
 use crate::catalogue::Code;
 use crate::finding::{Finding, Kind, Reported, Severity, Subject};
@@ -112,7 +112,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// Judges the findings on a target, after [`crate::ask`].
-    pub fn of(stack: &Stack, findings: &Findings, recognised: Recognised) -> Self {
+    pub fn of(findings: &Findings, recognised: Recognised) -> Self {
         let counted = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
         let worst = findings.iter().filter(counted).map(|f| f.severity).max();
         let decisive = findings.iter().filter(counted).filter(|f| Some(f.severity) == worst);
@@ -134,7 +134,7 @@ impl Judgement {
         Self {
             status,
             kinds: if not_judged.is_some() { Vec::new() } else { kinds.into_iter().collect() },
-            partitions: partitions(stack, findings),
+            partitions: partitions(findings),
             is_unread: findings
                 .iter()
                 .any(|f| f.reported != Reported::Outside && f.rule.kind == Kind::Unreadable),
@@ -176,7 +176,7 @@ impl Judgement {
 /// A finding with its index in the list.
 type Listed<'a> = (usize, &'a Finding);
 
-fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition> {
+fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
     let mut found: BTreeMap<u32, Vec<Listed<'_>>> = BTreeMap::new();
     // If no start can be aligned for all members of the device, no partition is aligned.
     let mut hopeless = None;
@@ -190,14 +190,14 @@ fn partitions(stack: &Stack, findings: &[Finding]) -> BTreeMap<u32, OfPartition>
     // Nor is one of a disk that is neither in its old layout nor in a new one.
     let is_unfinished = |(_, finding): &Listed<'_>| finding.rule.code == Code::UNFINISHED_MOVE;
     hopeless = findings.iter().enumerate().find(is_unfinished).or(hopeless);
-    let judged = |partition: &Partition| {
-        let own = found.get(&partition.number).map_or(&[][..], Vec::as_slice);
-        (partition.number, of_partition(partition, own, hopeless))
+    let judged = |&(number, role): &(u32, Role)| {
+        let own = found.get(&number).map_or(&[][..], Vec::as_slice);
+        (number, of_partition(role, own, hopeless))
     };
-    stack.partitions.iter().map(judged).collect()
+    findings.partitions().iter().map(judged).collect()
 }
 
-fn of_partition(partition: &Partition, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
+fn of_partition(role: Role, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
     // Among equally severe findings, one about alignment is preferred, then the first.
     let weight = |(_, f): &Listed<'_>| {
@@ -207,15 +207,15 @@ fn of_partition(partition: &Partition, own: &[Listed<'_>], hopeless: Option<List
     let decisive = placed.chain(hopeless).first_max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
     OfPartition {
-        verdict: verdict(partition, decisive.map(|(_, f)| f)),
+        verdict: verdict(role, decisive.map(|(_, f)| f)),
         decisive: decisive.map(|(at, _)| at),
         inside: inside.first_max_by_key(|(_, f)| f.severity).map(|(at, _)| at),
         made_up: own.iter().find(|(_, f)| f.rule.code == Code::LAYERS_CANCEL).map(|(at, _)| *at),
     }
 }
 
-fn verdict(partition: &Partition, decisive: Option<&Finding>) -> Verdict {
-    if partition.role == Role::Extended {
+fn verdict(role: Role, decisive: Option<&Finding>) -> Verdict {
+    if role == Role::Extended {
         return Verdict::Container;
     }
     let Some(finding) = decisive else { return Verdict::Aligned };

@@ -24,7 +24,7 @@
 //!     for finding in &findings {
 //!         println!("{} {}", finding.rule.code, finding.message);
 //!     }
-//!     Judgement::of(context.stack, &findings, Recognised::Known)
+//!     Judgement::of(&findings, Recognised::Known)
 //! }
 //! ```
 //!
@@ -35,14 +35,14 @@
 //! fn judge(context: &Context<'_>) -> Judgement {
 //!     let errors = |finding: &&Finding| finding.severity == Severity::Error;
 //!     let findings: Vec<Finding> = run(context).iter().filter(errors).cloned().collect();
-//!     Judgement::of(context.stack, &findings, Recognised::Known)
+//!     Judgement::of(&findings, Recognised::Known)
 //! }
 //! ```
 //!
-//! ```compile_fail,E0423
+//! ```compile_fail,E0451
 //! # use straddle_audit::Findings;
 //! fn none() -> Findings {
-//!     Findings(Vec::new())
+//!     Findings { list: Vec::new(), partitions: Vec::new() }
 //! }
 //! ```
 //!
@@ -256,7 +256,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     }
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     causes::suspect(context, &mut findings);
-    Findings::complete(findings)
+    Findings::complete(findings, &context.stack.partitions)
 }
 
 /// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is

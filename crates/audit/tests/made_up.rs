@@ -324,7 +324,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
         let here: Vec<Subject> =
             findings.iter().filter(|f| f.reported == Reported::Here).map(|f| f.subject).collect();
         assert_eq!(here, [reported], "{partition:?} {findings:?}");
-        let judgement = Judgement::of(&disk, &findings, Recognised::Known);
+        let judgement = Judgement::of(&findings, Recognised::Known);
         assert_eq!(judgement.status(), Status::Warning, "{partition:?}");
         for number in [1, 2] {
             let inside = judgement.partition(number).and_then(|of| of.inside).unwrap();
@@ -394,7 +394,7 @@ fn what_is_seen_in_part_does_not_pass() {
     let clean = audit(TableKind::Gpt, None, vec![partition(1, 2048, 4096, None)]);
     let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
     let part = || Recognised::Part("why".to_owned());
-    let judged = |findings: &Findings| Judgement::of(&disk, findings, part());
+    let judged = |findings: &Findings| Judgement::of(findings, part());
     assert_eq!(judged(&clean).status(), Status::NotJudged);
     assert_eq!(judged(&clean).not_judged(), Some("why"));
     assert_eq!(judged(&off).status(), Status::Error);

@@ -1,7 +1,6 @@
 //! `check --cost`: where the costs of misaligned starts come from.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use straddle_bench::OffBoundary;
@@ -9,8 +8,8 @@ use straddle_drive::Profile;
 use straddle_examine::{Cost, Price};
 use straddle_units::ByteOffset;
 
-use crate::measured::{self, Measured};
-use crate::target::{self, TargetSpec};
+use crate::measured::{Known, Measured};
+use crate::target::Drive;
 
 /// Where costs come from.
 #[derive(Clone, Debug)]
@@ -28,18 +27,19 @@ pub(crate) enum Pricing {
     Probe(Measured),
 }
 
-/// Parses `drive:NAME`, or the path of a file written by `probe --save`.
+/// Parses what is known of a drive, if that includes costs.
 pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
-    let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
-    let TargetSpec::Modelled(drive) = named else {
-        let measured = measured::load(text)?;
-        if measured.cost().is_none_or(|ratio| !ratio.is_finite() || ratio <= 0.0) {
-            return Err(format!("{text}: the probe could not measure what a write off the boundaries costs"));
+    match Known::parse(text)? {
+        Known::Model(Drive { specification: name, profile }) => {
+            Ok(Pricing::Model { name, profile, known: Arc::default() })
         }
-        return Ok(Pricing::Probe(measured));
-    };
-    let known = Arc::default();
-    Ok(Pricing::Model { name: drive.specification, profile: drive.profile, known })
+        Known::Probe(measured) if measured.cost().is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
+            Ok(Pricing::Probe(measured))
+        }
+        Known::Probe(_) => {
+            Err(format!("{text}: the probe could not measure what a write off the boundaries costs"))
+        }
+    }
 }
 
 impl Price for Pricing {

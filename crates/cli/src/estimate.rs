@@ -3,9 +3,6 @@
 //! The requests of some windows, spread over all of them, are sent to the model one after the other, in pieces
 //! as the kernel would send them. Nothing is known of the time that the host takes.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use straddle_bench::{Modelled, Target, TargetError, complete};
 use straddle_drive::Profile;
 use straddle_io::{Operation, Request, Time};
@@ -13,8 +10,8 @@ use straddle_relocate::{Job, Verify, WindowTraffic};
 use straddle_repair::realign::{EstimateFile, Journal, Realign};
 use straddle_units::{ByteCount, Span};
 
-use crate::measured;
-use crate::target::{self, Drive};
+use crate::measured::Known;
+use crate::target::Drive;
 
 /// The largest request.
 const PIECE: u64 = 1 << 20;
@@ -22,36 +19,17 @@ const PIECE: u64 = 1 << 20;
 const WINDOWS: u64 = 64;
 const RUNS: u64 = 8;
 
-/// A drive whose speed is to be used.
-#[derive(Clone, Debug)]
-pub(crate) enum Speed {
-    /// A modelled drive.
-    Model {
-        /// As it was named.
-        name: String,
-        /// Its profile.
-        profile: Arc<Profile>,
-    },
-    /// A file of `probe --save`, which has no rates.
-    Probe,
-}
-
-/// Parses the name of a modelled drive, or the path of a file that `probe --save` has written.
-pub(crate) fn parse(text: &str) -> Result<Speed, String> {
-    if Path::new(text).extension().is_some_and(|extension| extension == "json") {
-        return measured::load(text).map(|_| Speed::Probe);
-    }
-    let Drive { specification, profile } = Drive::open(text).map_err(|error| target::shown(&error))?;
-    Ok(Speed::Model { name: specification, profile })
-}
-
 /// What the moves of a plan read and write, and how long that takes if it is known.
-pub(crate) fn of(realign: &Realign, speed: Option<&Speed>) -> Option<EstimateFile> {
+///
+/// A probe measures no rates.
+pub(crate) fn of(realign: &Realign, drive: Option<&Known>) -> Option<EstimateFile> {
     let job = realign.job([0; 16], Vec::new()).ok()?;
     let traffic = job.traffic(Verify::Read);
-    let modelled = speed.and_then(|speed| match speed {
-        Speed::Model { name, profile } => Some((name, seconds(name, profile, &job, realign.journal())?)),
-        Speed::Probe => None,
+    let modelled = drive.and_then(|drive| match drive {
+        Known::Model(Drive { specification, profile }) => {
+            Some((specification, seconds(specification, profile, &job, realign.journal())?))
+        }
+        Known::Probe(_) => None,
     });
     Some(EstimateFile {
         read: traffic.read.get(),

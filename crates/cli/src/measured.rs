@@ -9,6 +9,8 @@ use straddle_device::Assume;
 use straddle_probe::{Report, Rotation};
 use straddle_units::{Boundary, ByteCount};
 
+use crate::target::{self, Drive};
+
 /// The largest file accepted, in bytes.
 const LARGEST: u64 = 64 << 10;
 
@@ -86,10 +88,39 @@ pub(crate) fn read(path: &str) -> Result<Assume, String> {
     assume.map(Assume::measured).map_err(|error| format!("{path}: {error}"))
 }
 
+/// A drive of which something is known: a model, or what a probe measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// A modelled drive.
+    Model(Drive),
+    /// The measurements of a probe.
+    Probe(Measured),
+}
+
+impl Known {
+    /// Parses a modelled drive, with or without the prefix `drive:`, or the path of a file written by `probe
+    /// --save`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let is_saved = File::open(text).is_ok_and(|file| {
+            let mut first = [0];
+            file.metadata().is_ok_and(|file| file.is_file())
+                && file.take(1).read_exact(&mut first).is_ok()
+                && first == *b"{"
+        });
+        match is_saved {
+            true => load(text).map(Self::Probe),
+            false => Drive::open(text).map(Self::Model).map_err(|error| target::shown(&error)),
+        }
+    }
+}
+
 /// Describes why the file does not exist; the user may have meant a modelled drive.
 fn missing(path: &str, error: &std::io::Error) -> String {
-    let is_drive = straddle_drive::Profile::open(path).is_ok();
-    let hint = if is_drive { format!("; a modelled drive is named drive:{path}") } else { String::new() };
+    let hint = if Drive::open(path).is_ok() {
+        format!("; a modelled drive is named {}", target::modelled(path))
+    } else {
+        String::new()
+    };
     format!("{path}: {error}{hint}")
 }
 

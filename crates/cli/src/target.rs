@@ -11,6 +11,7 @@ use straddle_device::Assume;
 use straddle_device::shown::with_causes;
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
+use straddle_reproduce::lab::StepOutcome;
 
 use crate::exit::UsageError;
 use crate::output::printable_lines;
@@ -40,7 +41,7 @@ impl Drive {
 /// Shows it as a target, with the prefix `drive:`.
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", self.specification)
+        f.write_str(&modelled(&self.specification))
     }
 }
 
@@ -97,6 +98,16 @@ impl fmt::Display for TargetSpec {
             Self::Modelled(drive) => drive.fmt(f),
         }
     }
+}
+
+/// Returns the target that a modelled drive is, from its specification.
+pub(crate) fn modelled(specification: &str) -> String {
+    format!("{PREFIX}{specification}")
+}
+
+/// Returns what a lab step ran on, as a target.
+pub(crate) fn of_lab(outcome: &StepOutcome) -> String {
+    outcome.device.as_ref().map_or_else(|| modelled(&outcome.drive), |device| device.display().to_string())
 }
 
 /// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.

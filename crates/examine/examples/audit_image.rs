@@ -14,7 +14,7 @@ pub(crate) fn audit(path: &Path) -> Result<Examined, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: audit_image IMAGE")?;
-    for finding in &audit(Path::new(&path))?.findings {
+    for finding in audit(Path::new(&path))?.findings() {
         println!("{} {:?}: {}", finding.rule.code, finding.severity, finding.message);
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_layout::{Stack, read_all, read_stack};
+use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_repair::{Situation, TargetError, serial_of};
 use straddle_units::BlockSize;
 
@@ -105,12 +105,17 @@ impl Present {
         let serial = serial_of(&target);
         let block = Some(target.topology.logical.value());
         let medium = target.medium.take().ok_or(ChangeError::NoBytes)?;
-        let stack = match (depth, table) {
+        let mut stack = match (depth, table) {
             (Depth::Contents, _) => read_all(medium.as_ref(), block, options.logical)?,
             (Depth::OtherSectors { former, new }, _) => read_converted(medium.as_ref(), new, former)?,
             (Depth::Table | Depth::OldTable, Some(table)) => table,
             (Depth::Table | Depth::OldTable, None) => read_stack(medium.as_ref(), block, None)?,
         };
+        if stack.kind == TableKind::None
+            && target.kernel_partitions.as_ref().is_some_and(|all| !all.is_empty())
+        {
+            stack.kind = TableKind::Kernel;
+        }
         Ok(Self { target, medium, stack, serial })
     }
 

@@ -15,29 +15,24 @@ use crate::{
     ExamineError, Examiner, connected, exception, guest, in_use, member, moves, read, recognised, sectors,
 };
 
-/// A target with everything found on it.
-#[non_exhaustive]
+/// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
+///
+/// ```compile_fail,E0616
+/// fn pass(examined: &mut straddle_examine::Examined, other: straddle_examine::Examined) {
+///     examined.judgement = other.judgement;
+/// }
+/// ```
 pub struct Examined {
-    /// The target's name as the user gave it.
-    pub name: String,
-    /// The target's sector sizes and what else is known of the device. Its medium is closed.
-    pub target: Target,
-    /// What the target holds; for a partition, only that partition.
-    pub stack: Stack,
-    /// The number of partitions in the table, even if only one partition was asked for.
-    pub in_table: usize,
-    /// Every finding, wherever it is reported.
-    pub findings: Findings,
-    /// The cost of each finding, by index; `None` where it was not asked for or cannot be computed.
-    pub costs: Vec<Option<Cost>>,
-    /// The exceptions of the options, by index, that are about a finding here, wherever it is reported.
-    pub exceptions: BTreeSet<usize>,
-    /// The verdict over all findings.
-    pub judgement: Judgement,
-    /// The command at the end of the target's last remark, if it ends with one.
-    pub ready: Option<String>,
-    /// Whether none of the target's bytes could be read.
-    pub is_unread: bool,
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    stack: Stack,
+    in_table: usize,
+    pub(crate) findings: Findings,
+    costs: Vec<Option<Cost>>,
+    exceptions: BTreeSet<usize>,
+    judgement: Judgement,
+    ready: Option<String>,
+    is_unread: bool,
 }
 
 /// How many times longer writes take than on the boundaries.
@@ -69,6 +64,51 @@ impl Cost {
 }
 
 impl Examined {
+    /// The target's name as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The target's sector sizes and what else is known of the device. Its medium is closed.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What the target holds; for a partition, only that partition.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The number of partitions in the table, even if only one partition was asked for.
+    pub fn in_table(&self) -> usize {
+        self.in_table
+    }
+
+    /// Every finding, wherever it is reported.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The verdict over all findings.
+    pub fn judgement(&self) -> &Judgement {
+        &self.judgement
+    }
+
+    /// The exceptions of the options, by index, that are about a finding here, wherever it is reported.
+    pub fn exceptions(&self) -> &BTreeSet<usize> {
+        &self.exceptions
+    }
+
+    /// The command at the end of the target's last remark, if it ends with one.
+    pub fn ready(&self) -> Option<&str> {
+        self.ready.as_deref()
+    }
+
+    /// Whether none of the target's bytes could be read.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
     /// Whether the target is an image.
     pub fn is_image(&self) -> bool {
         self.target.kind == DeviceKind::Image
@@ -165,7 +205,7 @@ pub(crate) fn examine(
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
     };
-    let judgement = Judgement::of(&stack, &findings, recognised);
+    let judgement = Judgement::of(&findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
     target.remarks.extend(hidden.filter(|_| judgement.not_judged().is_none()));
     let is_unread = target.medium.is_none();

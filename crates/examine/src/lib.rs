@@ -18,7 +18,7 @@
 //! for (finding, _) in examined.reported() {
 //!     println!("{} {}", finding.rule.code, finding.message);
 //! }
-//! # assert!(examined.findings.iter().any(|finding| finding.rule.code.as_str() == "S001"));
+//! # assert!(examined.findings().iter().any(|finding| finding.rule.code.as_str() == "S001"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -16,7 +16,7 @@ fn audit_image_finds_a_misaligned_partition_only() {
         std::fs::write(&path, disk).unwrap();
         let findings = audit_image::audit(&path);
         std::fs::remove_file(&path).unwrap();
-        let codes: Vec<&str> = findings.unwrap().findings.iter().map(|it| it.rule.code.as_str()).collect();
+        let codes: Vec<&str> = findings.unwrap().findings().iter().map(|it| it.rule.code.as_str()).collect();
         assert_eq!(codes.contains(&"S001"), expected, "{start}: {codes:?}");
     }
 }

@@ -18,13 +18,14 @@ use std::path::{Path, PathBuf};
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
-use straddle_layout::{Role, Stack, TableKind, beside, is_blank, is_marker};
+use straddle_layout::{Role, Stack, TableKind, beside, is_marker};
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
+use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, Plan, Situation};
 use crate::realign::{Reference, USUAL_PHYSICAL, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
@@ -362,8 +363,10 @@ pub(crate) fn occupants(medium: &dyn Medium, stack: &Stack) -> Result<Vec<String
     for other in beside(medium, stack)? {
         found.push(other.name().to_owned());
     }
-    if found.is_empty() && !is_blank(medium)? {
-        found.push("data that are not recognised".to_owned());
+    if found.is_empty()
+        && let Some(what) = unrecognised(medium, stack)?
+    {
+        found.push(what.to_owned());
     }
     Ok(found)
 }

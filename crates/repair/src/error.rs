@@ -55,6 +55,12 @@ pub enum PlanError {
         /// blkid's PTTYPE.
         name: &'static str,
     },
+    /// Nothing on the disk is recognised, and something is there.
+    #[error("the disk holds {what}: --wipe allows to overwrite it")]
+    WouldLose {
+        /// What is there, in words.
+        what: &'static str,
+    },
     /// The content that fills the disk and a partition table contradict each other.
     #[error(
         "the disk is {name} as a whole, and has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"

@@ -28,6 +28,7 @@ impl PlanError {
             | Self::WouldDestroy { .. }
             | Self::WouldReplace { .. }
             | Self::WouldHarm { .. }
+            | Self::WouldLose { .. }
             | Self::NotItsTable { .. }
             | Self::TwoOwners { .. }
             | Self::TwoSteps(_)

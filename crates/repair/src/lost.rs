@@ -6,9 +6,11 @@
 
 use std::fmt;
 
-use straddle_device::Medium;
+use straddle_device::{Medium, ReadError};
 use straddle_layout::view::View;
-use straddle_layout::{Beside, Content, Role, Stack, TableKind, beside, optical_extent, read_layers};
+use straddle_layout::{
+    Beside, Content, Role, Stack, TableKind, beside, is_blank, optical_extent, read_layers,
+};
 use straddle_units::{BlockSize, Span};
 
 use crate::error::PlanError;
@@ -16,6 +18,9 @@ use crate::plan::{Change, Table, span_of};
 
 /// The contents of at most this many partitions are read; further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
+
+/// What is on a disk on which nothing is recognised.
+const UNKNOWN: &str = "data that are not recognised";
 
 /// Something on the disk that the new table does not lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +41,8 @@ impl fmt::Display for Lost {
             Some(number) => write!(f, "partition {number}: ")?,
             None => write!(f, "the whole disk: ")?,
         }
-        write!(f, "{}", self.content.as_deref().unwrap_or("no known content"))?;
+        let unknown = if self.partition.is_some() { "no known content" } else { UNKNOWN };
+        write!(f, "{}", self.content.as_deref().unwrap_or(unknown))?;
         if !self.label.is_empty() {
             write!(f, " \"{}\"", self.label)?;
         }
@@ -67,6 +73,9 @@ pub(crate) fn find(
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(None, Some(name), whole) });
     }
+    if fresh && unrecognised(medium, stack)?.is_some() {
+        found.push(lost(None, None, whole));
+    }
     found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name()), whole)));
     let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let stays = |span: Span| {
@@ -89,6 +98,16 @@ pub(crate) fn find(
         found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
     }
     Ok(found)
+}
+
+/// What is on a disk on which neither a table nor content is recognised, in words; `None` if it is blank, or if
+/// something is recognised.
+pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
+    match stack.kind {
+        TableKind::Kernel => Ok(Some("partitions by a table that only the kernel reads")),
+        TableKind::None if !is_blank(medium)? => Ok(Some(UNKNOWN)),
+        _ => Ok(None),
+    }
 }
 
 fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {

@@ -44,8 +44,7 @@ use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
 use straddle_layout::{
-    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, is_blank, member_marks, rival_table,
-    types,
+    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, member_marks, rival_table, types,
 };
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -247,7 +246,6 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         situation.stack.partitions.iter().map(kept).collect()
     };
     draft.note(&table);
-    draft.note_unknown()?;
     let is_harming = !names.is_empty();
     if is_harming && request.wipe {
         draft
@@ -443,18 +441,6 @@ impl<'a> Draft<'a> {
             );
         }
         self.notes.append(&mut notes);
-    }
-
-    /// Adds a remark if a new table is written to a disk whose content is not recognised.
-    fn note_unknown(&mut self) -> Result<(), PlanError> {
-        let Situation { medium, stack, .. } = *self.situation;
-        if self.request.table.is_some() && stack.kind == TableKind::None && !is_blank(medium)? {
-            self.notes.push(
-                "the disk is not blank, and nothing on it is recognised: look at it before you write over it"
-                    .to_owned(),
-            );
-        }
-        Ok(())
     }
 
     /// Names the boundaries above advice that an entry's start misses.

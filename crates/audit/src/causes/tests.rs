@@ -100,7 +100,7 @@ fn what_shows_above_follows_from_every_partition_below() {
             let subject = Subject::Partition(*number);
             found[*disk].push(finding(rules::START_STRADDLES, subject, 32256, 0));
         }
-        let mut found = found.map(Findings::complete);
+        let mut found = found.map(|list| Findings::complete(list, &[]));
         let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
         let mut seen: Vec<Seen<'_>> = names
             .iter()
@@ -147,7 +147,7 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     };
     let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
         let shown = vec![finding(rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
-        let mut found = [shown, on_sda, on_sdb].map(Findings::complete);
+        let mut found = [shown, on_sda, on_sdb].map(|list| Findings::complete(list, &[]));
         let volume = || BTreeSet::from(["dm-0".to_owned()]);
         let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
             .iter()

@@ -126,7 +126,7 @@ fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
         over.iter().map(|name| (*name).to_owned()).collect()
     };
     let shifted = || vec![Finding::on_disk(rules::KERNEL_MISALIGNED, None, String::new())];
-    let mut found = devices.map(|_| Findings::complete(shifted()));
+    let mut found = devices.map(|_| Findings::complete(shifted(), &[]));
     let mut seen: Vec<Seen<'_>> = devices
         .iter()
         .zip(&mut found)

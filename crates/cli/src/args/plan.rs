@@ -318,8 +318,8 @@ pub(crate) struct RealignArguments {
 
     /// Estimate the time on this modelled drive (see 'straddle drive list') [default: unknown]. A file of
     /// 'straddle probe --save' has no rates: the time stays unknown.
-    #[arg(long, value_name = "NAME|FILE", value_parser = crate::estimate::parse)]
-    pub(crate) drive: Option<crate::estimate::Speed>,
+    #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
+    pub(crate) drive: Option<crate::measured::Known>,
 
     #[command(flatten)]
     pub(crate) instead: InsteadArguments,

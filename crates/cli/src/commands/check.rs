@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     }
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
-        readable += examined.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_unread)).count();
+        readable += examined.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_unread())).count();
         let of = |(name, examined): (String, Result<Examined>)| Outcome::of(name, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),

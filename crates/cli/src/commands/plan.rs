@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use straddle_device::{Options, Target};
 use straddle_examine::{Depth, Present};
-use straddle_layout::TableKind;
 use straddle_repair::peers::{Free, Peer, peers};
 use straddle_repair::{Plan, Request, Seed, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{ByteOffset, Lba};
 
 use super::saved::save;
 use crate::args::PlanArguments;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles};
 use crate::view::json::plan::PlanReport;
@@ -47,22 +46,14 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         None => Depth::Table,
     };
     let present = Present::to_change(&arguments.target, &options, depth).with_context(|| name.clone())?;
-    let (target, stack) = (present.target(), present.stack());
-    let listed = target.kernel_partitions.as_deref().unwrap_or_default().len();
-    if request.table.is_some() && stack.kind == TableKind::None && listed > 0 && !request.wipe {
-        let text = format!(
-            "{name}: the kernel lists {} by an unsupported table type; use --wipe to allow overwriting it",
-            output::plural(listed, "partition")
-        );
-        return Err(RefusedError(text).into());
-    }
     let plan = make(&present.situation(), &request).with_context(|| name.clone())?;
     if let Some(path) = &arguments.save {
         let inputs = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
         let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
         save(path, &(plan.to_json()? + "\n"), &inputs)?;
     }
-    let peers = if arguments.explain || arguments.json { all_peers(target, &plan) } else { Vec::new() };
+    let peers =
+        if arguments.explain || arguments.json { all_peers(present.target(), &plan) } else { Vec::new() };
     let planned = Planned { name, plan, peers };
     if arguments.json {
         output::print_json(&PlanReport::of(&planned))?;

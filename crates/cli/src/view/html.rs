@@ -10,6 +10,7 @@ use std::fmt::Write;
 use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
 
 use crate::output::plural;
+use crate::target;
 use crate::view::chart::groups::{self, Bar, Chart, Group};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::markup::escaped;
@@ -171,7 +172,7 @@ fn model_drives(outcome: &Outcome) -> String {
         let fitted: Vec<String> =
             fitted(profile).map(|(path, value, source)| format!("{path} = {value} ({source})")).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
-        let line = format!("drive:{drive}: {}; {fitted}.", profile.title);
+        let line = format!("{}: {}; {fitted}.", target::modelled(drive), profile.title);
         if !lines.contains(&line) {
             lines.push(line);
         }

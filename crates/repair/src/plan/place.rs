@@ -8,6 +8,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 use super::{Change, Draft, Entry, Format, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
+use crate::lost::unrecognised;
 use crate::request::{Part, Place, Size};
 
 /// The type of an extended partition that is addressed by LBA and can hold any logical partition.
@@ -41,6 +42,12 @@ impl Draft<'_> {
             }
             TableKind::Foreign(name) if !request.wipe => return Err(PlanError::WouldReplace { name }),
             _ => {}
+        }
+        let situation = self.situation;
+        if let Some(what) = unrecognised(situation.medium, situation.stack)?
+            && !request.wipe
+        {
+            return Err(PlanError::WouldLose { what });
         }
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;

@@ -158,6 +158,10 @@ impl Drop for Folder {
 }
 
 impl Machine for Host<'_> {
+    fn device(&self) -> Option<&Path> {
+        Some(&self.device)
+    }
+
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
         let failed = |source| LabError::Io { doing: "running the script".to_owned(), source };
         let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -4,7 +4,7 @@
 //! them knows nothing of experiments.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use straddle_drive::ProfileError;
 use straddle_guest::GuestError;
@@ -74,6 +74,11 @@ pub struct Ended {
 pub trait Machine: Sync {
     /// Runs one job to its end. A failing script is not an error: see [`Ended::status`].
     fn run(&self, job: &Job) -> Result<Ended, LabError>;
+
+    /// The device of this machine on which it runs all jobs, instead of their modelled drives.
+    fn device(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// Why a job fails.

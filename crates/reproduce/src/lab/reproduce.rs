@@ -5,6 +5,7 @@
 //! a guest that cannot be run ends everything.
 
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -41,8 +42,10 @@ pub struct Planned<'a> {
 /// The result of a step.
 #[derive(Clone, Debug)]
 pub struct StepOutcome {
-    /// The drive it ran on.
+    /// The modelled drive it ran on, as after `drive:`, unless it ran on a device.
     pub drive: String,
+    /// The device of this machine it ran on.
+    pub device: Option<PathBuf>,
     /// A description of what the scripts read.
     pub input: Option<String>,
     /// The divisor of the length of shortened parts.
@@ -127,7 +130,8 @@ pub fn reproduce(
             let figures = compare::figures(step, &cells, scale);
             let compared = compare::compared(step, &figures);
             let input = input.map(|input| input.description);
-            StepOutcome { drive: (*drive).to_owned(), input, scale, cells, figures, compared }
+            let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
+            StepOutcome { drive, device, input, scale, cells, figures, compared }
         };
     Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
 }
@@ -241,15 +245,14 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
 }
 
 impl StepOutcome {
-    /// Returns what it ran on: a modelled drive as a target, or a device.
-    pub fn target(&self) -> String {
-        if self.is_real() { self.drive.clone() } else { format!("drive:{}", self.drive) }
+    /// Returns the device or the modelled drive that it ran on.
+    pub fn ran_on(&self) -> String {
+        self.device.as_ref().map_or_else(|| self.drive.clone(), |device| device.display().to_string())
     }
 
-    /// Whether it ran on a device of this machine. The name of a modelled drive begins with `/dev/` only if
-    /// it is a profile's file there.
+    /// Whether it ran on a device of this machine.
     pub fn is_real(&self) -> bool {
-        self.drive.starts_with("/dev/")
+        self.device.is_some()
     }
 
     /// Returns the failed cells.

@@ -81,7 +81,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
-    let fails = examined.findings.iter().filter(|f| counts(f));
+    let fails = examined.findings().iter().filter(|f| counts(f));
     let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
     // The text output says this in its place, but a list of findings has no place for it.
@@ -90,16 +90,16 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
         text: render(examined, run),
         report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
-        status: examined.judgement.status().into(),
-        exit: match (unknown.is_some() || examined.judgement.is_unread(), fails) {
+        status: examined.judgement().status().into(),
+        exit: match (unknown.is_some() || examined.judgement().is_unread(), fails) {
             (true, _) => Exit::Failed,
             (false, true) => Exit::Findings,
             (false, false) => Exit::Success,
         },
         severities: severities.map(count),
-        exceptions: match examined.judgement.is_unread() || examined.is_unread {
+        exceptions: match examined.judgement().is_unread() || examined.is_unread() {
             true => run.exceptions_for(name).collect(),
-            false => examined.exceptions.clone(),
+            false => examined.exceptions().clone(),
         },
     }
 }

@@ -4,13 +4,14 @@ use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
 use straddle_reproduce::lab::{Comparison, StepOutcome};
 
 use super::{Cell, Table, capitalised, dash, figure, paragraph};
+use crate::target::of_lab;
 use crate::view::chart::groups::{Bar, Chart, Group};
 use crate::view::markup::escaped;
 use crate::view::text::number;
 use crate::view::text::reproduce::lab::{failures, mean, named, published, ran};
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
-    let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&outcome.target()));
+    let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&of_lab(outcome)));
     if let Some(notes) = &step.notes {
         text += &paragraph(notes, "soft");
     }
@@ -54,7 +55,7 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
         (measure.title.clone(), (0..step.variants.len()).map(bar).collect::<Vec<_>>())
     };
     let groups: Vec<_> = measures.map(group).collect();
-    let title = format!("{}, {what}: time {} over aligned", outcome.drive, step.arms[arm].name);
+    let title = format!("{}, {what}: time {} over aligned", outcome.ran_on(), step.arms[arm].name);
     let axis = format!("Time {} / time aligned (1: no loss)", step.arms[arm].name);
     figure(&Chart {
         title: &title,

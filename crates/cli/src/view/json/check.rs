@@ -235,9 +235,10 @@ impl TargetReport {
 
     /// Returns the report for an audited target.
     pub(crate) fn of(audited: &Examined) -> Self {
-        let Examined { name, target, stack, judgement, .. } = audited;
+        let (name, target, stack, judgement) =
+            (audited.name(), audited.target(), audited.stack(), audited.judgement());
         Self {
-            target: name.clone(),
+            target: name.to_owned(),
             status: judgement.status().into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             reason: audited.not_judged().map(str::to_owned),

@@ -259,11 +259,11 @@ fn formats_report(formats: &Formats, current: BlockSize) -> FormatsReport {
 }
 
 pub(super) fn device_report(audited: &Examined) -> DeviceReport {
-    let target = &audited.target;
+    let target = audited.target();
     let topology: &Topology = &target.topology;
     let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, |bytes| Bytes(bytes.get())));
     DeviceReport {
-        kind: match audited.target.kind {
+        kind: match audited.target().kind {
             DeviceKind::Image => "image",
             DeviceKind::Modelled => "modelled drive",
             _ => "block device",

@@ -26,7 +26,7 @@ pub(crate) fn lines(audited: &Examined) -> String {
         let _ = writeln!(
             text,
             "{}: {} {} {}",
-            printable(&audited.name),
+            printable(audited.name()),
             finding.severity,
             rule.code,
             about(finding)
@@ -38,7 +38,7 @@ pub(crate) fn lines(audited: &Examined) -> String {
 /// Returns a target in full: what it is, its partitions with their verdicts, and each finding with its fix.
 pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
-    let topology = &audited.target.topology;
+    let topology = &audited.target().topology;
     if verbose {
         text += &every_figure(topology);
     } else {
@@ -47,7 +47,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
     for remark in &audited.remarks() {
         // Do not wrap a command.
-        let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
+        let ready = audited.ready().filter(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
         let note = wrap(&format!("note: {}", printable(sentence)), width(), "  ");
         let _ = writeln!(text, "{}", paint(styles.faint, &note));
@@ -55,7 +55,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
             let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
         }
     }
-    if !audited.stack.partitions.is_empty() {
+    if !audited.stack().partitions.is_empty() {
         let _ = writeln!(text, "\n{}", partitions(audited, styles));
     }
     if verbose {
@@ -74,7 +74,7 @@ pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
     let _ = writeln!(
         text,
         "{}\n{}\n{}",
-        sectors(&audited.target.topology),
+        sectors(&audited.target().topology),
         table_line(audited),
         status_line(audited, styles)
     );
@@ -115,7 +115,7 @@ fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
 }
 
 fn heading(audited: &Examined, styles: Styles) -> String {
-    let target = &audited.target;
+    let target = audited.target();
     let mut parts = Vec::new();
     if let Some(guest) = &target.topology.guest {
         parts.push(format!("disk {} of the domain {}", printable(&guest.disk), printable(&guest.domain)));
@@ -151,7 +151,7 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
-    let name = printable(&audited.name);
+    let name = printable(audited.name());
     let line = format!("{name}: {}", parts.join(", "));
     let line = if output::fits(line.chars().count()) { line } else { wrap_after(&line, width(), "", "  ") };
     match line.strip_prefix(&name) {
@@ -185,7 +185,7 @@ fn guest_sectors(guest: &Guest) -> Vec<String> {
 
 /// Returns a line such as `  status: error (alignment, table damage)`.
 fn status_line(audited: &Examined, styles: Styles) -> String {
-    let status = Status::from(audited.judgement.status());
+    let status = Status::from(audited.judgement().status());
     let style = match status {
         Status::Ok | Status::Blank => styles.good,
         Status::Advice => styles.advice,
@@ -199,18 +199,18 @@ fn status_line(audited: &Examined, styles: Styles) -> String {
         (None, kinds) => format!(" ({})", kinds.join(", ")),
     };
     let is_left_out = |finding: &&Finding| finding.reported == Reported::NotAsked;
-    let left_out = match audited.findings.iter().filter(is_left_out).count() {
+    let left_out = match audited.findings().iter().filter(is_left_out).count() {
         0 => String::new(),
         count => format!(", leaving out {} (--only, --ignore)", plural(count, "finding")),
     };
-    let through = audited.target.through.as_ref();
+    let through = audited.target().through.as_ref();
     let through = through.map_or_else(String::new, |t| format!(", read through {}", t.packing.name()));
     format!("  status: {}{}{left_out}{through}", paint(style, status.word()), printable(&why))
 }
 
 fn table_line(audited: &Examined) -> String {
-    let stack: &Stack = &audited.stack;
-    let count = plural(audited.in_table, "partition");
+    let stack: &Stack = audited.stack();
+    let count = plural(audited.in_table(), "partition");
     let block = stack.block;
     match stack.kind {
         TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),

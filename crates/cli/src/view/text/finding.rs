@@ -139,7 +139,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
         return None;
     }
-    let partition = audited.stack.partitions.iter().find(|p| p.number == number)?;
+    let partition = audited.stack().partitions.iter().find(|p| p.number == number)?;
     if finding.at != Some(partition.span.start()) {
         return None;
     }

@@ -13,7 +13,7 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
     if let Some(header) = lines.first_mut() {
         *header = paint(styles.faint, header);
     }
-    for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack.partitions) {
+    for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack().partitions) {
         let (of, inside) = judged(partition, audited);
         let style = match of.verdict {
             Verdict::Aligned | Verdict::AlignedWithAdvice
@@ -42,7 +42,7 @@ const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 /// Returns the table of partitions, as wide as stdout allows.
 fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
-    let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
+    let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
     narrowed(all, &rows, 5, &DISPENSABLE, output::fits)
 }
 
@@ -68,20 +68,20 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
 /// Returns the judgement of a partition, and the worst finding inside it.
 fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
-    let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
-    (of, of.inside.and_then(|at| audited.findings.get(at)))
+    let of = audited.judgement().partition(partition.number).copied().unwrap_or(nothing);
+    (of, of.inside.and_then(|at| audited.findings().get(at)))
 }
 
 /// Returns the verdict on a partition and on what it contains. It counts every finding, printed here or not.
 fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let (of, inside) = judged(partition, audited);
-    let decisive = of.decisive.and_then(|at| audited.findings.get(at));
+    let decisive = of.decisive.and_then(|at| audited.findings().get(at));
     let own = placement_text(partition, of.verdict, decisive);
     match inside {
         Some(worst) if worst.severity > Severity::Advice => {
             format!("{own}, but {} inside", worst.rule.code)
         }
-        _ => match of.made_up.and_then(|at| audited.findings.get(at)) {
+        _ => match of.made_up.and_then(|at| audited.findings().get(at)) {
             Some(made_up) if own == ALIGNED => format!("{own} ({})", made_up.rule.code),
             _ => own,
         },

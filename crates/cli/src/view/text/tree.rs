@@ -24,13 +24,13 @@ fn bar_width() -> u64 {
 
 /// Returns the whole drawing.
 pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
-    let has_partitions = !audited.stack.partitions.is_empty();
+    let has_partitions = !audited.stack().partitions.is_empty();
     let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
     let disk = Node { audited, styles };
-    let partitions: Vec<&Partition> = audited.stack.partitions.iter().collect();
-    let roots = partitions.len() + usize::from(audited.stack.layer.is_some());
+    let partitions: Vec<&Partition> = audited.stack().partitions.iter().collect();
+    let roots = partitions.len() + usize::from(audited.stack().layer.is_some());
     let mut drawn = 0;
-    if let Some(layer) = &audited.stack.layer {
+    if let Some(layer) = &audited.stack().layer {
         drawn += 1;
         disk.layer(layer, "", &[], drawn == roots, &mut text);
     }
@@ -50,8 +50,8 @@ fn cells(at: u64, size: u64) -> u64 {
 
 /// Draws the disk with its partitions, and says how much a character stands for.
 fn bar(audited: &Examined, styles: Styles) -> String {
-    let size = audited.target.size.get();
-    let listed = audited.stack.partitions.iter().filter(|p| p.role != Role::Extended);
+    let size = audited.target().size.get();
+    let listed = audited.stack().partitions.iter().filter(|p| p.role != Role::Extended);
     let line = bar_line(size, listed.map(|partition| (partition.number, partition.span)).collect());
     format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
 }
@@ -166,7 +166,7 @@ impl Node<'_> {
     /// coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
         let asked =
-            self.audited.findings.iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
+            self.audited.findings().iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
         let mut codes: Vec<(Severity, &str)> =
             asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code.as_str())).collect();
         codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));

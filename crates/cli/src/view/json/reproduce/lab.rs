@@ -197,7 +197,7 @@ pub(super) fn step(step: &LabStep, outcome: Option<&StepOutcome>, limit: Option<
         Some(outcome) => outcome.compared.iter().map(|compared| comparison(step, compared, limit)).collect(),
         None => step.published.iter().map(|published| listed(step, published)).collect(),
     };
-    let outcome_of = |outcome: Option<&StepOutcome>| outcome.map(|outcome| outcome.drive.clone());
+    let outcome_of = |outcome: Option<&StepOutcome>| outcome.map(StepOutcome::ran_on);
     LabStepReport {
         name: step.name.clone(),
         title: step.title.clone(),

@@ -7,6 +7,7 @@ use straddle_reproduce::lab::{Comparison, StepOutcome};
 
 use super::{measure, note};
 use crate::output::{Styles, paint, plural, printable};
+use crate::target::of_lab;
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// Returns a step's line in the list of experiments.
@@ -30,7 +31,7 @@ pub(super) fn outcome(
     width: usize,
     styles: Styles,
 ) -> String {
-    let title = printable(&format!("{}: {} on {}", step.name, step.title, outcome.target()));
+    let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
     let mut text = format!("  {}\n", paint(styles.heading, &title));
     if let Some(notes) = &step.notes {
         text += &note(notes, width, styles);
