@@ -94,6 +94,51 @@ impl Flight {
         sequence: &Sequence,
         besides: &[Span],
     ) -> Result<bool, RelocateError> {
+        let Copied { written, .. } = self.copied(sequence);
+        let is_free = |span: Span| besides.iter().any(|besides| besides.overlaps(span));
+        if !self.is_read(disks, sequence, is_free) {
+            return Ok(false);
+        }
+        let mut of_written = written.iter().map(|(span, _)| *span).flat_map(sectors);
+        Ok(of_written.all(|sector| is_one_of(disks, sector, &written)))
+    }
+
+    /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot be read, or
+    /// could not be once, may be anything.
+    pub(crate) fn is_read_intact(
+        &self,
+        disks: &mut Disks<'_>,
+        sequence: &Sequence,
+        skip: &Skip,
+    ) -> Result<bool, RelocateError> {
+        Ok(self.is_read(disks, sequence, |span| skip.touches(span)))
+    }
+
+    /// The same, but for spans that are `free`.
+    fn is_read(&self, disks: &mut Disks<'_>, sequence: &Sequence, is_free: impl Fn(Span) -> bool) -> bool {
+        let Copied { written, read } = self.copied(sequence);
+        let is_written = |span: Span| written.iter().any(|(written, _)| written.overlaps(span));
+        let direct = self.windows.iter().filter(|entry| entry.saved.is_none()).map(|entry| entry.record);
+        for record in direct.chain(self.unused) {
+            let from = sequence.window(record.number).from;
+            let is_other = record.moved().is_some_and(|moved| holds(disks, from, moved).is_ok_and(|it| !it));
+            // What is in flight before it may overwrite it.
+            if is_other && !is_free(from) && !is_written(from) {
+                return false;
+            }
+        }
+        let sectors = read.iter().map(|(span, _)| *span).flat_map(sectors);
+        let mut kept = sectors.filter(|sector| !is_written(*sector) && !is_free(*sector));
+        kept.all(|sector| is_one_of(disks, sector, &read))
+    }
+
+    /// What the windows in flight write.
+    pub(crate) fn written(&self, sequence: &Sequence) -> Vec<Span> {
+        self.windows.iter().map(|entry| sequence.window(entry.record.number).written).collect()
+    }
+
+    /// What the copies in the journal say of windows in flight.
+    fn copied(&self, sequence: &Sequence) -> Copied {
         let copied = self.windows.iter().filter_map(|entry| {
             let shape = Shape::new(sequence.window(entry.record.number));
             let copy = entry.saved.as_ref()?;
@@ -102,28 +147,7 @@ impl Flight {
             Some((written, (shape.window.from, shape.moved(copy).to_vec())))
         });
         let (written, read): (Vec<_>, Vec<_>) = copied.unzip();
-        let direct = self.windows.iter().filter(|entry| entry.saved.is_none()).map(|entry| entry.record);
-        for record in direct.chain(self.unused) {
-            let from = sequence.window(record.number).from;
-            let is_other = record.moved().is_some_and(|moved| holds(disks, from, moved).is_ok_and(|it| !it));
-            // What is in flight before it may overwrite it.
-            let is_kept = |spans: &[Span]| !spans.iter().any(|span| span.overlaps(from));
-            if is_other && is_kept(besides) && written.iter().all(|[(span, _), _]| is_kept(&[*span])) {
-                return Ok(false);
-            }
-        }
-        let written: Vec<(Span, Vec<u8>)> = written.into_iter().flatten().collect();
-        let is_in =
-            |sector: Span, kept: &[(Span, Vec<u8>)]| kept.iter().any(|(span, _)| span.overlaps(sector));
-        let is_free = |sector: Span| besides.iter().any(|span| span.overlaps(sector));
-        let of_read = read.iter().map(|(span, _)| *span).flat_map(sectors).filter(|it| !is_in(*it, &written));
-        for sector in of_read.filter(|sector| !is_free(*sector)) {
-            if !is_one_of(disks, sector, &read) {
-                return Ok(false);
-            }
-        }
-        let mut of_written = written.iter().map(|(span, _)| *span).flat_map(sectors);
-        Ok(of_written.all(|sector| is_one_of(disks, sector, &written)))
+        Copied { written: written.into_iter().flatten().collect(), read }
     }
 
     /// Writes what is in flight again, and makes it durable.
@@ -217,6 +241,14 @@ impl Flight {
         }
         Ok(())
     }
+}
+
+/// Spans with what they may hold.
+struct Copied {
+    /// What is written: before it, and after.
+    written: Vec<(Span, Vec<u8>)>,
+    /// What is read.
+    read: Vec<(Span, Vec<u8>)>,
 }
 
 /// The sectors of a span.

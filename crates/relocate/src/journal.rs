@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 1 | title: which format it is, and the length and the hash of the body |
 //! | some | body: the job and the journal's place, as JSON |
-//! | 1 | mark: the job is rolled back |
-//! | 1 | mark: what was in flight when the rollback began is undone |
+//! | 2 | mark and its copy: the job is rolled back |
+//! | 2 | mark and its copy: what was in flight when the rollback began is undone |
 //! | some | list of what could not be read |
 //! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
 //! | some | body again |
@@ -17,9 +17,16 @@
 //! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
 //! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
 //! journal in the same place are none.
+//!
+//! That nothing was recorded is recorded too: both slots begin with a record that says so, and a mark that is not
+//! set says so. A crash leaves at least one slot with a record, and one copy of each mark. So a journal without
+//! them was overwritten, and is not taken for one that has not begun. No crash damages a title or a body once both
+//! are there: if one is, something else has written here, and each record, mark and block of the list must be there.
 
 mod list;
 mod record;
+mod removed;
+mod whole;
 
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
@@ -31,6 +38,7 @@ use crate::fault::{self, Fault};
 use crate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
+pub(crate) use removed::erase_titles;
 
 /// The bytes of a [`Hash`].
 const HASH: usize = 16;
@@ -41,11 +49,15 @@ pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
 /// The format that this version writes and reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The bytes of a title that mean something.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
-/// A record is written twice: a sector that is lost later must not hide it.
+/// A record or a mark is written twice: a sector that is lost later must not hide it.
 pub(crate) const COPIES: u64 = 2;
+/// The blocks of the marks.
+const MARKS: u64 = 2 * COPIES;
+/// What else than a crash has damaged the journal.
+const OVERWRITTEN: &str = "part of it was overwritten";
 /// No body is longer: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
 
@@ -109,7 +121,7 @@ impl Layout {
     }
 
     fn needed(self) -> u64 {
-        2 * (self.block + self.body) + (2 + self.list) * self.block + 2 * self.slot
+        2 * (self.block + self.body) + (MARKS + self.list) * self.block + 2 * self.slot
     }
 
     fn behind_start(self, bytes: u64) -> ByteOffset {
@@ -128,16 +140,18 @@ impl Layout {
         [self.behind_start(self.block), self.before_end(self.block + self.body)]
     }
 
-    fn mark(self, mark: usize) -> ByteOffset {
-        self.behind_start(self.block * (1 + mark as u64) + self.body)
+    /// Where a mark and its copy are.
+    fn mark(self, mark: Mark) -> [ByteOffset; 2] {
+        let first = 1 + COPIES * mark.index() as u64;
+        [first, first + 1].map(|block| self.behind_start(self.block * block + self.body))
     }
 
     fn list(self, index: u64) -> ByteOffset {
-        self.behind_start(self.block * (3 + index) + self.body)
+        self.behind_start(self.block * (1 + MARKS + index) + self.body)
     }
 
     fn slot(self, slot: u64) -> ByteOffset {
-        self.behind_start(self.block * (3 + self.list) + self.body + slot * self.slot)
+        self.behind_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
     }
 }
 
@@ -200,6 +214,7 @@ impl Journal {
         let journal = Self { job, layout, device, title: name(&title) };
         if !fault::on(Fault::StaleRecords) {
             journal.clear(disks)?;
+            disks.flush()?;
         }
         let mut padded = body;
         padded.resize(usize::try_from(layout.body).unwrap_or(usize::MAX), 0);
@@ -217,6 +232,17 @@ impl Journal {
 
     /// Reads the journal at `place`; `None` if there is none. Writes nothing.
     pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
+        let Some(journal) = Self::read_grown(disks, place)? else { return Ok(None) };
+        let (made, size) = (journal.job.size(), disks.get(Device::Data).size());
+        if made != size {
+            let why = format!("made for {} bytes, and this disk has {}", made.get(), size.get());
+            return Err(RelocateError::Foreign(why));
+        }
+        Ok(Some(journal))
+    }
+
+    /// The same on a disk that may have grown since. Nothing may be written then.
+    pub(crate) fn read_grown(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
         let device = disks.device_of_journal();
         let disk = Span::first(disks.get(device).size());
         if !disk.contains(place) || place.len().get() < 2 * SECTOR {
@@ -226,6 +252,7 @@ impl Journal {
         // blocks has it.
         let mut found: Option<Self> = None;
         let mut damaged = None;
+        let mut intact = 0;
         for is_last in [false, true] {
             for block in (9..=20).map(|shift| 1_u64 << shift) {
                 if block > place.len().get() || (!is_last && block > SECTOR) {
@@ -242,12 +269,16 @@ impl Journal {
                     Ok(journal) if found.as_ref().is_some_and(|other| other.title != journal.title) => {
                         return Err(RelocateError::Damaged("its two headers differ".to_owned()));
                     }
-                    Ok(journal) => found = Some(journal),
+                    Ok(journal) => {
+                        found = Some(journal);
+                        intact += 1;
+                    }
                     Err(error) => damaged = Some(error),
                 }
             }
         }
         match (found, damaged) {
+            (Some(journal), _) if intact < 2 => journal.check_whole(disks).map(|()| Some(journal)),
             (Some(journal), _) => Ok(Some(journal)),
             (None, Some(error)) => Err(error),
             (None, None) => Ok(None),
@@ -294,10 +325,11 @@ impl Journal {
         if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
             return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
         }
-        let size = disks.get(Device::Data).size();
-        if size != job.size() {
-            let why = format!("made for {} bytes, and this disk has {}", job.size().get(), size.get());
-            return Err(RelocateError::Foreign(why));
+        if disks.get(Device::Data).size() < job.size() {
+            return Err(RelocateError::Foreign(format!(
+                "made for {} bytes, and this disk has fewer",
+                job.size().get()
+            )));
         }
         check_place(disks, place, &job)?;
         let layout = Layout::new(place, &job, in_memory(ByteCount::new(title.body)));
@@ -338,62 +370,6 @@ impl Journal {
         None
     }
 
-    /// Removes the journal: the titles first, durably.
-    pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
-        if fault::on(Fault::EraseRecordsFirst) {
-            self.clear(disks)?;
-        }
-        let layout = self.layout;
-        self.erase_blocks(disks, &layout.titles())?;
-        let marks = [layout.mark(0), layout.mark(1)];
-        let list = (0..layout.list).map(|index| layout.list(index));
-        let records = [0, 1].into_iter().flat_map(|slot| {
-            let at = layout.slot(slot).get();
-            (0..COPIES).map(move |copy| ByteOffset::new(at + copy * layout.block))
-        });
-        let blocks: Vec<ByteOffset> = marks.into_iter().chain(list).chain(records).collect();
-        self.erase_blocks(disks, &blocks)
-    }
-
-    /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
-    fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<(), RelocateError> {
-        let zeros = self.padded(&[]);
-        for at in blocks {
-            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
-            // What cannot be read may be overwritten all the same.
-            let is_other = disks.read(self.device, *at, &mut sector).is_ok()
-                && !is_title(&sector)
-                && !self.is_own(&sector);
-            if !is_other {
-                disks.write(self.device, *at, &zeros)?;
-            }
-        }
-        disks.flush()
-    }
-
-    /// Whether a sector is a record, a mark or a part of the list of this journal.
-    fn is_own(&self, sector: &[u8]) -> bool {
-        [Mark::Turned, Mark::Undone].iter().any(|mark| mark.decode(sector, self.title).is_some())
-            || Record::decode(sector, self.title).is_some()
-            || list::is_of(sector, self.title)
-    }
-
-    /// Removes all records and marks, and the list, durably.
-    fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
-        let zeros = self.padded(&[]);
-        let layout = self.layout;
-        for at in [layout.mark(0), layout.mark(1)] {
-            disks.write(self.device, at, &zeros)?;
-        }
-        let list = vec![0; self.block() * in_memory(ByteCount::new(layout.list))];
-        disks.write(self.device, layout.list(0), &list)?;
-        let zeros = vec![0; self.lead()];
-        for at in [layout.slot(0), layout.slot(1)] {
-            disks.write(self.device, at, &zeros)?;
-        }
-        disks.flush()
-    }
-
     fn padded(&self, bytes: &[u8]) -> Vec<u8> {
         let mut block = bytes.to_vec();
         block.resize(self.block(), 0);
@@ -432,9 +408,12 @@ impl Journal {
         direction: Direction,
     ) -> Result<Vec<Entry>, RelocateError> {
         let mut entries = Vec::new();
+        let mut found = 0;
         for slot in [0, 1] {
             let Some(record) = self.record(disks, slot)? else { continue };
-            if record.direction != direction || (record.slot() != slot && !fault::on(Fault::OneSlot)) {
+            found += 1;
+            let is_here = record.slot() == slot || fault::on(Fault::OneSlot);
+            if record.kind == Kind::Start || record.direction != direction || !is_here {
                 continue;
             }
             let mut entry = Entry { record, saved: None };
@@ -449,36 +428,70 @@ impl Journal {
             }
             entries.push(entry);
         }
+        if found == 0 {
+            return Err(RelocateError::Damaged(OVERWRITTEN.to_owned()));
+        }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.record.number));
         Ok(entries)
     }
 
-    /// The record in a slot: of two that differ, the later one.
+    /// The record in a slot: of two that differ, the later one. `None` if a crash has torn both.
     fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>, RelocateError> {
-        let mut found: Option<Record> = None;
-        for copy in 0..COPIES {
+        let at = self.layout.slot(slot).get();
+        let copies = [0, 1].map(|copy| ByteOffset::new(at + copy * self.layout.block));
+        let found = self.decoded(disks, copies, |sector| Record::decode(sector, self.title))?;
+        let order = |record: &Record| {
+            (record.direction == Direction::Back, record.kind != Kind::Start, record.number)
+        };
+        Ok(found.into_iter().max_by_key(order))
+    }
+
+    /// What was read of a sector and its copy. An error if one of them cannot be read, and the other is none.
+    fn decoded<T>(
+        &self,
+        disks: &mut Disks<'_>,
+        copies: [ByteOffset; 2],
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, RelocateError> {
+        let (mut found, mut failed) = (Vec::new(), None);
+        for at in copies {
             let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
-            let at = self.layout.slot(slot).get() + copy * self.layout.block;
-            disks.read(self.device, ByteOffset::new(at), &mut sector)?;
-            let record = Record::decode(&sector, self.title);
-            let order = |record: &Record| (record.direction == Direction::Back, record.number);
-            found = found.into_iter().chain(record).max_by_key(order);
+            match disks.read(self.device, at, &mut sector) {
+                Ok(()) => found.extend(decode(&sector)),
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(found)
+        match failed {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        }
     }
 
-    /// Writes a mark, durably: what comes behind it is based on it.
+    /// Sets a mark, durably: what comes behind it is based on it. A crash tears one copy at most, as the other one is
+    /// there: one that is missing is written first, and one that is set is not written again.
     pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<(), RelocateError> {
-        let block = self.padded(&mark.encode(done, self.title));
-        disks.write(self.device, self.layout.mark(mark.index()), &block)?;
-        disks.flush()
+        let block = self.padded(&mark.encode(Some(done), self.title));
+        let copies = self.layout.mark(mark).map(|at| {
+            let found = self.decoded(disks, [at, at], |sector| mark.decode(sector, self.title));
+            (found.ok().and_then(|found| found.first().copied()), at)
+        });
+        let mut unset: Vec<_> = copies.into_iter().filter(|(found, _)| *found != Some(Some(done))).collect();
+        unset.sort_by_key(|(found, _)| found.is_some());
+        for (_, at) in unset {
+            disks.write(self.device, at, &block)?;
+            disks.flush()?;
+        }
+        Ok(())
     }
 
-    /// The number of windows that a mark says had been moved; `None` without the mark.
+    /// The number of windows that a mark says had been moved; `None` if it is not set.
     pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>, RelocateError> {
-        let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
-        disks.read(self.device, self.layout.mark(mark.index()), &mut sector)?;
-        Ok(mark.decode(&sector, self.title))
+        let copies = self.layout.mark(mark);
+        let found = self.decoded(disks, copies, |sector| mark.decode(sector, self.title))?;
+        match found.iter().flatten().max() {
+            None if found.is_empty() => Err(RelocateError::Damaged(OVERWRITTEN.to_owned())),
+            done => Ok(done.copied()),
+        }
     }
 }
 
@@ -518,29 +531,6 @@ impl Body {
 struct Title {
     body: u64,
     hash: Hash,
-}
-
-/// Removes what begins as a title does where one of a journal at `place` may be, in one of the spans `within`, durably.
-pub(crate) fn erase_titles(
-    disks: &mut Disks<'_>,
-    place: Span,
-    block: ByteCount,
-    within: &[Span],
-) -> Result<(), RelocateError> {
-    let device = disks.device_of_journal();
-    let ends = (9..=20).filter_map(|shift| place.end().checked_back(ByteCount::new(1 << shift)));
-    for at in std::iter::once(place.start()).chain(ends) {
-        let is_within =
-            |title: &Span| place.contains(*title) && within.iter().any(|span| span.contains(*title));
-        let Some(title) = Span::new(at, block).filter(is_within) else { continue };
-        let mut zeros = vec![0; in_memory(title.len())];
-        disks.read(device, at, &mut zeros)?;
-        if is_title(&zeros) {
-            zeros.fill(0);
-            disks.write(device, at, &zeros)?;
-        }
-    }
-    disks.flush()
 }
 
 /// Whether a sector begins as the title of a journal does.

@@ -158,6 +158,7 @@ mod search;
 mod sequence;
 mod shape;
 mod traffic;
+mod whereabouts;
 
 #[cfg(test)]
 mod tests;
@@ -170,8 +171,9 @@ pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::is_title;
 pub use recovery::{
-    Advance, Back, Ended, Moved, Recovered, State, Turned, Unfinished, advance, begin, forget, inspect,
-    is_same, is_untouched, journal_len, journal_len_with, open,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, inspect_grown,
+    is_latest, is_same, is_untouched, journal_len, journal_len_with, open,
 };
 pub use search::{search, search_ends, search_near_ends};
 pub use traffic::{Traffic, WindowTraffic};
+pub use whereabouts::{Found, Whereabouts};

@@ -134,30 +134,15 @@ pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>
     Ok(Some((journal.job, state)))
 }
 
-/// What a journal says of the data, by their old places.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advance {
-    /// What is durably in its new place.
-    pub durable: Vec<Span>,
-    /// That, and what is on its way: in its old place, in the new one, or partly in each.
-    pub begun: Vec<Span>,
-}
-
-/// Returns how far the moves of the journal at `place` are. Nothing if there is no journal, or its rollback has
-/// begun. Changes nothing.
+/// The same of a disk that may have grown since the journal was made.
 ///
 /// # Errors
 ///
-/// As [`open`].
-pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateError> {
-    let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(Advance::default()) };
-    if journal.mark(&mut disks, Mark::Turned)?.is_some() {
-        return Ok(Advance::default());
-    }
-    let forward = Sequence::forward(&journal.job);
-    let flight = Flight::of(journal.records(&mut disks, Direction::Forward)?, &forward)?;
-    let of = |windows| forward.sources(windows).into_iter().map(|(from, _)| from).collect();
-    Ok(Advance { durable: of(flight.durable), begun: of(flight.done) })
+/// As [`open`], but for the size of the disk.
+pub fn inspect_grown(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
+    let Some(journal) = Journal::read_grown(&mut disks, place)? else { return Ok(None) };
+    let state = state(&mut disks, &journal)?;
+    Ok(Some((journal.job, state)))
 }
 
 /// Whether what is on its way, according to the journal at `place`, is as the moves left it: each sector is what was
@@ -173,6 +158,20 @@ pub fn advance(mut disks: Disks<'_>, place: Span) -> Result<Advance, RelocateErr
 pub fn is_untouched(mut disks: Disks<'_>, place: Span, besides: &[Span]) -> Result<bool, RelocateError> {
     let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
     course.flight.is_untouched(&mut disks, &course.sequence, besides)
+}
+
+/// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was read,
+/// where they have not written. True if there is no journal. Changes nothing.
+///
+/// No crash changes that, and the next window does: so it is not true of a journal that is older than the data.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
+    let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
+    let skip = course.journal.listed(&mut disks)?;
+    course.flight.is_read_intact(&mut disks, &course.sequence, &skip)
 }
 
 /// Whether data that have moved are the same in their old and new places, as far as the old ones were not
@@ -288,6 +287,7 @@ impl<'a> Held<'a> {
         let Self { disks, journal, skip, .. } = &mut self;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
+        journal.heal(disks)?;
         flight.redo(disks, &sequence, journal, skip, &[])?;
         let (direction, kept) = (Direction::Forward, [].as_slice());
         let run = Run { journal, sequence: &sequence, direction, verify, kept };
@@ -299,6 +299,7 @@ impl<'a> Held<'a> {
 
     fn rollback(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
         let Self { disks, journal, skip, others } = &mut self;
+        journal.heal(disks)?;
         let done = match journal.mark(disks, Mark::Undone)? {
             Some(done) => done,
             None => turn(disks, journal, skip)?,

@@ -157,4 +157,4 @@ pub use undo::LaterWrites;
 pub use written::{BackedUp, Written};
 
 pub(crate) use prepared::{check_identity as recognise_disk, recognise};
-pub(crate) use written::{check_kernel, tell_kernel};
+pub(crate) use written::{Expected, check_kernel, differing, tell_kernel};

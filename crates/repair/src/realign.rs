@@ -50,6 +50,7 @@ mod room;
 mod sample;
 mod start;
 mod survey;
+mod trust;
 mod validate;
 mod wrap;
 
@@ -87,6 +88,7 @@ pub use refer::{Reference, hibernated};
 pub use room::Journal;
 pub use start::ELSEWHERE;
 pub use survey::{planned, unfinished};
+pub use trust::Trust;
 pub(crate) use wrap::wrapped_partition;
 pub use wrap::{Wrap, wrap};
 

@@ -14,6 +14,8 @@ mod displaced;
 mod generations;
 #[path = "carry/modelled.rs"]
 mod modelled;
+#[path = "carry/older.rs"]
+mod older;
 #[path = "carry/torn.rs"]
 mod torn;
 

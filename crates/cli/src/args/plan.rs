@@ -395,6 +395,9 @@ If the table is not the one that the move left, nothing is written. With --resto
 brings it back), and the move goes on, or with --rollback back. All data that have moved are read in both places first: if they
 were changed since, nothing is written. The journal is searched on all of the disk.
 
+Samples of the data are compared with the journal before anything is written. If they are not where it says, it is an older copy
+of the journal, or that of another run, or something has written to the data: nothing is written without --trust-journal.
+
 If no data have moved and the table was lost, in a power cut, the old table is restored: plan the move again.";
 
 /// Arguments of `resume`.
@@ -413,6 +416,15 @@ pub(crate) struct ResumeArguments {
     /// marker of the move.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
+
+    /// Accept a copy of the journal's file, which was made after the move had stopped.
+    #[arg(long, requires = "journal")]
+    pub(crate) journal_copy: bool,
+
+    /// Believe the journal, even if the data are not where it says. If it is older than the data, they are lost: copy
+    /// the disk first.
+    #[arg(long)]
+    pub(crate) trust_journal: bool,
 
     #[command(flatten)]
     pub(crate) moves: MoveArguments,

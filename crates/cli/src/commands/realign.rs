@@ -11,7 +11,7 @@ use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
+    self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Trust, Wanted,
 };
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -180,6 +180,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             "{name}: no data have moved yet, and the table was lost: the old one is restored"
         ));
     }
+    let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
+    run = run.trusting(trust);
     carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun)
 }
 
@@ -270,8 +272,10 @@ fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) 
             );
             Err(RefusedError(text).into())
         }
-        // The move is complete: there is nothing to go on with.
-        MoveError::Apply(ApplyError::Kernel(_)) => Err(error).with_context(|| name.to_owned()),
+        // The move is complete, or has not begun: there is nothing to go on with.
+        MoveError::Apply(ApplyError::Kernel(_)) | MoveError::NotMarked(_) | MoveError::HalfWritten(_) => {
+            Err(error).with_context(|| name.to_owned())
+        }
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
         error => {

@@ -1,7 +1,7 @@
 //! The list of what could not be read.
 //!
-//! Each block is written once, so that a torn one hides no other. It has a magic, the title, a number of
-//! entries, the entries (where, how much, and where it was to go) and a hash.
+//! Each block has no entries first, and is written once after that, so that a torn one hides no other. It has a
+//! magic, the title, a number of entries, the entries (where, how much, and where it was to go) and a hash.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -37,13 +37,56 @@ impl Journal {
         disks.read(self.device, self.layout.list(0), &mut bytes)?;
         let mut skip = Skip::default();
         for (index, block) in (1..).zip(bytes.chunks(self.block())) {
-            if let Some(bad) = self.decode(block) {
+            if let Some(bad) = self.decode(block).filter(|bad| !bad.is_empty()) {
                 skip.list.extend(bad);
                 skip.next = index;
             }
         }
         skip.list = normal(skip.list);
         Ok(skip)
+    }
+
+    /// Whether nothing is missing of what is listed: each block is there up to one without entries, as they are
+    /// written in order.
+    pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let mut blocks = bytes.chunks(self.block()).map(|block| self.decode(block));
+        Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
+    }
+
+    /// The blocks of the list that are none: a crash has torn them, or something has overwritten them.
+    pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let blocks = (0..).zip(bytes.chunks(self.block()));
+        Ok(blocks.filter(|(_, block)| self.decode(block).is_none()).map(|(index, _)| index).collect())
+    }
+
+    /// Writes that nothing is listed in this block.
+    pub(super) fn clear_block(&self, disks: &mut Disks<'_>, index: u64) -> Result<(), RelocateError> {
+        disks.write(self.device, self.layout.list(index), &self.padded(&self.encoded(&[])))
+    }
+
+    /// Writes that nothing is listed.
+    pub(super) fn clear_list(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        let block = self.padded(&self.encoded(&[]));
+        let blocks = block.repeat(in_memory(ByteCount::new(self.layout.list)));
+        disks.write(self.device, self.layout.list(0), &blocks)
+    }
+
+    /// A block of the list with these entries.
+    fn encoded(&self, entries: &[Bad]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.title);
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for bad in entries {
+            for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        bytes.extend(hash(&bytes));
+        bytes
     }
 
     /// Lists what could not be read, durably. Returns whether there was room.
@@ -58,16 +101,8 @@ impl Journal {
             return Ok(false);
         }
         for block in blocks {
-            let mut bytes = MAGIC.to_vec();
-            bytes.extend(self.title);
-            bytes.extend((block.len() as u64).to_le_bytes());
-            for bad in block {
-                for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
-                    bytes.extend(number.to_le_bytes());
-                }
-            }
-            bytes.extend(hash(&bytes));
-            disks.write(self.device, self.layout.list(skip.next), &self.padded(&bytes))?;
+            let bytes = self.padded(&self.encoded(block));
+            disks.write(self.device, self.layout.list(skip.next), &bytes)?;
             skip.next += 1;
         }
         skip.list = normal(skip.list.iter().chain(bad).copied().collect());

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Copied { moved: Hash, saved: Saved },
     /// All windows have been written and are durable.
     End,
+    /// Nothing: both slots have it when the journal is made.
+    Start,
 }
 
 /// The bytes behind a record.
@@ -52,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) saved: Option<Vec<u8>>,
 }
 
-/// What is written once in the life of a journal.
+/// What is set once in the life of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The job is rolled back.
@@ -96,14 +98,14 @@ impl Record {
     pub(crate) fn moved(&self) -> Option<Hash> {
         match self.kind {
             Kind::Direct { moved } | Kind::Copied { moved, .. } => Some(moved),
-            Kind::End => None,
+            Kind::End | Kind::Start => None,
         }
     }
 
     pub(crate) fn saved(&self) -> Option<Saved> {
         match self.kind {
             Kind::Copied { saved, .. } => Some(saved),
-            Kind::Direct { .. } | Kind::End => None,
+            Kind::Direct { .. } | Kind::End | Kind::Start => None,
         }
     }
 
@@ -126,6 +128,7 @@ impl Record {
             Kind::Direct { moved } => (0, moved, none),
             Kind::Copied { moved, saved } => (1, moved, saved),
             Kind::End => (2, [0; HASH], none),
+            Kind::Start => (3, [0; HASH], none),
         };
         bytes.push(kind);
         bytes.extend(self.number.to_le_bytes());
@@ -156,6 +159,7 @@ impl Record {
             0 => Kind::Direct { moved },
             1 => Kind::Copied { moved, saved },
             2 => Kind::End,
+            3 => Kind::Start,
             _ => return None,
         };
         Some(Self { direction, number, kind })
@@ -170,17 +174,21 @@ impl Mark {
         }
     }
 
-    pub(super) fn encode(self, done: u64, title: [u8; 16]) -> Vec<u8> {
+    /// The mark, set for this number of windows or not set.
+    pub(super) fn encode(self, done: Option<u64>, title: [u8; 16]) -> Vec<u8> {
         let mut bytes = MARKS[self.index()].to_vec();
         bytes.extend(title);
-        bytes.extend(done.to_le_bytes());
+        bytes.extend(u64::from(done.is_some()).to_le_bytes());
+        bytes.extend(done.unwrap_or(0).to_le_bytes());
         bytes.extend(hash(&bytes));
         bytes
     }
 
-    pub(super) fn decode(self, sector: &[u8], title: [u8; 16]) -> Option<u64> {
-        let mut reader = Reader(checked(sector, 8 + 16 + 8)?);
+    /// What a mark says; `None` if this is none.
+    pub(super) fn decode(self, sector: &[u8], title: [u8; 16]) -> Option<Option<u64>> {
+        let mut reader = Reader(checked(sector, 8 + 16 + 8 + 8)?);
         let is_ours = reader.take() == *MARKS[self.index()] && reader.take() == title;
-        is_ours.then(|| reader.number())
+        let (is_set, done) = (reader.number(), reader.number());
+        is_ours.then_some((is_set == 1).then_some(done))
     }
 }

@@ -113,6 +113,7 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
             searched.depths.resize(depth, 0);
         }
         searched.depths[depth - 1] += 1;
+        world.is_told(&image).map_err(|why| format!("after {depth} crashes: {why}"))?;
         for decision in [Decision::Resume, Decision::Rollback] {
             let machine = world.boot(&image);
             let end = world
@@ -122,7 +123,7 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
             world
                 .is_right(&machine.borrow().current, end)
                 .map_err(|why| format!("after {depth} crashes: {decision:?}: {why}"))?;
-            if count < cases(20) && end != Final::None {
+            if count < cases(8) && end != Final::None {
                 erased(world, &machine.borrow().current.clone(), end)?;
             }
             visit(&machine.borrow(), depth + 1, &mut queue, &mut searched.sampled);

@@ -8,7 +8,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 use super::shapes::{World, sectors, shapes, span};
 use crate::engine::Verify;
 use crate::fault::{Fault, plant};
-use crate::recovery::{Ended, State, begin, inspect, journal_len, journal_len_with, open};
+use crate::recovery::{Ended, State, begin, inspect, is_latest, journal_len, journal_len_with, open};
 use crate::search::search;
 use crate::{Disk, Disks, Job, Move, Parts, RelocateError};
 
@@ -160,6 +160,72 @@ fn a_wrong_bit_does_no_harm() {
     plant(None);
     println!("without the comparison: {unchecked:?}");
     assert!(unchecked.is_err());
+}
+
+/// A disk with a rollback of a job that was stopped after some windows of either direction.
+fn turned(after: u32, back: u32) -> (Memory, Span) {
+    let (mut disk, place) = stopped(after);
+    let Ok(Some(crate::Recovered::Unfinished(unfinished))) = open(Disks::one(&mut disk), place) else {
+        panic!("it is not finished");
+    };
+    let mut left = back;
+    let _ = unfinished.rollback(Verify::Read, &mut |_| {
+        left = left.saturating_sub(1);
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    (disk, place)
+}
+
+/// Goes on with a job, or back; nothing if its journal is refused.
+fn followed(disk: &mut Memory, place: Span, is_back: bool) -> Option<bool> {
+    use crate::Recovered::{Back, Moved, Turned, Unfinished};
+    let watch = &mut |_| ControlFlow::Continue(());
+    if !is_latest(Disks::one(disk), place).ok()? {
+        return None;
+    }
+    let gone_back = match open(Disks::one(disk), place).ok()?? {
+        Unfinished(held) if is_back => held.rollback(Verify::Read, watch).map(|_| true),
+        Unfinished(held) => held.resume(Verify::Read, watch).map(|_| false),
+        Turned(held) => held.rollback(Verify::Read, watch).map(|_| true),
+        Moved(_) => Ok(false),
+        Back(_) => Ok(true),
+    };
+    Some(gone_back.unwrap())
+}
+
+/// What another program has written over the start or the end of a journal, or over all but one of its ends, is
+/// noticed, or does no harm: what is missing is never taken for something that was not recorded.
+#[test]
+fn what_is_written_over_a_journal_is_noticed() {
+    let mut original = vec![0; 64 * 512];
+    SplitMix64::new(1).fill(&mut original);
+    let (mut refused, mut right) = (0, 0);
+    for (after, back) in (1..7).flat_map(|after| (0..4).map(move |back| (after, back))) {
+        let lost = (1..36).flat_map(|len| [(0, len), (36 - len, len)]);
+        for ((first, len), fill) in lost.flat_map(|lost| [(lost, 0), (lost, 0x55)]) {
+            for is_back in [false, true] {
+                let (mut disk, place) = if back == 0 { stopped(after) } else { turned(after, back) };
+                let at = 28 * 512 + first * 512;
+                disk.bytes[at..at + len * 512].fill(fill);
+                let before = disk.bytes.clone();
+                let what = format!("{after} {back}, {len} sectors from {first}, {fill}, {is_back}");
+                match followed(&mut disk, place, is_back) {
+                    None => {
+                        assert!(disk.bytes == before, "{what}");
+                        refused += 1;
+                    }
+                    Some(gone_back) => {
+                        let to = if gone_back { 3 } else { 5 };
+                        let is_there = disk.bytes[to * 512..][..12 * 512] == original[3 * 512..][..12 * 512];
+                        assert!(is_there, "{what}");
+                        right += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("{refused} refused, {right} followed");
+    assert!(refused > 1000 && right > 200);
 }
 
 /// More than a bit: no panic, and nothing is written to look at it.

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::rc::Rc;
 
 use straddle_io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset, Span};
+use xxhash_rust::xxh3::{Xxh3, Xxh3Builder};
 
 use crate::disk::{Disk, SECTOR};
 
@@ -21,7 +21,7 @@ type Sector = [u8; 512];
 #[derive(Default)]
 pub(super) struct Store {
     contents: Vec<Sector>,
-    numbers: HashMap<Sector, u32>,
+    numbers: HashMap<Sector, u32, Xxh3Builder>,
 }
 
 impl Store {
@@ -82,7 +82,7 @@ impl Epoch {
 }
 
 pub(super) fn key(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Xxh3::new();
     value.hash(&mut hasher);
     hasher.finish()
 }

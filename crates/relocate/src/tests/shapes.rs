@@ -11,7 +11,7 @@ use crate::engine::Verify;
 use crate::error::RelocateError;
 use crate::job::{Job, Move, Parts};
 use crate::recovery::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
-use crate::{Bad, Disks, SECTOR, filler};
+use crate::{Bad, Disks, Found, SECTOR, Whereabouts, filler, is_latest};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
@@ -240,6 +240,27 @@ impl World {
             *self.listed.borrow_mut() = back.bad().to_vec();
             Ok(Final::Back)
         })
+    }
+
+    /// Whether the journal that a crash has left says where the data are, and is not taken for an older one.
+    pub(super) fn is_told(&self, image: &Image) -> Result<(), String> {
+        if self.flushes_lost {
+            return Ok(());
+        }
+        let machine = self.boot(image);
+        let failed = |error: RelocateError| format!("{error:?}");
+        if !self.with(&machine, is_latest).map_err(failed)? {
+            return Err("the journal is taken for an older one".to_owned());
+        }
+        let Some(told) = self.with(&machine, Whereabouts::read).map_err(failed)? else { return Ok(()) };
+        for (sector, number) in self.data.iter().filter(|(sector, _)| !self.bad.contains(sector)) {
+            let Found::At(at) = told.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
+            let found = usize::try_from(at.get() / SECTOR).unwrap();
+            if image[found] != *number {
+                return Err(format!("sector {sector} is not at {found}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether all data are where they belong after this, and all else is as it was.

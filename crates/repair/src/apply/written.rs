@@ -6,16 +6,17 @@
 use std::io;
 use std::path::Path;
 
+use straddle_device::ReadError;
 use straddle_device::shown::with_causes;
 use straddle_device::sysfs::Directory;
 use straddle_layout::read_stack;
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
 use super::backup::{Subject, Unstored};
 use crate::encode::Step;
 use crate::foresee::{self, lay_over};
-use crate::plan::Plan;
+use crate::plan::{Entry, Plan};
 use crate::target::Disk;
 
 /// Steps together with their disk; what they overwrite is stored in a backup. Nothing is written yet.
@@ -88,12 +89,34 @@ impl Written<'_> {
     /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
     /// with the plan's table. Does nothing for an image, whose table no kernel reads.
     pub fn tell_kernel(&self) -> Result<(), ApplyError> {
-        tell_kernel(self.disk, self.plan)
+        tell_kernel(self.disk, self.plan.map(Expected::of))
     }
 }
 
-/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those of `plan`.
-pub(crate) fn tell_kernel(disk: &dyn Disk, plan: Option<&Plan>) -> Result<(), ApplyError> {
+/// The partitions that the kernel is to list: number, and first byte.
+pub(crate) struct Expected(Vec<(u32, u64)>);
+
+impl Expected {
+    /// Those of the plan's table.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self::with(&plan.table().partitions, plan.block())
+    }
+
+    /// Those of the table before the plan.
+    pub(crate) fn before(plan: &Plan) -> Self {
+        Self::with(plan.before(), plan.block())
+    }
+
+    fn with(entries: &[Entry], block: BlockSize) -> Self {
+        let start = |entry: &Entry| (entry.number, entry.start.get().saturating_mul(block.get()));
+        let mut listed: Vec<(u32, u64)> = entries.iter().map(start).collect();
+        listed.sort_unstable();
+        Self(listed)
+    }
+}
+
+/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those that are wanted.
+pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
     let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
     let listed = || -> Vec<(u32, u64)> {
@@ -121,12 +144,7 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, plan: Option<&Plan>) -> Result<(), Ap
         }
     }
     let found = listed();
-    let Some(plan) = plan else { return Ok(()) };
-    let block = plan.block().get();
-    let mut wanted: Vec<(u32, u64)> = (plan.table().partitions.iter())
-        .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
-        .collect();
-    wanted.sort_unstable();
+    let Some(Expected(wanted)) = wanted else { return Ok(()) };
     // A kernel without enough minor numbers lists no partitions at all.
     if found != wanted {
         return Err(ApplyError::Kernel(format!(
@@ -163,8 +181,16 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
     disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
 }
 
-/// Compares the medium with what was last written to each place.
+/// Checks that the medium has what was last written to each place.
 fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
+    match differing(disk, steps)? {
+        Some((what, at, _)) => Err(ApplyError::Differs { what, at }),
+        None => Ok(()),
+    }
+}
+
+/// What the medium does not return as it was last written: its name, first byte and length.
+pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(String, u64, u64)>, ReadError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, new, what, .. } = step else { continue };
         let mut found = vec![0; new.len()];
@@ -179,10 +205,10 @@ fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
             }
         }
         if found != expected {
-            return Err(ApplyError::Differs { what: what.clone(), at: *at });
+            return Ok(Some((what.clone(), *at, new.len() as u64)));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Checks that the table read from `disk` is the plan's: every partition with its number and position.

@@ -81,6 +81,9 @@ pub enum CopyError {
         /// How many were compared.
         len: u64,
     },
+    /// The new table is not read as it was written.
+    #[error("the new table is not the one that was written ({0}): do not trust this disk")]
+    OtherTable(String),
 }
 
 impl CopyError {
@@ -98,7 +101,7 @@ impl CopyError {
             Self::Apply(error) => error.kind(),
             Self::Record(error) => error.kind(),
             Self::TooLarge | Self::Invalid(_) | Self::Read(_) | Self::Unreadable { .. } => ErrorKind::Failed,
-            Self::Write { .. } | Self::Differs { .. } => ErrorKind::Failed,
+            Self::Write { .. } | Self::Differs { .. } | Self::OtherTable(_) => ErrorKind::Failed,
         }
     }
 }

@@ -17,7 +17,7 @@ use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
-use crate::apply::{ApplyError, check_kernel, recognise_disk, tell_kernel};
+use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
@@ -224,18 +224,22 @@ impl Copy {
         first[..code].copy_from_slice(&lead[..code]);
         let after = Unmarked { disk, first };
         let stack = read_stack(&after, Some(self.plan.block()), None)?;
-        for step in encode(&self.plan, &after, &without_table(stack))? {
+        let steps = encode(&self.plan, &after, &without_table(stack))?;
+        for step in &steps {
             match step {
-                Step::Write { at, new, .. } => write(disk, ByteOffset::new(at), &new)?,
+                Step::Write { at, new, .. } => write(disk, ByteOffset::new(*at), new)?,
                 Step::Flush => flush(disk)?,
             }
         }
         flush(disk)?;
         read_back(disk, ByteOffset::ZERO, &lead[..code])?;
+        if let Some((_, at, len)) = differing(disk, &steps)? {
+            return Err(CopyError::Differs { at: ByteOffset::new(at), len });
+        }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
         match difference(&stack, self.plan.table()) {
-            None => Ok(tell_kernel(disk, Some(&self.plan))?),
-            Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }.into()),
+            None => Ok(tell_kernel(disk, Some(Expected::of(&self.plan)))?),
+            Some(why) => Err(CopyError::OtherTable(why)),
         }
     }
 }

@@ -22,8 +22,8 @@ use std::io;
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, advance, begin, forget, inspect, open,
-    search_ends,
+    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, Whereabouts, begin, forget, inspect,
+    inspect_grown, open, search_ends,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -33,9 +33,9 @@ use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
 use super::sample::Proof;
+use super::trust::Trust;
 use super::{Journal, JournalPlace, MoveError, Realign, Reference, displaced, inner, logical, refer};
-use crate::apply::{check_kernel, recognise, tell_kernel};
-use crate::foresee::After;
+use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
 
@@ -67,6 +67,8 @@ pub struct Run<'a> {
     pub(super) is_unmarked: bool,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
+    /// Whether the journal is believed although something speaks against it.
+    pub(super) trust: Trust,
 }
 
 impl Realign {
@@ -90,10 +92,18 @@ impl Realign {
                 return Err(error);
             }
         };
-        let (verify, is_displaced, is_unmarked) = (Verify::Read, false, false);
         let disk: &mut dyn Disk = target;
-        let mut run =
-            Run { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad: false };
+        let mut run = Run {
+            disk,
+            journal,
+            place,
+            payload,
+            is_displaced: false,
+            is_unmarked: false,
+            verify: Verify::Read,
+            skips_bad: false,
+            trust: Trust::default(),
+        };
         let begun = run
             .forget_stale()
             .and_then(|()| run.with_disks(|disks, place| begin(disks, place, job).map(drop)));
@@ -126,7 +136,11 @@ impl Realign {
                 return Err(MoveError::NeedsJournal(needed));
             }
         };
-        let payload = Payload::new(self, disk, &stack, id)?;
+        let birth = match journal {
+            JournalPlace::File(file) => file.birth(),
+            JournalPlace::Inside => None,
+        };
+        let payload = Payload::new(self, disk, &stack, id)?.in_file(birth);
         let job = self.job(id, payload.encode()?)?;
         Ok((place, payload, job))
     }
@@ -137,7 +151,12 @@ impl Realign {
     ///
     /// If the target cannot be read.
     pub fn is_done(&self, target: &Target<'_>) -> Result<bool, MoveError> {
-        let stack = straddle_layout::read_stack(target, Some(self.plan.block()), None)?;
+        self.is_listed(target)
+    }
+
+    /// Whether the table that counts on `disk` is the one that this plan leads to.
+    fn is_listed(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
+        let stack = straddle_layout::read_stack(disk, Some(self.plan.block()), None)?;
         let entries = &self.plan.table().partitions;
         let is_there = |entry: &Entry| {
             stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == self.plan.span(entry))
@@ -147,7 +166,7 @@ impl Realign {
 
     /// Checks that the partitions are as the plan found them, and that what refers to their places can be
     /// corrected.
-    fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
+    pub(super) fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
         refer::check_awake(&stack)?;
         let loaders = Loaders::read(disk, &stack)?;
@@ -228,6 +247,13 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Follows the journal although something speaks against it.
+    #[must_use]
+    pub fn trusting(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
     /// Goes on if a sector cannot be read, and lists it.
     #[must_use]
     pub fn skip_bad(mut self) -> Self {
@@ -274,6 +300,7 @@ impl<'a> Run<'a> {
         let state = self.state()?;
         self.check_way(&state, false)?;
         self.check_table(&state)?;
+        self.check_data(&state, false)?;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
@@ -291,9 +318,12 @@ impl<'a> Run<'a> {
             self.record(Which::New)?;
         }
         list(&bad).map_err(MoveError::List)?;
-        self.payload.write(self.disk, Table::New)?;
+        self.payload.write(self.disk, Table::New).map_err(|error| {
+            let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
+            if is_listed { MoveError::HalfWritten(Box::new(error)) } else { error }
+        })?;
         self.end()?;
-        let in_kernel = tell_kernel(self.disk, Some(&self.payload.realign.plan));
+        let in_kernel = tell_kernel(self.disk, Some(Expected::of(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
         Ok(Outcome::Complete(bad))
@@ -317,6 +347,7 @@ impl<'a> Run<'a> {
         let state = self.state()?;
         self.check_way(&state, true)?;
         self.check_table(&state)?;
+        self.check_data(&state, true)?;
         if state == State::NotBegun {
             self.enter_marked()?;
         }
@@ -361,7 +392,7 @@ impl<'a> Run<'a> {
         list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::Old)?;
         self.end()?;
-        let in_kernel = tell_kernel(self.disk, None);
+        let in_kernel = tell_kernel(self.disk, Some(Expected::before(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
         Ok(Outcome::Complete(bad))
@@ -398,58 +429,12 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Checks that the disk has the table that a move in this state leaves, and restores sectors of it that a
-    /// power cut has torn. Otherwise the journal is that of another disk, or of this one at another time, or
-    /// another program has written a table: nothing is written then.
-    fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
-        let is_inside = matches!(self.journal, JournalPlace::Inside);
-        // A journal in a file may be another disk's: only what cannot be read is torn for certain. Neither is
-        // a table torn that lists something else than the marker.
-        let may_be_torn = |error: &MoveError| match error {
-            MoveError::Changed(_) => is_inside,
-            error => matches!(error, MoveError::Read(_)),
-        };
-        match self.payload.table(self.disk) {
-            Err(error) if may_be_torn(&error) && !self.is_displaced => {
-                let mended = self.payload.mended(self.disk);
-                if !self.fits(&After { medium: self.disk, steps: &mended }, state)? {
-                    return Err(MoveError::OtherTable);
-                }
-                self.payload.mend(self.disk, &mended)?;
-            }
-            _ => {}
-        }
-        if self.fits(self.disk, state)? { Ok(()) } else { Err(MoveError::OtherTable) }
-    }
-
-    /// Whether the disk has a table that the move may have left.
-    pub(super) fn fits_table(&mut self) -> Result<bool, MoveError> {
-        let state = self.state()?;
-        self.fits(self.disk, &state)
-    }
-
-    fn fits(&self, medium: &dyn Medium, state: &State) -> Result<bool, MoveError> {
-        if self.is_displaced {
-            return Ok(false);
-        }
-        let found = match self.payload.table(medium) {
-            Err(MoveError::Changed(_)) => return Ok(false),
-            found => found?,
-        };
-        if !self.payload.has_rest(medium) {
-            return Ok(false);
-        }
-        // The marker is durable before anything moves, and counts until all is moved or back.
-        Ok(match state {
-            State::NotBegun | State::Back => found != Some(Table::New),
-            State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
-            State::Moved => found != Some(Table::Old),
-        })
-    }
-
     /// Writes the marker.
     fn enter_marked(&mut self) -> Result<(), MoveError> {
-        self.payload.write(self.disk, Table::Marked)?;
+        self.payload.write(self.disk, Table::Marked).map_err(|error| {
+            let is_old = matches!(self.payload.table(self.disk), Ok(Some(Table::Old)));
+            if is_old { MoveError::NotMarked(Box::new(error)) } else { error }
+        })?;
         // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
@@ -543,21 +528,30 @@ impl<'a> Run<'a> {
     /// Whether there is a journal at `place` that no command follows: its move is over, or never began, or other data
     /// have taken its place.
     fn is_over(&mut self, place: Span) -> Result<bool, MoveError> {
-        let found = match self.with_disks(|disks, _| inspect(disks, place)) {
+        let found = match self.with_disks(|disks, _| inspect_grown(disks, place)) {
             Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
             Err(MoveError::Moves(RelocateError::Damaged(_))) => return Ok(true),
             found => found?,
         };
         let Some((job, state)) = found else { return Ok(false) };
+        if job.size() != self.disk.len() {
+            // Of a disk that has grown since, what has moved is not compared.
+            return Ok(match state {
+                State::NotBegun | State::Back => true,
+                State::Moved => Payload::decode(job.payload())?.realign.is_listed(self.disk)?,
+                State::Moving { .. } | State::RollingBack => false,
+            });
+        }
         if state == State::NotBegun || (state == State::RollingBack && !self.has_moved(place)?) {
             return Ok(true);
         }
         let Ok(payload) = Payload::decode(job.payload()) else { return Ok(false) };
-        let advance = self.with_disks(|disks, _| advance(disks, place))?;
+        let told = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
+        let Some(told) = told else { return Ok(false) };
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
         let on_disk = matches!(self.journal, JournalPlace::Inside).then_some(place);
         let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
-        Ok(!is_unfinished || !payload.is_borne_out(self.disk, state, (&advance, Proof::Most)))
+        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&told, Proof::Most)))
     }
 
     fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {

@@ -11,7 +11,8 @@ use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
-    Disks, State, advance, inspect, is_same, is_title, is_untouched, search, search_ends, search_near_ends,
+    Disks, State, Whereabouts, inspect, is_same, is_title, is_untouched, search, search_ends,
+    search_near_ends,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -50,7 +51,7 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
         let Ok(Some((job, state))) = inspect(Disks::one(&mut Reading(medium)), place) else { return false };
         Payload::decode(job.payload()).is_ok_and(|payload| {
             is_unfinished(medium, &payload, state, (Some(place), is_whole), stack)
-                && is_borne_out(medium, &payload, state, (place, Proof::Most))
+                && is_borne_out(medium, &payload, (place, Proof::Most))
         })
     };
     let ends = ends(medium.len(), stack);
@@ -68,26 +69,16 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
 
 /// Whether the journal on the disk, at `place`, is that of the data there: they are where it says that they are, and
 /// nothing else was written where it would write.
-pub(super) fn is_own(
-    medium: &dyn Medium,
-    payload: &Payload,
-    state: State,
-    (place, proof): (Span, Proof),
-) -> bool {
-    is_borne_out(medium, payload, state, (place, proof))
+pub(super) fn is_own(medium: &dyn Medium, payload: &Payload, (place, proof): (Span, Proof)) -> bool {
+    is_borne_out(medium, payload, (place, proof))
         && !payload.is_taken(medium)
         && is_untouched(Disks::one(&mut Reading(medium)), place, &payload.besides()).unwrap_or(false)
 }
 
 /// Whether the data are where the journal on the disk, at `place`, says that they are.
-pub(super) fn is_borne_out(
-    medium: &dyn Medium,
-    payload: &Payload,
-    state: State,
-    (place, proof): (Span, Proof),
-) -> bool {
-    advance(Disks::one(&mut Reading(medium)), place)
-        .is_ok_and(|advance| payload.is_borne_out(medium, state, (&advance, proof)))
+pub(super) fn is_borne_out(medium: &dyn Medium, payload: &Payload, (place, proof): (Span, Proof)) -> bool {
+    let told = Whereabouts::read(Disks::one(&mut Reading(medium)), place);
+    told.is_ok_and(|told| told.is_some_and(|told| payload.is_borne_out(medium, (&told, proof))))
 }
 
 /// The partitions in which data may be.
@@ -191,10 +182,10 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
 
 impl Run<'_> {
     /// Whether the journal is that of the data on the disk, none of which was written since.
-    fn is_own(&mut self, state: State) -> Result<bool, MoveError> {
-        let advance = self.with_disks(advance)?;
+    fn is_own(&mut self) -> Result<bool, MoveError> {
+        let told = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
         let besides = self.payload.besides();
-        let is_there = self.payload.is_borne_out(self.disk, state, (&advance, Proof::Exact));
+        let is_there = self.payload.is_borne_out(self.disk, (&told, Proof::Exact));
         Ok(is_there
             && !self.payload.is_taken(self.disk)
             && self.with_disks(|disks, place| is_untouched(disks, place, &besides))?
@@ -220,7 +211,7 @@ impl Run<'_> {
             return Err(MoveError::Nothing);
         }
         let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));
-        if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own(state)?) {
+        if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own()?) {
             return Err(MoveError::LeftOver);
         }
         // Whether other data are in the new places is not known: with the old table nothing leads there.

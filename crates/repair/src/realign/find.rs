@@ -11,6 +11,7 @@ use super::carry::{Run, with_disks};
 use super::payload::Payload;
 use super::sample::Proof;
 use super::survey::Reading;
+use super::trust::Trust;
 use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
 use crate::target::{Disk, Target};
 
@@ -82,7 +83,7 @@ fn anywhere(disk: &dyn Disk, proof: Proof) -> Result<Span, MoveError> {
             return false;
         }
         let payload = Payload::decode(job.payload());
-        if !payload.is_ok_and(|payload| displaced::is_own(disk, &payload, state, (place, proof))) {
+        if !payload.is_ok_and(|payload| displaced::is_own(disk, &payload, (place, proof))) {
             is_left_over |= is_on_its_way;
             return false;
         }
@@ -162,7 +163,7 @@ impl<'a> Run<'a> {
         }
         // What filled the disk is there: nothing else has been put over it.
         let is_unmarked = is_unmarked && !(has_content && payload.has_old_head(disk));
-        let verify = Verify::Read;
-        Ok(Self { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad: false })
+        let (verify, skips_bad, trust) = (Verify::Read, false, Trust::default());
+        Ok(Self { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad, trust })
     }
 }

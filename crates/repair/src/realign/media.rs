@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use straddle_device::claim::{self, Claim};
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_relocate::{FileAccess, journal_len};
@@ -32,6 +33,18 @@ pub struct JournalFileHandle {
     is_new: bool,
     _claim: Claim,
 }
+
+/// When a file was made, in seconds and nanoseconds. A copy of the file has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Birth {
+    seconds: i64,
+    nanoseconds: u32,
+}
+
+/// The file systems, by their magic numbers, of which the time is known to be that of the file, whichever kernel
+/// mounts them: ext4, XFS, Btrfs, F2FS and tmpfs.
+const WITH_BIRTH: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
 impl JournalPlace {
     /// Removes the file that was made for a move that cannot begin.
@@ -91,6 +104,16 @@ impl JournalFileHandle {
         let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
         let size = FileAccess::new(&file).size().map_err(failed)?;
         Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
+    }
+
+    /// When the file was made, if its file system says so.
+    pub(super) fn birth(&self) -> Option<Birth> {
+        use rustix::fs::{AtFlags, StatxFlags, fstatfs, statx};
+        let magic = u64::try_from(fstatfs(&self.file).ok()?.f_type).ok()?;
+        let found = statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0 && WITH_BIRTH.contains(&magic);
+        let (seconds, nanoseconds) = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+        is_known.then_some(Birth { seconds, nanoseconds })
     }
 
     /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no

@@ -59,6 +59,14 @@ pub enum MoveError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The marker was not written; the old table counts.
+    #[error("no data have moved, and the old table counts")]
+    NotMarked(#[source] Box<Self>),
+    /// All data have moved, and one copy of the new table is written, which counts.
+    #[error(
+        "all data are in their new places, and one copy of the new table counts; 'straddle plan --repair' writes the other one"
+    )]
+    HalfWritten(#[source] Box<Self>),
     /// Reading back did not return what was written.
     #[error("the table or a boot sector reads differently from what was written: do not trust this disk")]
     Unwritten,
@@ -89,6 +97,21 @@ pub enum MoveError {
         "nothing was written: the data are not where the journal says: it is left over from an earlier move, or other data have been written over them"
     )]
     LeftOver,
+    /// The journal is a copy of the file that was made for the move.
+    #[error(
+        "nothing was written: the file named with --journal is a copy of the journal, and may be older than the data: name the journal itself; --journal-copy accepts a copy that was made after the move had stopped"
+    )]
+    Copied,
+    /// Something else is where the journal says that data are.
+    #[error(
+        "nothing was written: byte {0} does not hold what the journal says: it is an older copy, or of another run, or something has written to the data; --trust-journal goes on all the same"
+    )]
+    NotThere(ByteOffset),
+    /// The journal is older than the data.
+    #[error(
+        "nothing was written: the data have moved on since the journal was written: it is an older copy, or of another run; --trust-journal goes on all the same"
+    )]
+    Outdated,
     /// The file that is named as the journal holds none.
     #[error("nothing was written: the file named with --journal holds no journal of a move")]
     NoJournal,
@@ -124,6 +147,7 @@ impl MoveError {
             Self::Plan(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Moves(error) => error.kind(),
+            Self::NotMarked(error) | Self::HalfWritten(error) => error.kind(),
             Self::Copy | Self::Elsewhere | Self::NoJournal | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
             | Self::Grown(_)
@@ -131,6 +155,9 @@ impl MoveError {
             | Self::Foreign(_)
             | Self::OtherTable
             | Self::LeftOver
+            | Self::Copied
+            | Self::NotThere(_)
+            | Self::Outdated
             | Self::Turned
             | Self::NotBegun
             | Self::NoWayBack

@@ -6,6 +6,7 @@
 //! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
 //! a chain's are written, durably, before the table that leads to them.
 
+mod pieces;
 mod restore;
 pub(super) mod wrapped;
 
@@ -13,11 +14,14 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
-use straddle_relocate::{Advance, State};
+use straddle_layout::format::mbr;
+use straddle_relocate::Whereabouts;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
+use self::pieces::Pieces;
 use super::guard::Guard;
 use super::heads::{self, Head};
+use super::media::Birth;
 use super::sample::{self, Proof, Sample};
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
@@ -63,6 +67,8 @@ struct PayloadFile {
     samples: Vec<Sample>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     heads: Vec<Head>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    birth: Option<Birth>,
 }
 
 /// An extended boot record.
@@ -142,6 +148,8 @@ pub(super) struct Payload {
     samples: Vec<Sample>,
     /// Of where they begin.
     heads: Vec<Head>,
+    /// When the file of the journal was made.
+    birth: Option<Birth>,
 }
 
 impl Payload {
@@ -156,7 +164,8 @@ impl Payload {
             return Self::wrapped(realign, disk, stack, id);
         }
         let marked = realign.plan.marked(marker(realign)?, &straddle_layout::types::guid_text(id))?;
-        let (enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
+        let (mut enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
+        name_run(&mut enter, id);
         let mut places: Vec<Place> = Vec::new();
         let records = records(realign, disk, stack)?;
         if !records.is_empty() {
@@ -199,6 +208,7 @@ impl Payload {
             rest,
             samples,
             heads,
+            birth: None,
         };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
@@ -215,9 +225,25 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Whether the data are where a journal in this state says that they are.
-    pub(super) fn is_borne_out(&self, disk: &dyn Medium, state: State, found: (&Advance, Proof)) -> bool {
-        sample::are_there(disk, (&self.realign, &self.samples), state, found)
+    /// The same, with the time at which the file of the journal was made.
+    pub(super) fn in_file(mut self, birth: Option<Birth>) -> Self {
+        self.birth = birth;
+        self
+    }
+
+    /// When the file of the journal was made, if that is known.
+    pub(super) fn birth(&self) -> Option<Birth> {
+        self.birth
+    }
+
+    /// Whether the data are where a journal says that they are.
+    pub(super) fn is_borne_out(&self, disk: &dyn Medium, told: (&Whereabouts, Proof)) -> bool {
+        sample::are_there(disk, (&self.realign, &self.samples), told)
+    }
+
+    /// Where something else is than the data that a journal says are there.
+    pub(super) fn mismatch(&self, disk: &dyn Medium, told: &Whereabouts) -> Option<ByteOffset> {
+        sample::mismatch(disk, (&self.realign, &self.samples), (told, &self.besides()))
     }
 
     /// What is written besides the data that move: the table, and what records where partitions begin, each with
@@ -260,6 +286,7 @@ impl Payload {
             rest: self.rest.clone(),
             samples: self.samples.clone(),
             heads: self.heads.clone(),
+            birth: self.birth,
         };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
@@ -299,7 +326,7 @@ impl Payload {
         if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
-        let (samples, heads) = (file.samples, file.heads);
+        let (samples, heads, birth) = (file.samples, file.heads, file.birth);
         Ok(Self {
             realign,
             places,
@@ -311,6 +338,7 @@ impl Payload {
             rest,
             samples,
             heads,
+            birth,
         })
     }
 
@@ -402,50 +430,33 @@ impl Payload {
         of.filter_map(Record::span).collect()
     }
 
-    /// Writes the records of this table, durably.
-    fn write_records(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
-        let failed = |at: u64, source| MoveError::Write { at: ByteOffset::new(at), source };
-        // The last of the chain first, so that no link leads to a record that is not written yet.
-        let of = self.records.iter().filter(|record| record.of == table);
-        for record in of.rev() {
-            let mut found = vec![0; record.bytes.len()];
-            disk.read_at(ByteOffset::new(record.at), &mut found)?;
-            if found != record.bytes {
-                disk.write_at(ByteOffset::new(record.at), &record.bytes)
-                    .map_err(|source| failed(record.at, source))?;
-            }
-        }
-        if self.records.is_empty() { Ok(()) } else { disk.flush().map_err(|source| failed(0, source)) }
-    }
-
     /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get
-    /// the marker and the last to lose it, so that the marker is found as long as the copies differ.
+    /// the marker and the last to lose it, so that the marker is found as long as the copies differ. What a later
+    /// write leads to is read back before that: a write that is lost must not make a table count that is not there.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
-        self.write_records(disk, table)?;
+        let mut pieces = Pieces::of(disk);
+        // The last of the chain first, so that no link leads to a record that is not written yet.
+        let records = self.records.iter().filter(|record| record.of == table);
+        for record in records.rev() {
+            pieces.write(record.at, &record.bytes)?;
+        }
+        pieces.settle()?;
         let mut order: Vec<&Place> = self.places.iter().collect();
         let is_reversed = table == Table::Marked;
         if is_reversed {
             order.reverse();
         }
-        let failed = |at: u64, source| MoveError::Write { at: ByteOffset::new(at), source };
         for place in order {
             if is_reversed && place.flush {
-                disk.flush().map_err(|source| failed(place.at, source))?;
+                pieces.settle()?;
             }
-            let mut found = vec![0; place.old.len()];
-            disk.read_at(ByteOffset::new(place.at), &mut found)?;
-            if found != place.of(table) {
-                disk.write_at(ByteOffset::new(place.at), place.of(table))
-                    .map_err(|source| failed(place.at, source))?;
-            }
+            pieces.write(place.at, place.of(table))?;
             if !is_reversed && place.flush {
-                disk.flush().map_err(|source| failed(place.at, source))?;
+                pieces.settle()?;
             }
         }
-        disk.flush().map_err(|source| failed(0, source))?;
-        let records = self.records.iter().filter_map(Record::span);
-        self.places.iter().filter_map(Place::span).chain(records).for_each(|span| disk.drop_cache(span));
+        pieces.settle()?;
         match self.table(disk)? {
             Some(found) if found == table || self.is_same(found, table) => Ok(()),
             _ => Err(MoveError::Unwritten),
@@ -464,6 +475,22 @@ fn records(realign: &Realign, disk: &dyn Medium, stack: &Stack) -> Result<Vec<Re
         laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes })
     };
     Ok(of(old, Table::Old).chain(of(new, Table::New)).collect())
+}
+
+/// Puts the name of the run into the entry that marks an MBR, where the cylinders, heads and sectors are that nobody
+/// reads: with the same plan, two runs have the same marker otherwise. In a GPT the entry has it as its GUID.
+fn name_run(enter: &mut [Step], id: [u8; 16]) {
+    let mbr = enter.iter_mut().find_map(|step| match step {
+        Step::Write { at: 0, new, .. } => Some(new),
+        _ => None,
+    });
+    let entries = mbr.and_then(|mbr| mbr.get_mut(mbr::ENTRIES_AT..mbr::SIGNATURE_AT));
+    for entry in entries.into_iter().flat_map(|entries| entries.chunks_exact_mut(mbr::ENTRY_BYTES)) {
+        if entry[4] == straddle_layout::MARKER_TYPE {
+            entry[1..4].copy_from_slice(&id[..3]);
+            entry[5..8].copy_from_slice(&id[3..6]);
+        }
+    }
 }
 
 /// Lets the new table come with GRUB's boot image that finds its core image in its new place. The image is

@@ -76,6 +76,7 @@ impl Payload {
             rest: Vec::new(),
             samples: sample::take(disk, realign),
             heads: heads::take(disk, realign),
+            birth: None,
         })
     }
 

@@ -1,0 +1,78 @@
+//! Removing journals.
+//!
+//! The law of this module: the titles go first, durably, so that what is left counts for nothing; and only what is a
+//! journal's is overwritten.
+
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{COPIES, Journal, Mark, Record, in_memory, is_title, list};
+use crate::disk::{Disks, SECTOR};
+use crate::error::RelocateError;
+use crate::fault::{self, Fault};
+
+impl Journal {
+    /// Removes the journal: the titles first, durably.
+    pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        if fault::on(Fault::EraseRecordsFirst) {
+            self.clear(disks)?;
+            disks.flush()?;
+        }
+        self.heal_records(disks)?;
+        let layout = self.layout;
+        self.erase_blocks(disks, &layout.titles())?;
+        let marks = [Mark::Turned, Mark::Undone].into_iter().flat_map(|mark| layout.mark(mark));
+        let list = (0..layout.list).map(|index| layout.list(index));
+        let records = [0, 1].into_iter().flat_map(|slot| {
+            let at = layout.slot(slot).get();
+            (0..COPIES).map(move |copy| ByteOffset::new(at + copy * layout.block))
+        });
+        let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
+        self.erase_blocks(disks, &blocks)
+    }
+
+    /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
+    fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<(), RelocateError> {
+        let zeros = self.padded(&[]);
+        for at in blocks {
+            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+            // What cannot be read may be overwritten all the same.
+            let is_other = disks.read(self.device, *at, &mut sector).is_ok()
+                && !is_title(&sector)
+                && !self.is_own(&sector);
+            if !is_other {
+                disks.write(self.device, *at, &zeros)?;
+            }
+        }
+        disks.flush()
+    }
+
+    /// Whether a sector is a record, a mark or a part of the list of this journal.
+    fn is_own(&self, sector: &[u8]) -> bool {
+        [Mark::Turned, Mark::Undone].iter().any(|mark| mark.decode(sector, self.title).is_some())
+            || Record::decode(sector, self.title).is_some()
+            || list::is_of(sector, self.title)
+    }
+}
+
+/// Removes what begins as a title does where one of a journal at `place` may be, in one of the spans `within`, durably.
+pub(crate) fn erase_titles(
+    disks: &mut Disks<'_>,
+    place: Span,
+    block: ByteCount,
+    within: &[Span],
+) -> Result<(), RelocateError> {
+    let device = disks.device_of_journal();
+    let ends = (9..=20).filter_map(|shift| place.end().checked_back(ByteCount::new(1 << shift)));
+    for at in std::iter::once(place.start()).chain(ends) {
+        let is_within =
+            |title: &Span| place.contains(*title) && within.iter().any(|span| span.contains(*title));
+        let Some(title) = Span::new(at, block).filter(is_within) else { continue };
+        let mut zeros = vec![0; in_memory(title.len())];
+        disks.read(device, at, &mut zeros)?;
+        if is_title(&zeros) {
+            zeros.fill(0);
+            disks.write(device, at, &zeros)?;
+        }
+    }
+    disks.flush()
+}

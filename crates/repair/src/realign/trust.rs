@@ -1,0 +1,110 @@
+//! Whether a journal may be followed.
+//!
+//! The law of this module: before the first write, the table on the disk is the one that the journal's state leaves,
+//! and the data are where the journal says: a file may be a journal of another run, or an older copy of the right
+//! one. Only what the user vouches for is not looked at.
+
+use straddle_device::Medium;
+use straddle_relocate::{State, Whereabouts, is_latest};
+
+use super::carry::Run;
+use super::payload::Table;
+use super::{JournalPlace, MoveError};
+use crate::foresee::After;
+
+/// What the user vouches for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The file of the journal is a copy, made after the move had stopped.
+    pub in_copy: bool,
+    /// The journal is the latest one, whatever is where it says that the data are.
+    pub over_data: bool,
+}
+
+impl Run<'_> {
+    /// Checks that the disk has the table that a move in this state leaves, and restores sectors of it that a
+    /// power cut has torn. Otherwise the journal is that of another disk, or of this one at another time, or
+    /// another program has written a table: nothing is written then.
+    pub(super) fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
+        let is_inside = matches!(self.journal, JournalPlace::Inside);
+        // A journal in a file may be another disk's: only what cannot be read is torn for certain. Neither is
+        // a table torn that lists something else than the marker.
+        let may_be_torn = |error: &MoveError| match error {
+            MoveError::Changed(_) => is_inside,
+            error => matches!(error, MoveError::Read(_)),
+        };
+        match self.payload.table(self.disk) {
+            Err(error) if may_be_torn(&error) && !self.is_displaced => {
+                let mended = self.payload.mended(self.disk);
+                if !self.fits(&After { medium: self.disk, steps: &mended }, state)? {
+                    return Err(MoveError::OtherTable);
+                }
+                self.payload.mend(self.disk, &mended)?;
+            }
+            _ => {}
+        }
+        if self.fits(self.disk, state)? { Ok(()) } else { Err(MoveError::OtherTable) }
+    }
+
+    /// Whether the disk has a table that the move may have left.
+    pub(super) fn fits_table(&mut self) -> Result<bool, MoveError> {
+        let state = self.state()?;
+        self.fits(self.disk, &state)
+    }
+
+    fn fits(&self, medium: &dyn Medium, state: &State) -> Result<bool, MoveError> {
+        if self.is_displaced {
+            return Ok(false);
+        }
+        let found = match self.payload.table(medium) {
+            Err(MoveError::Changed(_)) => return Ok(false),
+            found => found?,
+        };
+        if !self.payload.has_rest(medium) {
+            return Ok(false);
+        }
+        // The marker is durable before anything moves, and counts until all is moved or back.
+        Ok(match state {
+            State::NotBegun | State::Back => found != Some(Table::New),
+            State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
+            State::Moved => found != Some(Table::Old),
+        })
+    }
+
+    /// Checks that the journal is the file that was made for this move, and that the data are where it says.
+    pub(super) fn check_data(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
+        let table = self.payload.table(self.disk)?;
+        let is_over = match state {
+            // The data are in use again, and nothing is written to them.
+            State::Moved => table == Some(Table::New),
+            State::Back => table == Some(Table::Old),
+            State::NotBegun => table == Some(Table::Old) && goes_back,
+            State::Moving { .. } | State::RollingBack => false,
+        };
+        if is_over {
+            return Ok(());
+        }
+        if !self.trust.in_copy
+            && let JournalPlace::File(file) = &self.journal
+            && let (Some(made), Some(found)) = (self.payload.birth(), file.birth())
+            && made != found
+        {
+            return Err(MoveError::Copied);
+        }
+        if self.trust.over_data {
+            return Ok(());
+        }
+        if *state == State::NotBegun && table == Some(Table::Old) && !self.payload.realign.is_wrap() {
+            // The disk was in use since.
+            self.payload.realign.check_contents(self.disk)?;
+        }
+        let told = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
+        if let Some(at) = self.payload.mismatch(self.disk, &told) {
+            return Err(MoveError::NotThere(at));
+        }
+        match self.with_disks(is_latest)? {
+            true => Ok(()),
+            false => Err(MoveError::Outdated),
+        }
+    }
+}
