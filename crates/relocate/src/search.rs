@@ -94,6 +94,6 @@ fn within(
     titles.into_iter().rev().find_map(|at| {
         *left = left.checked_sub(1)?;
         let place = Journal::located(disks, ByteOffset::new(at))?;
-        (matches!(Journal::read(disks, place), Ok(Some(_))) && counts(place)).then_some(place)
+        (matches!(Journal::read_grown(disks, place), Ok(Some(_))) && counts(place)).then_some(place)
     })
 }

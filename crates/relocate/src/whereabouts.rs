@@ -53,7 +53,7 @@ impl Whereabouts {
     /// As [`open`](crate::open).
     pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
         let disks = &mut disks;
-        let Some(journal) = Journal::read(disks, place)? else { return Ok(None) };
+        let Some(journal) = Journal::read_grown(disks, place)? else { return Ok(None) };
         let bad = journal.listed(disks)?.list;
         let mut moves: Vec<Way> = journal.job.moves().iter().map(|one| Way::of(one.from, one.to)).collect();
         let forward = Sequence::forward(&journal.job);

@@ -9,6 +9,7 @@ use straddle_device::hex::encode as hex;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
 use straddle_layout::{Role, Stack};
+use straddle_relocate::is_title;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 /// A disk as it was when the plan was made.
@@ -39,7 +40,13 @@ impl Fingerprint {
         for span in structures(medium, stack, block)? {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
-            hash.update(bytes_of(medium, span)?);
+            let mut bytes = bytes_of(medium, span)?;
+            // What a journal wrote where there was nothing is no table: a move that begins and is cut off must not make
+            // this another disk.
+            if is_title(&bytes) {
+                bytes.fill(0);
+            }
+            hash.update(bytes);
         }
         Ok(Self { size: medium.len(), sector: block, serial, table: hex(&hash.finalize()) })
     }

@@ -11,7 +11,7 @@ use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
-    Disks, State, Whereabouts, inspect, is_same, is_title, is_untouched, search, search_ends,
+    Disks, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search, search_ends,
     search_near_ends,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
@@ -48,7 +48,9 @@ pub(super) fn has_table(stack: &Stack) -> bool {
 /// over.
 pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option<Span> {
     let counts = |place: Span| {
-        let Ok(Some((job, state))) = inspect(Disks::one(&mut Reading(medium)), place) else { return false };
+        let Ok(Some((job, state))) = inspect_grown(Disks::one(&mut Reading(medium)), place) else {
+            return false;
+        };
         Payload::decode(job.payload()).is_ok_and(|payload| {
             is_unfinished(medium, &payload, state, (Some(place), is_whole), stack)
                 && is_borne_out(medium, &payload, (place, Proof::Most))
@@ -172,7 +174,7 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
         return None;
     }
     let place = find(medium, stack, false)?;
-    let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
+    let (job, state) = inspect_grown(Disks::one(&mut Reading(medium)), place).ok()??;
     // Another program may have overwritten one of them.
     let mut titles = vec![place.start(), place.end().checked_back(job.blocks().size())?];
     let mut bytes = [0; 512];
