@@ -141,6 +141,8 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::Read(read())),
         sample(MoveError::Write { at: at(), source: cause() }),
         sample(MoveError::List(cause())),
+        sample(MoveError::NotMarked(Box::new(MoveError::Unwritten))),
+        sample(MoveError::HalfWritten(Box::new(MoveError::Unwritten))),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
         sample(CopyError::Table(PlanError::Read(read()))),
         sample(CopyError::Wrap(RealignError::Moves(moves()))),

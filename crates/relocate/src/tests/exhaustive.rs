@@ -113,7 +113,7 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
             searched.depths.resize(depth, 0);
         }
         searched.depths[depth - 1] += 1;
-        world.is_told(&image).map_err(|why| format!("after {depth} crashes: {why}"))?;
+        world.is_located(&image).map_err(|why| format!("after {depth} crashes: {why}"))?;
         for decision in [Decision::Resume, Decision::Rollback] {
             let machine = world.boot(&image);
             let end = world

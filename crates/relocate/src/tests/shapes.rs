@@ -243,7 +243,7 @@ impl World {
     }
 
     /// Whether the journal that a crash has left says where the data are, and is not taken for an older one.
-    pub(super) fn is_told(&self, image: &Image) -> Result<(), String> {
+    pub(super) fn is_located(&self, image: &Image) -> Result<(), String> {
         if self.flushes_lost {
             return Ok(());
         }
@@ -252,9 +252,9 @@ impl World {
         if !self.with(&machine, is_latest).map_err(failed)? {
             return Err("the journal is taken for an older one".to_owned());
         }
-        let Some(told) = self.with(&machine, Whereabouts::read).map_err(failed)? else { return Ok(()) };
+        let Some(places) = self.with(&machine, Whereabouts::read).map_err(failed)? else { return Ok(()) };
         for (sector, number) in self.data.iter().filter(|(sector, _)| !self.bad.contains(sector)) {
-            let Found::At(at) = told.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
+            let Found::At(at) = places.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
             let found = usize::try_from(at.get() / SECTOR).unwrap();
             if image[found] != *number {
                 return Err(format!("sector {sector} is not at {found}"));

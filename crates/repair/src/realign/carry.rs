@@ -546,12 +546,12 @@ impl<'a> Run<'a> {
             return Ok(true);
         }
         let Ok(payload) = Payload::decode(job.payload()) else { return Ok(false) };
-        let told = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
-        let Some(told) = told else { return Ok(false) };
+        let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
+        let Some(places) = places else { return Ok(false) };
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
         let on_disk = matches!(self.journal, JournalPlace::Inside).then_some(place);
         let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
-        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&told, Proof::Most)))
+        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most)))
     }
 
     fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {

@@ -79,8 +79,8 @@ pub(super) fn is_own(medium: &dyn Medium, payload: &Payload, (place, proof): (Sp
 
 /// Whether the data are where the journal on the disk, at `place`, says that they are.
 pub(super) fn is_borne_out(medium: &dyn Medium, payload: &Payload, (place, proof): (Span, Proof)) -> bool {
-    let told = Whereabouts::read(Disks::one(&mut Reading(medium)), place);
-    told.is_ok_and(|told| told.is_some_and(|told| payload.is_borne_out(medium, (&told, proof))))
+    let places = Whereabouts::read(Disks::one(&mut Reading(medium)), place);
+    places.is_ok_and(|places| places.is_some_and(|places| payload.is_borne_out(medium, (&places, proof))))
 }
 
 /// The partitions in which data may be.
@@ -185,9 +185,9 @@ pub fn displaced(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
 impl Run<'_> {
     /// Whether the journal is that of the data on the disk, none of which was written since.
     fn is_own(&mut self) -> Result<bool, MoveError> {
-        let told = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
+        let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
         let besides = self.payload.besides();
-        let is_there = self.payload.is_borne_out(self.disk, (&told, Proof::Exact));
+        let is_there = self.payload.is_borne_out(self.disk, (&places, Proof::Exact));
         Ok(is_there
             && !self.payload.is_taken(self.disk)
             && self.with_disks(|disks, place| is_untouched(disks, place, &besides))?

@@ -237,13 +237,13 @@ impl Payload {
     }
 
     /// Whether the data are where a journal says that they are.
-    pub(super) fn is_borne_out(&self, disk: &dyn Medium, told: (&Whereabouts, Proof)) -> bool {
-        sample::are_there(disk, (&self.realign, &self.samples), told)
+    pub(super) fn is_borne_out(&self, disk: &dyn Medium, places: (&Whereabouts, Proof)) -> bool {
+        sample::are_there(disk, (&self.realign, &self.samples), places)
     }
 
     /// Where something else is than the data that a journal says are there.
-    pub(super) fn mismatch(&self, disk: &dyn Medium, told: &Whereabouts) -> Option<ByteOffset> {
-        sample::mismatch(disk, (&self.realign, &self.samples), (told, &self.besides()))
+    pub(super) fn mismatch(&self, disk: &dyn Medium, places: &Whereabouts) -> Option<ByteOffset> {
+        sample::mismatch(disk, (&self.realign, &self.samples), (places, &self.besides()))
     }
 
     /// What is written besides the data that move: the table, and what records where partitions begin, each with

@@ -98,8 +98,8 @@ impl Run<'_> {
             // The disk was in use since.
             self.payload.realign.check_contents(self.disk)?;
         }
-        let told = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
-        if let Some(at) = self.payload.mismatch(self.disk, &told) {
+        let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
+        if let Some(at) = self.payload.mismatch(self.disk, &places) {
             return Err(MoveError::NotThere(at));
         }
         match self.with_disks(is_latest)? {

@@ -124,7 +124,7 @@ fn an_older_copy_of_the_journal_is_refused_or_does_no_harm() {
 
 /// A copy of the file may be older than the data, and is refused as such; the user may know better.
 #[test]
-fn a_copy_of_the_journal_is_told_from_the_journal() {
+fn a_copy_of_the_journal_is_distinguished() {
     let shape = Shape::new(Format::Mbr, 16_000, &[(63, 3_000), (3_063, 3_000)]);
     let dir = folder();
     let (path, copy) = (dir.path().join("journal"), dir.path().join("copy"));
