@@ -15,6 +15,7 @@ mod hostname;
 mod input;
 mod interrupt;
 mod keep;
+mod lasting;
 mod limited;
 mod measured;
 mod output;

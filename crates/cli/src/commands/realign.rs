@@ -24,6 +24,7 @@ use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, Veri
 use crate::estimate;
 use crate::exit::{Exit, RefusedError};
 use crate::keep;
+use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
 use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
@@ -136,10 +137,8 @@ pub(super) fn apply(
 ) -> Result<Exit> {
     let name = path.display().to_string();
     check_map(moves)?;
-    if let Some(file) = &moves.journal
-        && let Some(warning) = super::apply::in_memory("the journal", file, "--journal", &target)
-    {
-        output::complain(&warning);
+    if let Some(file) = &moves.journal {
+        lasting::warn(Needed::MoveJournal, file, path);
     }
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
@@ -163,6 +162,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
+            lasting::warn(Needed::SavedTable, backup, path);
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let (name, backup) = (output::printable(&name), quote_path(backup));
                 output::complain(&format!(
