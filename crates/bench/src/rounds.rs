@@ -321,7 +321,7 @@ impl<'a> Rounds<'a> {
         let most = self.arms.iter().map(|arm| arm.workload.offset).max().unwrap_or(0);
         let needed = requests.saturating_mul(self.workload.stride()).saturating_add(most);
         let places = length.saturating_sub(needed).checked_div(GRAIN).unwrap_or(0) + 1;
-        from + (self.random.next() % places) * GRAIN
+        from + self.random.below(places) * GRAIN
     }
 
     fn elapsed(&self) -> Nanos {

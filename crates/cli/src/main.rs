@@ -21,6 +21,7 @@ mod measured;
 mod output;
 mod overlay;
 mod progress;
+mod random;
 mod target;
 mod topics;
 mod unfinished;

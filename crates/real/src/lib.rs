@@ -122,6 +122,10 @@
 //! }
 //! ```
 
+#[cfg(test)]
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 mod area;
 mod claimed;
 mod conditions;

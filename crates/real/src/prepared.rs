@@ -272,3 +272,99 @@ impl Prepared {
 fn regions(wanted: Option<u32>, opened: &Opened) -> u32 {
     wanted.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use straddle_device::Options;
+
+    use super::*;
+
+    fn preserving<'a>(path: &'a Path, journals: &'a Path) -> Preserving<'a> {
+        Preserving {
+            path,
+            scope: Scope::Whole,
+            saved: Saved::AsPrepared,
+            io: Io::Buffered,
+            regions: Some(0),
+            bytes: u64::MAX,
+            settings: Settings { depth: 1, largest: 1 << 20 },
+            journals,
+        }
+    }
+
+    /// The kernel's `alignment_offset` of a partition is that of `queue_limit_alignment_offset`.
+    #[test]
+    fn the_claims_of_a_partition_count_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = |physical: u64, offset: u64, starts: &[u64]| {
+            let block = folder.path().join("sys/block/sda");
+            let _ = fs::remove_dir_all(&block);
+            let put = |name: &str, value: u64| {
+                let path = block.join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, format!("{value}\n")).unwrap();
+            };
+            for (name, value) in [("size", 131_072), ("alignment_offset", offset), ("ext_range", 256)] {
+                put(name, value);
+            }
+            put("queue/logical_block_size", 512);
+            put("queue/physical_block_size", physical);
+            put("queue/minimum_io_size", physical);
+            for (number, start) in (1..).zip(starts) {
+                put(&format!("sda{number}/partition"), number);
+                put(&format!("sda{number}/start"), *start);
+                put(&format!("sda{number}/size"), 2048);
+            }
+        };
+        let claims = |name: &str| {
+            let options = Options { sysroot: Some(folder.path().to_owned()), ..Options::default() };
+            DeviceClaims::of(&straddle_device::open(Path::new(name), &options).unwrap())
+        };
+        for (physical, offset) in [(4096, 0), (4096, 3584), (512, 0), (16_384, 512)] {
+            let starts = [63, 64, 2048, 4101];
+            disk(physical, offset, &starts);
+            let is = |claims: DeviceClaims| (claims.unit.get(), claims.phase.unwrap().get());
+            assert_eq!(is(claims("sda")), (physical, offset));
+            for (number, start) in (1..).zip(starts) {
+                let expected = (physical + offset - start * 512 % physical) % physical;
+                assert_eq!(is(claims(&format!("sda{number}"))), (physical, expected), "from sector {start}");
+            }
+        }
+    }
+
+    /// What is examined is what was opened, whatever has taken its name since.
+    #[test]
+    fn another_file_in_the_place_of_the_target_is_not_examined() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("disk.img"), folder.path().join("other.img"));
+        fs::write(&path, vec![7; 4 << 20]).unwrap();
+        fs::write(&other, vec![8; 4 << 20]).unwrap();
+        let opened = Opened::for_reading(&path, Io::Buffered).unwrap();
+        assert!(area::examine(&opened).is_ok());
+        fs::rename(&other, &path).unwrap();
+        let Err(error) = area::examine(&opened).map(|_| ()) else { panic!("the other file was examined") };
+        let AreaError::Look { source, .. } = &error else { panic!("{error}") };
+        assert!(source.to_string().contains("replaced"), "{source}");
+    }
+
+    /// A session ends when another process opens the target; preparing it does not look like one.
+    #[test]
+    fn a_file_makes_no_claims_and_its_contents_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, journals) = (folder.path().join("disk.img"), folder.path().join("journals"));
+        let bytes: Vec<u8> = (0..4_u32 << 20).map(|at| at.to_le_bytes()[1]).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut preserved = Preserved::open(&preserving(&path, &journals), &Arc::default()).unwrap();
+        assert_eq!(preserved.claims(), None);
+        assert!(preserved.notes()[0].starts_with("a file: "), "{:?}", preserved.notes());
+        let area = preserved.regions()[0];
+        let first = Span::new(area.start(), ByteCount::new(4096)).unwrap();
+        preserved.surface().prepare(&[first]).unwrap();
+        let (_, verdict) = preserved.end().unwrap();
+        assert_eq!(verdict.refusal(), None);
+        assert!(fs::read(&path).unwrap() == bytes);
+        assert_eq!(fs::read_dir(&journals).unwrap().count(), 0);
+    }
+}

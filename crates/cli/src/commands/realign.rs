@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -27,6 +27,7 @@ use crate::keep;
 use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
+use crate::random;
 use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
 use crate::view::text;
 
@@ -144,10 +145,7 @@ pub(super) fn apply(
         Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
         None => JournalPlace::Inside,
     };
-    let mut id = [0; 16];
-    fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut id))
-        .context("cannot name the move")?;
+    let id = random::bytes("cannot name the move")?;
     let begun = realign.begin(&mut target, journal, id);
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
