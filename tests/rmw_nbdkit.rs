@@ -23,6 +23,7 @@ use std::process::Command;
 
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::{ByteCount, ByteOffset};
 use tools::{Dir, present, run};
 
 const CAPACITY: u64 = 64 << 20;
@@ -135,7 +136,13 @@ fn by_the_model(writes: &[(u64, u64)], policy: &str) -> Work {
     let mut drive = Drive::new(&Profile::parse("through", &text, &[]).unwrap());
     let (mut done, mut at) = (Vec::new(), Time::ZERO);
     for (id, (offset, length)) in (0..).zip(writes) {
-        drive.submit(at, Request::new(id, Operation::Write, *offset, *length), &mut done).unwrap();
+        drive
+            .submit(
+                at,
+                Request::new(id, Operation::Write, ByteOffset::new(*offset), ByteCount::new(*length)),
+                &mut done,
+            )
+            .unwrap();
         at = drive.next_completion(&mut done).unwrap().at;
     }
     let counters = drive.counters();

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::samples::Samples;
 
@@ -117,7 +118,11 @@ impl Work {
         for _ in 0..requests {
             let offset = self.random.below(blocks) * 4096;
             self.next += 1;
-            drive.submit(self.at, Request::new(self.next, load.operation, offset, 4096), &mut done)?;
+            drive.submit(
+                self.at,
+                Request::new(self.next, load.operation, ByteOffset::new(offset), ByteCount::new(4096)),
+                &mut done,
+            )?;
             if drive.outstanding() >= load.depth {
                 drive.next_completion(&mut done).context("the drive has stopped")?;
                 self.at = drive.now();

@@ -146,8 +146,8 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let preserved = Preserved::open(&intent, stop).map_err(unprepared)?;
     warn_of_journals(intent.scope, &journals, path);
     let claims = preserved.claims().map_or_else(Claims::default, |claims| Claims {
-        unit: Some(claims.unit.get()),
-        phase: claims.phase.map(ByteCount::get),
+        unit: Some(claims.unit),
+        phase: claims.phase,
         rotational: Some(preserved.before().rotates()),
     });
     let (regions, notes) = (Some(preserved.regions().to_vec()), preserved.notes().to_vec());
@@ -156,6 +156,9 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
 
 fn claims(profile: &Profile) -> Claims {
     let claims = &profile.claims;
-    let unit = profile.claimed_unit();
-    Claims { unit: Some(unit), phase: Some(claims.alignment_offset), rotational: Some(claims.rotational) }
+    Claims {
+        unit: Some(ByteCount::new(profile.claimed_unit())),
+        phase: Some(ByteCount::new(claims.alignment_offset)),
+        rotational: Some(claims.rotational),
+    }
 }

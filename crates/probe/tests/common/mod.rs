@@ -67,7 +67,7 @@ impl<T: Trouble> Target for Troubled<T> {
         self.drive.description()
     }
 
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> ByteCount {
         self.drive.capacity()
     }
 

@@ -63,7 +63,7 @@ pub(super) fn run(
     let order = order(arguments, prepared.regions());
     let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
-    let of_workload = bench::workload(workload, prepared.target().capacity());
+    let of_workload = bench::workload(workload, prepared.target().capacity().get());
     let measured = match Export::open(arguments, of_workload, &order) {
         Ok(export) => {
             watch.export = export;
@@ -108,7 +108,7 @@ fn report(
 ) -> Result<()> {
     let bench = Bench {
         target: real.description(),
-        capacity: real.capacity(),
+        capacity: real.capacity().get(),
         logical_sector: real.logical_sector(),
         workload,
         host: Host::default(),
