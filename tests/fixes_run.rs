@@ -381,7 +381,7 @@ fn every_printed_command_fixes() {
         return;
     }
     let found = Mutex::new((0, Vec::new(), BTreeSet::new()));
-    at_once(cases(CASES.into_iter(), 2), |case| {
+    at_once(cases(CASES.iter(), 2), |case| {
         let (tried, tools) = case.try_all();
         let mut found = found.lock().expect("no thread panics here");
         found.0 += tried;

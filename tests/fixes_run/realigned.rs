@@ -51,7 +51,7 @@ fn every_printed_realignment_keeps_all_data() {
     }
     let moved = AtomicU32::new(0);
     let count = |n: usize| moved.fetch_add(u32::try_from(n).expect("few"), Ordering::Relaxed);
-    at_once(cases(CASES.into_iter(), 2), |case| {
+    at_once(cases(CASES.iter(), 2), |case| {
         let dir = Dir::new("realign");
         case.build(&dir);
         count(realigned(case, &dir));
