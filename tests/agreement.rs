@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use straddle_io::SplitMix64;
 use tools::{Dir, STRADDLE, output, present, text, transcript};
 
 const DISK: &str = include_str!("agreement/disk.sh");
@@ -143,13 +144,12 @@ fn virtually(script: &str, start: Option<&str>, input: &Path) -> Measures {
 /// A tree of files of various sizes, the same in every run.
 fn tree(dir: &Dir) -> PathBuf {
     let root = dir.join("tree");
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = SplitMix64::new(1);
     for number in 0..30 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = root.join(format!("{}", number % 10));
         fs::create_dir_all(&folder).unwrap();
-        let size = usize::try_from(state >> 33).unwrap() % (1 << (6 + number % 12));
-        let content: Vec<u8> = state.to_le_bytes().into_iter().cycle().take(size).collect();
+        let size = random.index(1 << (6 + number % 12));
+        let content: Vec<u8> = random.next().to_le_bytes().into_iter().cycle().take(size).collect();
         fs::write(folder.join(format!("{number}")), content).unwrap();
     }
     root

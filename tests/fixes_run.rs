@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
+use straddle_io::SplitMix64;
 use tools::skip::{cases, is_quick};
 use tools::{
     Dir, at_once, bytes, check_in, disk_codes, list, number, pasted, present, run, word, write_table,
@@ -380,7 +381,7 @@ fn every_printed_command_fixes() {
         return;
     }
     let found = Mutex::new((0, Vec::new(), BTreeSet::new()));
-    at_once(cases(CASES.into_iter(), 2), |case| {
+    at_once(cases(CASES.iter(), 2), |case| {
         let (tried, tools) = case.try_all();
         let mut found = found.lock().expect("no thread panics here");
         found.0 += tried;
@@ -399,24 +400,15 @@ fn every_printed_command_fixes() {
     );
 }
 
-/// A pseudorandom generator that is the same in every run (Knuth's MMIX).
-struct Numbers(u64);
+/// Random tables, the same in every run.
+struct Tables(SplitMix64);
 
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn of(&mut self, choices: &[u64]) -> u64 {
-        choices[usize::try_from(self.below(choices.len() as u64)).expect("an index")]
-    }
-
+impl Tables {
     /// Adds partitions one after another from `at` on, with gaps and sizes of all kinds.
     fn partitions(&mut self, first: u64, count: u64, mut at: u64, lead: u64, script: &mut String) -> u64 {
         for number in first..first + count {
-            at += lead + self.of(&[0, 0, 1, 2, 6, 7, 8, 62, 500, 2047, 2048, 2049, 3000]);
-            let size = self.of(&[1, 7, 8, 9, 63, 500, 1000, 1024, 2047, 2048, 2049, 3001]);
+            at += lead + self.0.one_of(&[0, 0, 1, 2, 6, 7, 8, 62, 500, 2047, 2048, 2049, 3000]);
+            let size = self.0.one_of(&[1, 7, 8, 9, 63, 500, 1000, 1024, 2047, 2048, 2049, 3001]);
             *script += &format!("{number} : start={at}, size={size}\n");
             at += size;
         }
@@ -425,8 +417,8 @@ impl Numbers {
 
     /// A table that is unusual in every respect but valid.
     fn script(&mut self) -> String {
-        let (first, count) = (self.of(&[34, 62, 63, 64, 2048, 2049, 2111]), 2 + self.below(3));
-        if self.below(2) == 0 {
+        let (first, count) = (self.0.one_of(&[34, 62, 63, 64, 2048, 2049, 2111]), 2 + self.0.below(3));
+        if self.0.below(2) == 0 {
             let mut script = "label: gpt\nfirst-lba: 34\n".to_owned();
             self.partitions(1, count, first, 0, &mut script);
             return script;
@@ -434,8 +426,9 @@ impl Numbers {
         let mut script = "label: dos\n".to_owned();
         let end = self.partitions(1, 1, first, 0, &mut script);
         let mut logical = String::new();
-        let extended = end + self.of(&[0, 1, 60, 3000]);
-        let end = self.partitions(5, count, extended, 1, &mut logical) + self.of(&[0, 1, 5, 2100, 5000]);
+        let extended = end + self.0.one_of(&[0, 1, 60, 3000]);
+        let end =
+            self.partitions(5, count, extended, 1, &mut logical) + self.0.one_of(&[0, 1, 5, 2100, 5000]);
         script += &format!("2 : start={extended}, size={}, type=5\n{logical}", end - extended);
         script
     }
@@ -443,8 +436,7 @@ impl Numbers {
     /// Such a table, on a drive of any of three kinds.
     fn case(&mut self) -> Case {
         let script = self.script().leak();
-        let assume = ["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]
-            [usize::try_from(self.below(3)).expect("an index")];
+        let assume = self.0.one_of(&["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]);
         Case { name: "random.img", block: 512, script, sgdisk: &[], assume, fixed: &[], tools: &[] }
     }
 }
@@ -455,8 +447,8 @@ fn every_command_for_random_tables_fixes() {
         return;
     }
     let count = std::env::var("STRADDLE_RANDOM_TABLES").map_or(16, |text| text.parse().expect("a number"));
-    let mut numbers = Numbers(2010);
-    let cases: Vec<Case> = (0..count).map(|_| numbers.case()).collect();
+    let mut tables = Tables(SplitMix64::new(2010));
+    let cases: Vec<Case> = (0..count).map(|_| tables.case()).collect();
     let tried: Mutex<BTreeMap<String, u32>> = Mutex::default();
     let count = |tool: String| *tried.lock().expect("no thread panics here").entry(tool).or_default() += 1;
     at_once(cases, |case| {

@@ -31,27 +31,13 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A seeded random generator.
-struct Random(SplitMix64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0.next()
-    }
-
-    const fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn index(&mut self, limit: usize) -> usize {
-        usize::try_from(self.below(limit as u64)).unwrap()
-    }
-
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.index(of.len())]
-    }
-
+/// Numbers that find mistakes.
+trait Edge {
     /// A number near a limit.
+    fn edge(&mut self) -> u64;
+}
+
+impl Edge for SplitMix64 {
     fn edge(&mut self) -> u64 {
         let base = self.one_of(&[
             0,
@@ -123,7 +109,7 @@ const CODES: [u64; 26] =
 
 struct Attacker<'a> {
     machine: Machine,
-    random: Random,
+    random: SplitMix64,
     zoo: &'a [OwnedFd],
     is_open: bool,
 }
@@ -342,7 +328,7 @@ fn whatever_a_machine_sends_others_are_served() {
     let mut kept = Vec::new();
     let mut acts = 0;
     for seed in first..first + count {
-        let mut random = Random(SplitMix64::new(seed));
+        let mut random = SplitMix64::new(seed);
         let mut machine = Machine::new(&setting);
         if random.below(8) > 0 {
             let (kick, call) = (machine.kick.try_clone().unwrap(), machine.call.try_clone().unwrap());

@@ -30,6 +30,22 @@ const FUNCTIONS: &[(&str, usize)] = &[];
 const PURE: &[(&str, &[&str])] =
     &[("audit", &[]), ("drive", &["profile/read.rs"]), ("io", &[]), ("probe", &[]), ("units", &[])];
 
+/// The other crates that read no clock and start no thread, although they do I/O or pass errors of it on.
+const CLOCKLESS: &[&str] = &["bench", "media", "vhost"];
+
+/// Names that these do not use either.
+const CLOCKS: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "UNIX_EPOCH",
+    "clock_gettime",
+    "clock_nanosleep",
+    "nanosleep",
+    "timerfd",
+    "std::thread",
+    "thread::",
+];
+
 /// Names that a pure crate does not use: parts of the standard library and of system interfaces, and the
 /// functions of other crates here that open or read a target.
 const IMPURE: &[&str] = &[
@@ -240,29 +256,128 @@ fn code(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn is_impure(source: &str) -> bool {
+/// Whether the code of a source has one of `names`, as whole words at their beginning.
+fn uses(source: &str, names: &[&str]) -> bool {
     let code = code(source);
     let is_whole = |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-    IMPURE.iter().any(|name| code.match_indices(name).any(|(at, _)| is_whole(at)))
+    names.iter().any(|name| code.match_indices(name).any(|(at, _)| is_whole(at)))
+}
+
+fn is_impure(source: &str) -> bool {
+    uses(source, IMPURE)
+}
+
+/// The sources of a crate whose code uses one of `names`, in order; tests are left out.
+fn users<'s>(sources: &'s [(String, String)], name: &str, names: &[&str]) -> Vec<&'s str> {
+    let folder = format!("crates/{name}/src/");
+    let own: Vec<(&str, &str)> = sources
+        .iter()
+        .filter_map(|(path, source)| Some((path.strip_prefix(&folder)?, source.as_str())))
+        .filter(|(path, _)| !path.ends_with("tests.rs") && !path.contains("tests/") && *path != "order.rs")
+        .collect();
+    assert!(own.len() > 3, "{name}: {} sources found", own.len());
+    let mut found: Vec<&str> =
+        own.iter().filter(|(_, source)| uses(source, names)).map(|(path, _)| *path).collect();
+    found.sort_unstable();
+    found
 }
 
 #[test]
 fn pure_crates_do_no_io() {
     let sources = sources(&["rs"]);
     for (name, excepted) in PURE {
-        let folder = format!("crates/{name}/src/");
-        let own: Vec<(&str, &str)> = sources
-            .iter()
-            .filter_map(|(path, source)| Some((path.strip_prefix(&folder)?, source.as_str())))
-            .filter(|(path, _)| {
-                !path.ends_with("tests.rs") && !path.contains("tests/") && *path != "order.rs"
-            })
-            .collect();
-        assert!(own.len() > 3, "{name}: {} sources found", own.len());
-        let mut found: Vec<&str> =
-            own.iter().filter(|(_, source)| is_impure(source)).map(|(path, _)| *path).collect();
-        found.sort_unstable();
+        let found = users(&sources, name, IMPURE);
         assert_eq!(found, *excepted, "{name}: these read files, a clock or the environment");
+    }
+}
+
+#[test]
+fn clocks_are_read_only_where_they_may_be() {
+    let sources = sources(&["rs"]);
+    for name in CLOCKLESS {
+        assert_eq!(users(&sources, name, CLOCKS), [""; 0], "{name}: these read a clock, or start a thread");
+    }
+    // What a row of ARCHITECTURE.md promises is in one of the lists.
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let promises = |row: &str| row.contains("read a clock") && !row.contains("read a clock below");
+    let rows = page.lines().filter(|line| promises(line));
+    let names: Vec<&str> = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
+    assert!(names.len() >= CLOCKLESS.len(), "{names:?}");
+    let is_checked = |name: &str| CLOCKLESS.contains(&name) || PURE.iter().any(|(pure, _)| *pure == name);
+    let missing: Vec<&&str> = names.iter().filter(|name| !is_checked(name)).collect();
+    assert!(missing.is_empty(), "no test holds ARCHITECTURE.md to what it says of {missing:?}");
+}
+
+/// The ways to open a target: examine, repair and real do so, each under its own law.
+const OPENINGS: &[&str] =
+    &["straddle_device::open(", "device::open(", "Claimed::open", "GivenUp::", "Opened::", "Session::begin"];
+
+#[test]
+fn the_command_line_opens_no_target_itself() {
+    assert_eq!(users(&sources(&["rs"]), "cli", OPENINGS), [""; 0], "these put a target together themselves");
+}
+
+/// The one random generator. (`bench` has glibc's besides, whose numbers published experiments have drawn.)
+const GENERATOR: &str = "crates/io/src/splitmix.rs";
+
+/// Constants and steps of other generators (Knuth's MMIX, Marsaglia's xorshift), and a draw that makes small numbers
+/// likelier.
+const OTHER_GENERATORS: &[&str] =
+    &["6_364_136_223_846_793_005", "6364136223846793005", "0x5851", "^= state <<", "^= x <<", ".next() %"];
+
+#[test]
+fn random_numbers_come_from_one_generator() {
+    let own = [GENERATOR, "tests/house.rs"];
+    let sources = sources(&["rs"]);
+    let others = sources.iter().filter(|(path, _)| !own.contains(&path.as_str()));
+    let found: Vec<&str> = others
+        .filter(|(_, source)| OTHER_GENERATORS.iter().any(|one| source.contains(one)))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    assert_eq!(found, [""; 0], "these have a generator of their own");
+}
+
+/// Sources besides `units` that compute a remainder against a boundary, or a common divisor: one that counts
+/// residues.
+const REMAINDERS: &[&str] = &["crates/trace/src/histogram/effect.rs"];
+
+/// Whether a line has the distance to the next multiple, `(a - b) % a`, or a step of Euclid's algorithm,
+/// `(a, b) = (b, a % b)`.
+fn is_alignment(line: &str) -> bool {
+    let distance = line.match_indices(") % ").any(|(at, _)| {
+        let divisor: &str =
+            line[at + 4..].split(|c: char| !c.is_alphanumeric() && !"_.".contains(c)).next().unwrap();
+        let opened = line[..at].rfind('(').map(|open| &line[open + 1..at]);
+        !divisor.is_empty() && opened.is_some_and(|inner| inner.starts_with(&format!("{divisor} - ")))
+    });
+    let swapped = line.split_once(") = (").and_then(|(left, right)| {
+        let (a, b) = left.trim_start().trim_start_matches("let ").strip_prefix('(')?.split_once(", ")?;
+        Some(right.starts_with(&format!("{b}, {a} % {b})")))
+    });
+    distance || swapped == Some(true)
+}
+
+#[test]
+fn remainders_against_boundaries_are_computed_in_units() {
+    let sources = sources(&["rs"]);
+    let is_judge =
+        |path: &str| path.contains("tests/") || path.ends_with("tests.rs") || path.contains("crates/units/");
+    let own = sources.iter().filter(|(path, _)| path.starts_with("crates/") && !is_judge(path));
+    let mut found: Vec<&str> = own
+        .filter(|(_, source)| code(source).lines().any(is_alignment))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, REMAINDERS, "straddle-units has these");
+    for line in [
+        "(physical - firmware_offset) % physical",
+        "let x = (self.a.b - at.c) % self.a.b;",
+        "(a, b) = (b, a % b);",
+    ] {
+        assert!(is_alignment(line), "{line}");
+    }
+    for line in ["(left + 1 + index) % disks", "(disks - 1 - row) % size", "(a, b) = (b, a);", "x % y"] {
+        assert!(!is_alignment(line), "{line}");
     }
 }
 
@@ -306,6 +421,10 @@ fn impure_code_is_found() {
     let comment = "/// std::fs::read would do.\nfn pure() {}\n";
     let tests = "fn pure() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
     assert!(!is_impure(comment) && !is_impure(tests));
+    for line in ["let now = Instant::now();", "use std::thread;", "std::time::SystemTime::now()"] {
+        assert!(uses(&format!("{comment}{line}\n{tests}"), CLOCKS), "{line}");
+    }
+    assert!(!uses(comment, CLOCKS) && !uses("let thread_of = 1;", CLOCKS));
     for line in ["std::fs::read(path)", "let now = Instant::now();", "target.medium.read_at(0, &mut bytes)"] {
         assert!(is_impure(&format!("{comment}{line}\n{tests}")), "{line}");
     }

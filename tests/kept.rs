@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "kept/in_memory.rs"]
+mod in_memory;
 mod tools;
 
 use std::fs::{self, OpenOptions};
@@ -214,42 +216,4 @@ fn contents_are_equal_only_if_all_bytes_are() {
         assert!(Contents::of(&image) == before, "{at}");
     }
     assert!(Contents::of(&dir.image("longer", len + 1)) != before);
-}
-
-/// The type of the file system that `path` is on, as coreutils name it.
-fn file_system(path: &Path) -> String {
-    tools::run(Command::new("stat").args(["-f", "-c", "%T"]).arg(path), "").trim().to_owned()
-}
-
-/// A backup in memory is lost with the power, a target there too. Each is reported as what it is.
-#[test]
-fn a_backup_in_memory_is_warned_of_unless_the_target_is_there_too() {
-    let dir = Dir::new("volatile");
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return tools::skipped("there is no /dev/shm") };
-    // The folder of the tests may be in memory as well.
-    let expects =
-        |target: &Path, backup: &Path| file_system(target) != "tmpfs" && file_system(backup) == "tmpfs";
-    let is_seen = expects(dir.path(), memory.path());
-    dir.image("disk", 64 << 20);
-    let there = memory.path().join("disk");
-    fs::copy(dir.join("disk"), &there).unwrap();
-    done(&dir, &["plan", "disk", "--table", "gpt", "--part", "4MiB", "--save", "plan"]);
-    let (there, undo) = (there.to_str().unwrap(), memory.path().join("undo"));
-    let kept = dir.join("kept");
-    for (target, backup, expected) in
-        [("disk", &undo, is_seen), ("disk", &kept, false), (there, &undo, false), (there, &kept, false)]
-    {
-        let backup = backup.to_str().unwrap();
-        for dry in [&["--dry-run"][..], &[]] {
-            let apply = [&["apply", "plan", "--write", target, "--backup", backup][..], dry].concat();
-            let applied = straddle_in(&dir, &apply);
-            assert_eq!(applied.status.code(), Some(0), "{}", transcript(&applied));
-            let said = tools::text(&applied.stderr);
-            let warned = said.contains(&format!("{backup}: the backup would be in memory only (tmpfs)"));
-            assert_eq!(warned, expected, "{apply:?}: {said}");
-            assert_eq!(said.is_empty(), !expected, "{apply:?}: {said}");
-        }
-        done(&dir, &["undo", backup, "--write", target]);
-        fs::remove_file(backup).unwrap();
-    }
 }

@@ -22,7 +22,8 @@ use std::fs;
 use std::process::Command;
 
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Operation, Request, Time};
+use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::{ByteCount, ByteOffset};
 use tools::{Dir, present, run};
 
 const CAPACITY: u64 = 64 << 20;
@@ -37,16 +38,12 @@ struct Work {
 
 /// (offset, length) of every write: first each alignment of both ends at least once, then random ones.
 fn writes() -> Vec<(u64, u64)> {
-    let mut state = 20_261_121_u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = SplitMix64::new(20_261_121);
     let ends = (0..8).flat_map(|first| (1..=26).map(move |sectors| (1000 + first, sectors)));
     let mut others = Vec::new();
     for _ in 0..300 {
-        let longest = if random(8) == 0 { 4000 } else { 40 };
-        others.push((random(100_000), 1 + random(longest)));
+        let longest = if random.once_in(8) { 4000 } else { 40 };
+        others.push((random.below(100_000), 1 + random.below(longest)));
     }
     ends.chain(others).map(|(first, sectors)| (first * 512, sectors * 512)).collect()
 }
@@ -139,7 +136,13 @@ fn by_the_model(writes: &[(u64, u64)], policy: &str) -> Work {
     let mut drive = Drive::new(&Profile::parse("through", &text, &[]).unwrap());
     let (mut done, mut at) = (Vec::new(), Time::ZERO);
     for (id, (offset, length)) in (0..).zip(writes) {
-        drive.submit(at, Request::new(id, Operation::Write, *offset, *length), &mut done).unwrap();
+        drive
+            .submit(
+                at,
+                Request::new(id, Operation::Write, ByteOffset::new(*offset), ByteCount::new(*length)),
+                &mut done,
+            )
+            .unwrap();
         at = drive.next_completion(&mut done).unwrap().at;
     }
     let counters = drive.counters();

@@ -19,6 +19,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use server::{Server, Setting, json, request, summary, transmit};
+use straddle_io::SplitMix64;
 use tools::{STRADDLE, output, present, run, shell, transcript};
 
 /// A small SSD and a small disk: no test here needs a large one.
@@ -27,13 +28,9 @@ name = \"small\"\ntitle = \"a small disk\"\nbase = \"wd10ears\"\n";
 
 /// Writes a file that looks random and is the same in every run.
 fn noise(path: &Path, bytes: usize) {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut data = Vec::with_capacity(bytes);
-    while data.len() < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        data.extend_from_slice(&(state >> 16).to_le_bytes()[..4]);
-    }
-    fs::write(path, &data[..bytes]).unwrap();
+    let mut data = vec![0; bytes];
+    SplitMix64::new(1).fill(&mut data);
+    fs::write(path, &data).unwrap();
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Operation, Request, Time};
+use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::samples::Samples;
 
@@ -65,7 +66,7 @@ pub(crate) fn run() -> Result<Vec<Samples>> {
         let profile = Profile::open_with(load.drive, load.replaced)?;
         let mut drive = Drive::new(&profile);
         // The first requests fill the caches and, on an SSD, use up the free space; they are not measured.
-        let mut work = Work { random: 1, next: 0, at: Time::ZERO };
+        let mut work = Work { random: SplitMix64::new(1), next: 0, at: Time::ZERO };
         work.serve(&mut drive, load, REQUESTS)?;
         runs.push((load, drive, work, Samples::new(load.name)));
     }
@@ -96,7 +97,7 @@ fn memory() -> Result<()> {
     let load = &LOADS[1];
     let mut drive = Drive::new(&Profile::open_with(load.drive, load.replaced)?);
     let begin = Instant::now();
-    Work { random: 1, next: 0, at: Time::ZERO }.serve(&mut drive, load, MANY)?;
+    Work { random: SplitMix64::new(1), next: 0, at: Time::ZERO }.serve(&mut drive, load, MANY)?;
     let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or("unknown", str::trim);
     let seconds = begin.elapsed().as_secs_f64();
@@ -105,7 +106,7 @@ fn memory() -> Result<()> {
 }
 
 struct Work {
-    random: u64,
+    random: SplitMix64,
     next: u64,
     at: Time,
 }
@@ -115,12 +116,13 @@ impl Work {
         let blocks = drive.claims().capacity / 4096;
         let mut done = Vec::new();
         for _ in 0..requests {
-            // Knuth's MMIX generator; its high half is random enough to choose blocks.
-            self.random =
-                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let offset = (self.random >> 32) * blocks / (1 << 32) * 4096;
+            let offset = self.random.below(blocks) * 4096;
             self.next += 1;
-            drive.submit(self.at, Request::new(self.next, load.operation, offset, 4096), &mut done)?;
+            drive.submit(
+                self.at,
+                Request::new(self.next, load.operation, ByteOffset::new(offset), ByteCount::new(4096)),
+                &mut done,
+            )?;
             if drive.outstanding() >= load.depth {
                 drive.next_completion(&mut done).context("the drive has stopped")?;
                 self.at = drive.now();

@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use straddle_io::SplitMix64;
 
 use crate::images::Dir;
 use crate::samples::Samples;
@@ -204,26 +205,16 @@ fn connect(path: &Path) -> Result<UnixStream> {
     }
 }
 
-/// Generates the offsets of requests.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        Self(1)
-    }
-
-    fn offset(&mut self) -> u64 {
-        // Knuth's MMIX generator, as for the drives.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 32) % (SIZE / 4096) * 4096
-    }
+/// The offset of a request.
+fn offset(random: &mut SplitMix64) -> u64 {
+    random.below(SIZE / 4096) * 4096
 }
 
 /// A client that keeps a given number of requests in flight.
 struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,
-    random: Random,
+    random: SplitMix64,
     data: Vec<u8>,
 }
 
@@ -231,7 +222,7 @@ impl Client {
     fn connect(path: &Path) -> Result<Self> {
         let stream = connect(path)?;
         let replies = BufReader::with_capacity(1 << 20, stream.try_clone()?);
-        let mut client = Self { stream, replies, random: Random::new(), data: vec![0x5a; BLOCK] };
+        let mut client = Self { stream, replies, random: SplitMix64::new(1), data: vec![0x5a; BLOCK] };
         client.replies.read_exact(&mut [0; 18])?;
         // Both flags, and EXPORT_NAME for the default export.
         client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")?;
@@ -276,7 +267,7 @@ impl Client {
         let mut sent = 0_u32;
         let begun = Instant::now();
         for _ in 0..load.depth {
-            let offset = self.random.offset();
+            let offset = offset(&mut self.random);
             let request = self.request(load.write, offset);
             self.stream.write_all(&request)?;
             sent += 1;
@@ -286,7 +277,7 @@ impl Client {
             self.reply(load.write)?;
             answered += 1;
             if begun.elapsed().as_secs_f64() < SECONDS {
-                let offset = self.random.offset();
+                let offset = offset(&mut self.random);
                 let request = self.request(load.write, offset);
                 self.stream.write_all(&request)?;
                 sent += 1;

@@ -2,6 +2,7 @@
 
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Nanos, Operation, Request};
+use straddle_units::{ByteCount, ByteOffset};
 
 /// Bytes of a request in the input.
 const REQUEST: usize = 8;
@@ -80,5 +81,5 @@ fn request(drive: &Drive, id: u64, bytes: &[u8]) -> Request {
     // Sometimes past the end, or not whole sectors.
     let offset = capacity / logical / 3 * u64::from(bytes[3] % 4) * logical
         + near * (logical / if bytes[3] > 250 { 2 } else { 1 });
-    Request::new(id, operation, offset, length)
+    Request::new(id, operation, ByteOffset::new(offset), ByteCount::new(length))
 }

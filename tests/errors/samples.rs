@@ -94,7 +94,7 @@ fn failed() -> TargetError {
 }
 
 fn request() -> Request {
-    Request::new(0, Operation::Read, 0, 512)
+    Request::new(0, Operation::Read, ByteOffset::ZERO, ByteCount::new(512))
 }
 
 /// A pattern that is not valid.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use straddle_io::SplitMix64;
 
 use crate::tools::skip::{cases, is_quick};
 use crate::tools::{self, Dir, at_once, bytes, disk_codes, list, number, pasted, present, word};
-use crate::{CASES, Case, IMAGE, Numbers, grave, is_realigned, spans};
+use crate::{CASES, Case, IMAGE, Tables, grave, is_realigned, spans};
 
 /// Runs the printed `straddle realign` of an image on a copy: afterwards nothing has to move, and each
 /// partition has its bytes. Returns the number of partitions that were moved.
@@ -50,14 +51,14 @@ fn every_printed_realignment_keeps_all_data() {
     }
     let moved = AtomicU32::new(0);
     let count = |n: usize| moved.fetch_add(u32::try_from(n).expect("few"), Ordering::Relaxed);
-    at_once(cases(CASES.into_iter(), 2), |case| {
+    at_once(cases(CASES.iter(), 2), |case| {
         let dir = Dir::new("realign");
         case.build(&dir);
         count(realigned(case, &dir));
     });
     let known = moved.load(Ordering::Relaxed);
-    let mut numbers = Numbers(2026);
-    let random: Vec<Case> = cases(0..16, 2).map(|_| numbers.case()).collect();
+    let mut tables = Tables(SplitMix64::new(2026));
+    let random: Vec<Case> = cases(0..16, 2).map(|_| tables.case()).collect();
     at_once(random, |case| {
         let dir = Dir::new("realign");
         let scratch = dir.image("scratch.img", IMAGE);

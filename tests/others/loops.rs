@@ -13,15 +13,15 @@ fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
     plan
 }
 
-/// A loop device that is detached when the test ends. Creating one returns `None` and prints a message if
-/// this machine has none for us; the guest has.
+/// A loop device that is detached when the test ends. Creating one returns `None` if this machine has none for
+/// us; the guest has.
 struct Loop(PathBuf);
 
 impl Loop {
     fn over(path: &Path) -> Option<Self> {
         let made = output(&mut losetup_find(path), "");
         if !made.status.success() {
-            tools::not_run("no loop devices here");
+            tools::skipped("no loop devices here");
         }
         made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))
     }

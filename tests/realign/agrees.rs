@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::Value;
+use straddle_io::SplitMix64;
 
 use crate::tools::skip::cases;
 use crate::tools::{Dir, check, list, number, present, straddle_in, text, write_table};
@@ -29,23 +30,8 @@ const MBR_TYPES: [&str; 6] = ["83", "7", "ef", "41", "8e", "c"];
 /// What a drive may say of itself.
 const DRIVES: [&str; 5] = ["512e", "512e", "512n", "512e,iu=16KiB", "512n,atomic=16KiB"];
 
-/// Draws numbers: the same seed gives the same ones.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // Knuth's MMIX generator; its high bits are the better ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
-    }
-}
-
 /// What is put at the start of a partition.
-fn contents(random: &mut Random) -> Option<Vec<u8>> {
+fn contents(random: &mut SplitMix64) -> Option<Vec<u8>> {
     let luks = |payload: u32| {
         let mut header = vec![0; 1024];
         header[..8].copy_from_slice(b"LUKS\xBA\xBE\0\x01");
@@ -76,7 +62,7 @@ fn contents(random: &mut Random) -> Option<Vec<u8>> {
 type Put = (u64, Vec<u8>);
 
 /// A random disk: its drive, its table, and what is at which sector.
-fn disk(random: &mut Random) -> (&'static str, u64, String, Vec<Put>) {
+fn disk(random: &mut SplitMix64) -> (&'static str, u64, String, Vec<Put>) {
     let is_gpt = random.below(2) == 0;
     let sectors = (40 + random.below(100)) * 2048 + random.below(3);
     let mut script = match is_gpt {
@@ -173,7 +159,7 @@ fn check_and_realign_name_the_same_partitions() {
     let dir = Dir::new("agree");
     let mut counts = std::collections::BTreeMap::new();
     for seed in cases(0..DISKS, 4) {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let (drive, sectors, script, put) = disk(&mut random);
         if !script.contains("start=") {
             continue;

@@ -194,6 +194,11 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The type of the file system that `path` is on, as coreutils name it.
+pub(crate) fn file_system(path: &Path) -> String {
+    run(Command::new("stat").args(["-f", "-c", "%T"]).arg(path), "").trim().to_owned()
+}
+
 /// Runs a shell command, which has to succeed.
 pub(crate) fn shell(line: &str, dir: &Path) -> String {
     run(Command::new("sh").args(["-c", line]).current_dir(dir), "")

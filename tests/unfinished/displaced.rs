@@ -102,6 +102,24 @@ fn a_journal_in_a_file_restores_the_table_on_request() {
     check_contents(&dir, &before, 0);
 }
 
+/// The table that is overwritten is saved first, to a file that is to outlast a power failure.
+#[test]
+fn a_table_that_is_saved_in_memory_is_warned_of() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return tools::skipped("there is no /dev/shm") };
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, Some("journal"));
+    write_table(&dir.join(NAME), 512, OTHER[0]);
+    let saved = memory.path().join("saved").display().to_string();
+    let (status, text) = run(&dir, &["resume", NAME, "--journal", "journal", "--restore-table", &saved]);
+    assert_eq!(status, Some(0), "{text}");
+    let warning = format!("warning: {saved}: the backup would be in memory only (tmpfs)");
+    // The folder of the tests may be in memory as well.
+    assert_eq!(text.contains(&warning), tools::file_system(dir.path()) != "tmpfs", "{text}");
+}
+
 /// Who has put the disk to another use removes the journal with the commands of the finding.
 #[test]
 fn a_journal_that_is_not_needed_any_more_is_removed() {

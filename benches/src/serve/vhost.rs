@@ -15,9 +15,10 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use straddle_io::SplitMix64;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
-use super::{BLOCK, Load, Random, SECONDS};
+use super::{BLOCK, Load, SECONDS, offset};
 
 const RING: u16 = 128;
 /// Descriptors per request: a header, the data, and the status.
@@ -69,7 +70,7 @@ pub(super) struct FrontEnd {
     memory: GuestMemoryMmap,
     kick: File,
     call: File,
-    random: Random,
+    random: SplitMix64,
     /// Requests submitted and completed, as the ring counts.
     available: u16,
     used: u16,
@@ -87,7 +88,7 @@ impl FrontEnd {
         let memory = GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(part))])?;
         let new = || Ok::<_, rustix::io::Errno>(File::from(eventfd(0, EventfdFlags::CLOEXEC)?));
         let (kick, call) = (new()?, new()?);
-        let random = Random::new();
+        let random = SplitMix64::new(1);
         let mut front = Self { socket, memory, kick, call, random, available: 0, used: 0, notified: 0 };
         front.set_up(&shared)?;
         Ok(front)
@@ -236,7 +237,7 @@ impl FrontEnd {
         self.prepare(load.write)?;
         let begun = Instant::now();
         for slot in 0..u16::try_from(load.depth)? {
-            let offset = self.random.offset();
+            let offset = offset(&mut self.random);
             self.submit(slot, offset)?;
         }
         self.tell()?;
@@ -246,7 +247,7 @@ impl FrontEnd {
             self.wait(|front, slot| {
                 answered += 1;
                 if goes_on {
-                    let offset = front.random.offset();
+                    let offset = offset(&mut front.random);
                     front.submit(slot, offset)?;
                     sent += 1;
                 }

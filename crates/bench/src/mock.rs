@@ -107,8 +107,8 @@ impl Target for Mock {
         &self.description
     }
 
-    fn capacity(&self) -> u64 {
-        self.capacity
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(self.capacity)
     }
 
     fn logical_sector(&self) -> u64 {

@@ -7,7 +7,7 @@
 //! written is in the drive's cache. Arms are compared within rounds only.
 
 use straddle_io::{Nanos, SplitMix64, Time};
-use straddle_units::Span;
+use straddle_units::{ByteCount, Span};
 
 use crate::run::{Host, Progress, RunError, Silent, run_program};
 use crate::samples::{Samples, float};
@@ -289,7 +289,7 @@ impl<'a> Rounds<'a> {
         requests: u64,
     ) -> Result<(Turn, Samples), RunError> {
         let span = self.order.regions[region];
-        let (from, end) = (span.start().get(), span.end().get());
+        let (from, end) = (span.start().get(), ByteCount::new(span.end().get()));
         let start = self.place(from, span.len().get(), requests);
         let drawn = self.random.next();
         let seed = u32::try_from(drawn >> 32).unwrap_or_default();
@@ -321,7 +321,7 @@ impl<'a> Rounds<'a> {
         let most = self.arms.iter().map(|arm| arm.workload.offset).max().unwrap_or(0);
         let needed = requests.saturating_mul(self.workload.stride()).saturating_add(most);
         let places = length.saturating_sub(needed).checked_div(GRAIN).unwrap_or(0) + 1;
-        from + (self.random.next() % places) * GRAIN
+        from + self.random.below(places) * GRAIN
     }
 
     fn elapsed(&self) -> Nanos {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::samples::{Batches, Samples, Stop, float};
 use crate::target::{Target, TargetError, complete};
@@ -197,7 +198,12 @@ impl<'a> Engine<'a> {
             self.slots[slot] = Slot { index: self.submitted, started: self.target.now(), flushing: None };
             self.submitted += 1;
             self.unsynced += 1;
-            self.target.submit(Request::new(id(slot), self.program.operation, offset, self.program.size))?;
+            self.target.submit(Request::new(
+                id(slot),
+                self.program.operation,
+                ByteOffset::new(offset),
+                ByteCount::new(self.program.size),
+            ))?;
         }
         Ok(())
     }
@@ -260,7 +266,8 @@ impl<'a> Engine<'a> {
 
     fn fsync(&mut self) -> Result<(), TargetError> {
         let started = self.target.now();
-        let completion = complete(self.target, Request::new(0, Operation::Flush, 0, 0))?;
+        let completion =
+            complete(self.target, Request::new(0, Operation::Flush, ByteOffset::ZERO, ByteCount::ZERO))?;
         self.flush_latency.record(completion.at.since(started));
         self.end = completion.at;
         self.flushes += 1;

@@ -1,7 +1,7 @@
 //! What a probe requires of a target besides sending requests.
 
 use straddle_io::{Operation, Request};
-use straddle_units::Span;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::target::{Modelled, Target, TargetError, complete};
 
@@ -34,7 +34,10 @@ impl Surface for Modelled {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
         for span in spans {
             let (offset, length) = (span.start().get(), span.len().get());
-            complete(self, Request::new(PREPARING, Operation::Read, offset, length))?;
+            complete(
+                self,
+                Request::new(PREPARING, Operation::Read, ByteOffset::new(offset), ByteCount::new(length)),
+            )?;
         }
         Ok(())
     }

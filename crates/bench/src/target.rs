@@ -8,6 +8,7 @@ use std::io;
 
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
+use straddle_units::ByteCount;
 
 /// The description of a target, for users and reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub trait Target {
     fn description(&self) -> &Description;
 
     /// Returns the number of addressable bytes.
-    fn capacity(&self) -> u64;
+    fn capacity(&self) -> ByteCount;
 
     /// Returns the logical sector size in bytes.
     fn logical_sector(&self) -> u64;
@@ -143,8 +144,8 @@ impl Target for Modelled {
         &self.description
     }
 
-    fn capacity(&self) -> u64 {
-        self.drive.claims().capacity
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(self.drive.claims().capacity)
     }
 
     fn logical_sector(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::io;
 
 use proptest::prelude::*;
 use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, RequestId, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::*;
 
@@ -189,7 +190,7 @@ impl Target for Late {
         self.mock.description()
     }
 
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> ByteCount {
         self.mock.capacity()
     }
 
@@ -307,7 +308,7 @@ impl Target for Logged<'_> {
         self.mock.description()
     }
 
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> ByteCount {
         self.mock.capacity()
     }
 
@@ -436,7 +437,9 @@ fn what_is_wrong_with_a_workload_keeps_its_line_and_names_what_there_is() {
 fn waiting_for_nothing_is_an_error_and_a_completion_is_of_its_request() {
     let mut target = mock();
     assert!(matches!(target.wait(), Err(TargetError::Idle)));
-    let completion = complete(&mut target, Request::new(77, Operation::Write, 0, 4096)).unwrap();
+    let completion =
+        complete(&mut target, Request::new(77, Operation::Write, ByteOffset::ZERO, ByteCount::new(4096)))
+            .unwrap();
     assert_eq!((completion.id.0, completion.at), (77, target.now()));
 }
 

@@ -8,7 +8,7 @@ use straddle_drive::Profile;
 use straddle_io::{Operation, Request, Time};
 use straddle_relocate::{Job, Verify, WindowTraffic};
 use straddle_repair::realign::{EstimateFile, Journal, Realign};
-use straddle_units::{ByteCount, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::measured::Known;
 use crate::target::Drive;
@@ -105,14 +105,19 @@ impl Model {
     /// Sends requests for a span, in whole sectors. What is beyond the model's end wraps around.
     fn send(&mut self, operation: Operation, span: Span) -> Result<(), TargetError> {
         let sector = ByteCount::new(self.drive.logical_sector());
-        let capacity = self.drive.capacity().max(1);
+        let capacity = self.drive.capacity().get().max(1);
         let end = span.end().get();
         let mut at = span.start().get();
         while at < end {
             let length = ByteCount::new(PIECE.min(end - at)).floor_to(sector).max(sector);
             let wrapped = ByteCount::new(at % capacity).floor_to(sector).get();
             let room = capacity.saturating_sub(wrapped).min(length.get());
-            self.complete(Request::new(self.next, operation, wrapped, room))?;
+            self.complete(Request::new(
+                self.next,
+                operation,
+                ByteOffset::new(wrapped),
+                ByteCount::new(room),
+            ))?;
             at = at.saturating_add(length.get());
         }
         Ok(())

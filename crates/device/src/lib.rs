@@ -10,6 +10,7 @@ mod skip;
 
 mod assume;
 pub mod claim;
+pub mod durability;
 mod error_kind;
 pub mod evidence;
 pub mod fields;

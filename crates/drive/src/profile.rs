@@ -21,7 +21,7 @@ pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
 pub use start::{Start, StartError};
 
-use straddle_units::{Boundary, ByteCount};
+use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::disk::{DiskParameters, Geometry, GeometryError, Part, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
@@ -263,10 +263,9 @@ impl Profile {
     }
 
     /// The first offset, as the host counts, at which a physical sector or indirection unit begins.
-    pub const fn first_boundary(&self) -> u64 {
+    pub fn first_boundary(&self) -> u64 {
         let Sectors { physical, firmware_offset } = self.values.sectors;
-        // A profile's offset is less than its sector.
-        (physical - firmware_offset) % physical
+        to_next(physical, firmware_offset)
     }
 
     /// The drive's own units, and where they begin.
@@ -286,10 +285,15 @@ impl Profile {
 
     /// Whether the drive's physical sectors are larger than it claims, or begin elsewhere than it claims.
     pub fn misreports(&self) -> bool {
-        let phase =
-            (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
+        let phase = to_next(self.claims.physical_sector, self.claims.alignment_offset);
         self.claimed_unit() != self.sectors.physical || phase != self.sectors.firmware_offset
     }
+}
+
+/// The distance from `offset` to the next multiple of `unit`, all in bytes.
+fn to_next(unit: u64, offset: u64) -> u64 {
+    let unit = Boundary::multiples_of(ByteCount::new(unit));
+    unit.map_or(0, |unit| unit.to_next(ByteOffset::new(offset)).get())
 }
 
 impl Profile {

@@ -9,6 +9,7 @@ use straddle_drive::disksim::{self, ImportError};
 use straddle_drive::profile::Body;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 const SPECS: &str = "\
 # A made-up drive.
@@ -135,7 +136,8 @@ fn import(changes: &[(&str, &str)]) -> Result<Profile, ImportError> {
 fn times(profile: &Profile, pause: f64, requests: &[(Operation, u64, u64)]) -> Vec<f64> {
     let (mut drive, mut done, mut at) = (Drive::new(profile), Vec::new(), Time::ZERO);
     let one = |(index, &(operation, first, count)): (usize, &(Operation, u64, u64))| {
-        let request = Request::new(index as u64, operation, first * 512, count * 512);
+        let request =
+            Request::new(index as u64, operation, ByteOffset::new(first * 512), ByteCount::new(count * 512));
         drive.submit(at, request, &mut done).unwrap();
         let completion = drive.next_completion(&mut done).unwrap();
         let time = completion.at.since(at).millis();

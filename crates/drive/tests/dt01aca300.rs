@@ -15,6 +15,7 @@
 
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 const SECTOR: u64 = 4096;
 /// The rotational speed of the specimen whose figures are in the profile.
@@ -59,7 +60,11 @@ impl Bench {
     fn read_bytes(&mut self, offset: u64, length: u64) -> Time {
         self.count += 1;
         self.drive
-            .submit(self.at, Request::new(self.count, Operation::Read, offset, length), &mut self.done)
+            .submit(
+                self.at,
+                Request::new(self.count, Operation::Read, ByteOffset::new(offset), ByteCount::new(length)),
+                &mut self.done,
+            )
             .unwrap();
         self.at = self.drive.next_completion(&mut self.done).unwrap().at;
         self.at

@@ -14,6 +14,7 @@ use common::{Host, config};
 use proptest::prelude::*;
 use straddle_drive::{Drive, Profile, ProfileError};
 use straddle_io::{Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 use toml::{Table, Value};
 
 /// The most memory that loading a profile and serving a few requests may hold at a time.
@@ -193,7 +194,7 @@ fn exercise(profile: &Profile) {
     ];
     for (id, (operation, offset, length)) in (0..).zip(spans) {
         let at = host.drive.now() + Nanos::new(id % 3 * 1_000_000);
-        host.submit(at, Request::new(id, operation, offset, length));
+        host.submit(at, Request::new(id, operation, ByteOffset::new(offset), ByteCount::new(length)));
     }
     assert_eq!(host.finish().completions.len(), spans.len());
 }
@@ -257,7 +258,13 @@ fn a_request_for_everything_has_an_end() {
         let mut drive = Drive::new(&profile);
         let capacity = drive.claims().capacity;
         let mut done = Vec::new();
-        drive.submit(Time::ZERO, Request::new(0, operation, 0, capacity), &mut done).unwrap();
+        drive
+            .submit(
+                Time::ZERO,
+                Request::new(0, operation, ByteOffset::ZERO, ByteCount::new(capacity)),
+                &mut done,
+            )
+            .unwrap();
         let seconds = drive.next_completion(&mut done).unwrap().at.since(Time::ZERO).seconds();
         let expected = 1_000_204_886_016.0 / 0.1e6;
         assert!((seconds / expected - 1.0).abs() < 0.01, "{operation:?}: {seconds} s, not {expected}");

@@ -9,6 +9,7 @@ use common::shape::{POLICIES, Shape};
 use common::{Host, Wish};
 use straddle_drive::MediaEvent;
 use straddle_io::{Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 use Operation::{Flush, Read, Write, WriteFua};
 
@@ -197,7 +198,10 @@ fn a_full_queue_is_served_in_the_order_of_the_platter() {
         let start = host.drive.now();
         // The sector in front of the heads comes last: first come, first served would take 20 revolutions.
         for id in 0..20 {
-            host.submit(start, Request::new(id, operation, (45 - 2 * id) * BLOCK, BLOCK));
+            host.submit(
+                start,
+                Request::new(id, operation, ByteOffset::new((45 - 2 * id) * BLOCK), ByteCount::new(BLOCK)),
+            );
         }
         let took = host.wait(0).since(start);
         assert!(took.get() <= 2 * TURN + OVERHEAD + SECTOR, "{took}");
@@ -289,8 +293,8 @@ fn a_read_that_the_cache_holds_takes_no_turn() {
 #[test]
 fn a_write_that_the_cache_takes_does_not_wait_for_a_read_in_progress() {
     let mut host = host(&Shape { write_cache: true, ..Shape::default() });
-    host.submit(Time::ZERO, Request::new(0, Read, 40 * BLOCK, BLOCK));
-    host.submit(Time::ZERO, Request::new(1, Write, 0, BLOCK));
+    host.submit(Time::ZERO, Request::new(0, Read, ByteOffset::new(40 * BLOCK), ByteCount::new(BLOCK)));
+    host.submit(Time::ZERO, Request::new(1, Write, ByteOffset::ZERO, ByteCount::new(BLOCK)));
     let run = host.finish();
     assert!(run.times(1).1.get() < 2 * OVERHEAD, "{}", run.times(1).1);
 }
@@ -308,7 +312,7 @@ fn nothing_is_stored_before_it_has_arrived_in_the_cache() {
 
 fn stored_after_arrival(write_cache: bool) {
     let mut host = host(&Shape { link_mb_s: 1.0, write_cache, ..Shape::default() });
-    host.submit(Time::ZERO, Request::new(0, Write, 0, 16 * BLOCK));
+    host.submit(Time::ZERO, Request::new(0, Write, ByteOffset::ZERO, ByteCount::new(16 * BLOCK)));
     let run = host.finish();
     let stored = run.media().find_map(|event| match event {
         MediaEvent::Stored { at, .. } => Some(at),
@@ -323,7 +327,7 @@ fn beside_a_sequential_reader(shape: &Shape, far: Request, before: &[Request]) -
     for write in before {
         host.submit(Time::ZERO, *write);
     }
-    let read = |id: u64| Request::new(id, Read, id * 16 * BLOCK, 16 * BLOCK);
+    let read = |id: u64| Request::new(id, Read, ByteOffset::new(id * 16 * BLOCK), ByteCount::new(16 * BLOCK));
     for request in [read(0), read(1), far, read(2)] {
         host.submit(Time::ZERO, request);
     }
@@ -343,12 +347,24 @@ fn a_sequential_reader_starves_nobody() {
     let far = 400 << 20;
     let cached = Shape { write_cache: true, ..with_read_ahead() };
     let full = Shape { extents: 2, ..cached.clone() };
-    let fill: Vec<_> =
-        (0..2).map(|index| Request::new(5000 + index, Write, far + (index + 1) * (1 << 20), BLOCK)).collect();
+    let fill: Vec<_> = (0..2)
+        .map(|index| {
+            Request::new(
+                5000 + index,
+                Write,
+                ByteOffset::new(far + (index + 1) * (1 << 20)),
+                ByteCount::new(BLOCK),
+            )
+        })
+        .collect();
     for (shape, operation, before) in
         [(&cached, Read, &[][..]), (&cached, WriteFua, &[]), (&full, Write, &fill)]
     {
-        let ended = beside_a_sequential_reader(shape, Request::new(9000, operation, far, BLOCK), before);
+        let ended = beside_a_sequential_reader(
+            shape,
+            Request::new(9000, operation, ByteOffset::new(far), ByteCount::new(BLOCK)),
+            before,
+        );
         assert!(ended.get() < 1_300_000_000, "{operation:?}: {ended}");
     }
 }
@@ -446,7 +462,7 @@ fn a_queue_of_one_begins_with_the_next_command_when_the_first_has_ended() {
         host.serve(Read, 0, BLOCK);
         let start = host.drive.now();
         for id in [10, 11] {
-            host.submit(start, Request::new(id, Read, id * BLOCK, BLOCK));
+            host.submit(start, Request::new(id, Read, ByteOffset::new(id * BLOCK), ByteCount::new(BLOCK)));
         }
         host.wait(0).since(start)
     };

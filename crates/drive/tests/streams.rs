@@ -10,6 +10,7 @@ use common::{Host, Run, SECTOR, config};
 use proptest::prelude::*;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 /// Shipped drives of both policies that read at destage time, with small and large buffers, and behind a slow
 /// link.
@@ -36,7 +37,10 @@ fn write(drive: Drive, stream: &Stream) -> (Run, Time) {
     for id in 0..stream.count {
         let at = host.wait(stream.depth - 1) + stream.pause;
         let offset = stream.first * SECTOR + id * stream.size;
-        host.submit(at, Request::new(id, Operation::Write, offset, stream.size));
+        host.submit(
+            at,
+            Request::new(id, Operation::Write, ByteOffset::new(offset), ByteCount::new(stream.size)),
+        );
     }
     if stream.flush {
         let at = host.drive.now();
@@ -98,7 +102,10 @@ fn the_order_in_the_queue_does_not_matter() {
             let place = if id % 4 == 1 || id % 4 == 2 { id ^ 3 } else { id };
             let at = host.wait(31);
             let offset = (4096 + shift) * SECTOR + place * (504 << 10);
-            host.submit(at, Request::new(id, Operation::Write, offset, 504 << 10));
+            host.submit(
+                at,
+                Request::new(id, Operation::Write, ByteOffset::new(offset), ByteCount::new(504 << 10)),
+            );
         }
         host.wait(0);
         host.finish()

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixListener;
 use straddle_io::{Completion, Counters, Nanos, Request, RequestId, Time};
 use straddle_media::virtio::Transport;
 use straddle_media::{Cut, MediaError, Served, virtio};
+use straddle_units::{ByteCount, ByteOffset};
 use straddle_vhost::{BlockRequest, Connection, Kind, Received, Status};
 
 use crate::job::GuestError;
@@ -287,7 +288,12 @@ impl Slot {
     ) -> Result<(), MediaError> {
         let Some(connection) = &self.connection else { return Err(MediaError::Off) };
         let (operation, payload) = virtio::submission(connection, request, buffer);
-        let request = Request::new(self.next_id, operation, request.offset, request.length);
+        let request = Request::new(
+            self.next_id,
+            operation,
+            ByteOffset::new(request.offset),
+            ByteCount::new(request.length),
+        );
         self.served.submit(at.max(self.served.now()), request, payload, done)
     }
 

@@ -50,15 +50,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with offset and length in bytes.
-    pub const fn new(id: u64, operation: Operation, offset: u64, length: u64) -> Self {
-        let (offset, length) = (ByteOffset::new(offset), ByteCount::new(length));
+    /// A request for `length` bytes from `offset` on.
+    ///
+    /// ```compile_fail,E0308
+    /// # use straddle_io::{Operation, Request};
+    /// # use straddle_units::{ByteCount, ByteOffset};
+    /// let (offset, length) = (ByteOffset::new(4096), ByteCount::new(512));
+    /// let swapped = Request::new(1, Operation::Write, length, offset);
+    /// ```
+    pub const fn new(id: u64, operation: Operation, offset: ByteOffset, length: ByteCount) -> Self {
         Self { id: RequestId(id), operation, offset, length }
     }
 
     /// A flush of the volatile write cache.
     pub const fn flush(id: u64) -> Self {
-        Self::new(id, Operation::Flush, 0, 0)
+        Self::new(id, Operation::Flush, ByteOffset::ZERO, ByteCount::ZERO)
     }
 }
 

@@ -19,10 +19,18 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; zero if `end` is zero.
+    /// A number below `end`, each as likely as any other; zero if `end` is zero. (D. Lemire: Fast random integer
+    /// generation in an interval, ACM TOMACS 29, 2019: numbers that would make some results likelier are drawn
+    /// again.)
     pub fn below(&mut self, end: u64) -> u64 {
-        let product = u128::from(self.next()) * u128::from(end);
-        u64::try_from(product >> 64).unwrap_or(0)
+        loop {
+            let product = u128::from(self.next()) * u128::from(end);
+            let (high, low) = (product >> 64, product & u128::from(u64::MAX));
+            // The remainder is only needed where a number may have to be drawn again.
+            if low >= u128::from(end) || low >= u128::from(end.wrapping_neg() % end.max(1)) {
+                return u64::try_from(high).unwrap_or(0);
+            }
+        }
     }
 
     /// An index below `len`; zero if `len` is zero.
@@ -33,6 +41,20 @@ impl SplitMix64 {
     /// Returns true once in `count` draws on average.
     pub fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
+    }
+
+    /// Returns true in `percent` of a hundred draws on average.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of the `choices`. One that is listed twice is twice as likely.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.index(choices.len())]
     }
 
     /// Fills `bytes` with random values.
@@ -65,5 +87,33 @@ mod tests {
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
         assert!((0..1000).all(|_| random.below(7) < 7));
+    }
+
+    /// A remainder of the division by three quarters of 2^64 makes the first quarter twice as likely as each
+    /// other, and the high half of a product alone every third number. Five standard deviations are allowed.
+    #[test]
+    fn numbers_below_a_limit_are_equally_likely() {
+        const DRAWS: usize = 30_000;
+        let mut random = SplitMix64::new(1);
+        let (mut quarters, mut residues) = ([0_usize; 3], [0_usize; 3]);
+        for _ in 0..DRAWS {
+            let number = random.below(3 << 62);
+            quarters[usize::try_from(number >> 62).unwrap()] += 1;
+            residues[usize::try_from(number % 3).unwrap()] += 1;
+        }
+        for count in quarters.into_iter().chain(residues) {
+            assert!(count.abs_diff(DRAWS / 3) < 5 * 82, "{quarters:?} {residues:?}");
+        }
+        assert_eq!([0, 1].map(|end| random.below(end)), [0, 0]);
+    }
+
+    #[test]
+    fn each_choice_is_made() {
+        let mut random = SplitMix64::new(1);
+        let mut made: Vec<&str> = (0..100).map(|_| random.one_of(&["a", "b", "c"])).collect();
+        made.sort_unstable();
+        made.dedup();
+        assert_eq!(made, ["a", "b", "c"]);
+        assert!(!random.chance(0) && random.chance(100));
     }
 }

@@ -1,13 +1,30 @@
 //! Virtual time, in whole nanoseconds since power-on.
 
 use std::fmt;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign};
 
 /// A moment, in nanoseconds since power-on.
+///
+/// A sum ends at [`Time::NEVER`], some 584 years after power-on, so that what is later than any event stays so. There
+/// is no `-`: what goes back before power-on is `None`.
+///
+/// ```
+/// # use straddle_io::{Nanos, Time};
+/// let (at, length) = (Time::from_nanos(5), Nanos::new(7));
+/// assert_eq!(at.checked_back(length), None);
+/// assert_eq!((at + length).checked_back(length), Some(at));
+/// assert_eq!(Time::NEVER + length, Time::NEVER);
+/// ```
+///
+/// ```compile_fail,E0369
+/// # use straddle_io::{Nanos, Time};
+/// let early = Time::from_nanos(5) - Nanos::new(7);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A duration, in nanoseconds.
+/// A duration, in nanoseconds. A sum ends at 2^64 - 1, some 584 years: added to any moment, it is
+/// [`Time::NEVER`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
@@ -25,6 +42,14 @@ impl Time {
     /// Nanoseconds since power-on.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The moment `length` earlier; `None` if that is before power-on.
+    pub const fn checked_back(self, length: Nanos) -> Option<Self> {
+        match self.0.checked_sub(length.0) {
+            Some(nanos) => Some(Self(nanos)),
+            None => None,
+        }
     }
 
     /// The time since `earlier`; zero if `earlier` is in fact later.
@@ -116,14 +141,6 @@ impl Add for Nanos {
 impl AddAssign for Nanos {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
-    }
-}
-
-impl Sub<Nanos> for Time {
-    type Output = Self;
-
-    fn sub(self, length: Nanos) -> Self {
-        Self(self.0.saturating_sub(length.0))
     }
 }
 

@@ -154,7 +154,7 @@ impl Torn {
         let first = spans.iter().map(|span| (span.start + shift) / physical).min();
         let end = spans.iter().map(|span| (span.end - 1 + shift) / physical + 1).max();
         let (Some(first), Some(end)) = (first, end) else { return Self { sector: 0, is_inside: false } };
-        let sector = first + random.next() % (end - first + 1);
+        let sector = first + random.below(end - first + 1);
         Self { sector, is_inside: sector < end }
     }
 }

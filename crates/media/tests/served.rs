@@ -5,6 +5,7 @@
 use straddle_drive::Profile;
 use straddle_io::{Operation, Refusal, Request, Time};
 use straddle_media::{Cut, MediaError, Payload, Served, Store, StoreError, Tear};
+use straddle_units::{ByteCount, ByteOffset};
 
 fn served(name: &str, cut: Option<Cut>) -> Served {
     let profile = Profile::open(name).unwrap();
@@ -32,13 +33,13 @@ fn contents(served: &Served, offset: u64) -> u8 {
 fn what_is_written_is_read_before_it_completes() {
     let mut served = served("wd10ears", None);
     let mut done = Vec::new();
-    let write = Request::new(1, Operation::Write, 63 * 512, 4096);
+    let write = Request::new(1, Operation::Write, ByteOffset::new(63 * 512), ByteCount::new(4096));
     served.submit(Time::ZERO, write, Payload::Bytes(&[7; 4096]), &mut done).unwrap();
     assert_eq!((done.len(), served.outstanding()), (0, 1));
     assert_eq!((contents(&served, 63 * 512), contents(&served, 71 * 512)), (7, 0));
     assert_eq!(settle(&mut served), 1);
     assert!(served.counters().rmw_reads > 0);
-    let zeroes = Request::new(2, Operation::Write, 64 * 512, 1024);
+    let zeroes = Request::new(2, Operation::Write, ByteOffset::new(64 * 512), ByteCount::new(1024));
     served.submit(served.now(), zeroes, Payload::Zeroes, &mut done).unwrap();
     assert_eq!((contents(&served, 63 * 512), contents(&served, 65 * 512)), (7, 0));
 }
@@ -51,15 +52,15 @@ fn what_is_refused_changes_nothing() {
         assert_eq!((contents(&served, 0), served.outstanding()), (0, 0));
         result.unwrap_err()
     };
-    let part = Request::new(1, Operation::Write, 0, 100);
+    let part = Request::new(1, Operation::Write, ByteOffset::ZERO, ByteCount::new(100));
     let refusal = submit(part, Payload::Bytes(&[1; 100]));
     assert!(matches!(refusal, MediaError::Refused(Refusal::NotWholeSectors { .. })));
-    let short = Request::new(1, Operation::Write, 0, 1024);
+    let short = Request::new(1, Operation::Write, ByteOffset::ZERO, ByteCount::new(1024));
     assert!(matches!(
         submit(short, Payload::Bytes(&[1; 512])),
         MediaError::Payload { brought: 512, wanted: 1024 }
     ));
-    let read = Request::new(1, Operation::Read, 0, 512);
+    let read = Request::new(1, Operation::Read, ByteOffset::ZERO, ByteCount::new(512));
     assert!(matches!(submit(read, Payload::Bytes(&[1; 512])), MediaError::Payload { .. }));
 }
 
@@ -70,7 +71,8 @@ fn a_cut_loses_what_was_not_flushed_and_keeps_what_was() {
     served.keep_for_cut();
     let mut done = Vec::new();
     let mut write = |served: &mut Served, byte: u8| {
-        let request = Request::new(u64::from(byte), Operation::Write, 8192, 4096);
+        let request =
+            Request::new(u64::from(byte), Operation::Write, ByteOffset::new(8192), ByteCount::new(4096));
         served.submit(served.now(), request, Payload::Bytes(&[byte; 4096]), &mut done).unwrap();
     };
     write(&mut served, 1);
@@ -81,7 +83,7 @@ fn a_cut_loses_what_was_not_flushed_and_keeps_what_was() {
     served.cut(5, Tear::Nothing).unwrap();
     assert_eq!(contents(&served, 8192), 1);
     assert_eq!((served.outstanding(), served.next_event()), (0, None));
-    let read = Request::new(3, Operation::Read, 0, 512);
+    let read = Request::new(3, Operation::Read, ByteOffset::ZERO, ByteCount::new(512));
     assert!(matches!(
         served.submit(served.now(), read, Payload::None, &mut Vec::new()),
         Err(MediaError::Off)
@@ -95,7 +97,7 @@ fn a_planned_cut_comes_a_little_after_its_request_and_a_drive_with_protection_lo
         let mut served = served(name, Some(cut));
         let mut done = Vec::new();
         for offset in [0, 1 << 20] {
-            let write = Request::new(offset, Operation::Write, offset, 512);
+            let write = Request::new(offset, Operation::Write, ByteOffset::new(offset), ByteCount::new(512));
             served.submit(Time::ZERO, write, Payload::Bytes(&[3; 512]), &mut done).unwrap();
         }
         assert!(!served.is_cut());
@@ -110,11 +112,11 @@ fn a_discard_reads_as_zeroes_in_whole_units_and_no_cut_brings_it_back() {
     let mut served = served("ssd-sata-4k", None);
     served.keep_for_cut();
     let mut done = Vec::new();
-    let write = Request::new(1, Operation::Write, 0, 16384);
+    let write = Request::new(1, Operation::Write, ByteOffset::ZERO, ByteCount::new(16384));
     served.submit(Time::ZERO, write, Payload::Bytes(&[9; 16384]), &mut done).unwrap();
     served.submit(Time::ZERO, Request::flush(2), Payload::None, &mut done).unwrap();
     settle(&mut served);
-    let discard = Request::new(3, Operation::Discard, 512, 16384 - 512);
+    let discard = Request::new(3, Operation::Discard, ByteOffset::new(512), ByteCount::new(16384 - 512));
     served.submit(served.now(), discard, Payload::None, &mut done).unwrap();
     assert_eq!([0, 3584, 4096, 12288].map(|offset| contents(&served, offset)), [9, 9, 0, 0]);
     served.cut(1, Tear::Garbage).unwrap();

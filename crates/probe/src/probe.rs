@@ -34,7 +34,7 @@ pub fn probe(
     }
     let bytes = match &budget.regions {
         Some(regions) => regions.iter().map(|region| region.len().get()).sum(),
-        None => surface.capacity(),
+        None => surface.capacity().get(),
     };
     let needed = LEAST_SLOTS * SLOT;
     let session = Session::new(surface, budget, progress).ok_or(ProbeError::TooSmall { bytes, needed })?;

@@ -1,7 +1,7 @@
 //! The findings of a probe, with their evidence.
 
 use straddle_io::Nanos;
-use straddle_units::Boundary;
+use straddle_units::{Boundary, ByteCount};
 
 use crate::scan::{Contrast, PhaseScan};
 use crate::survey::Survey;
@@ -87,10 +87,10 @@ pub struct RmwCost {
 /// What the drive claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The physical sector in bytes; for an SSD the preferred minimum write.
-    pub unit: Option<u64>,
-    /// The first byte at which a unit begins.
-    pub phase: Option<u64>,
+    /// The physical sector; for an SSD the preferred minimum write.
+    pub unit: Option<ByteCount>,
+    /// The distance from the first byte to the first at which a unit begins.
+    pub phase: Option<ByteCount>,
     /// Whether the medium rotates.
     pub rotational: Option<bool>,
 }
@@ -137,8 +137,8 @@ impl Report {
     /// Whether the claims differ from the findings; `None` if that cannot be determined.
     pub fn misreports(&self) -> Option<bool> {
         let found = self.unit.value?;
-        let unit = self.claims.unit.map(|unit| unit != found.size().get());
-        let phase = self.claims.phase.map(|phase| phase != found.phase().get());
+        let unit = self.claims.unit.map(|unit| unit != found.size());
+        let phase = self.claims.phase.map(|phase| phase != found.phase());
         match (unit, phase) {
             (None, None) => None,
             (unit, phase) => Some(unit.unwrap_or(false) || phase.unwrap_or(false)),

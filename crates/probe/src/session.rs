@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
         self.requests += 1;
         let request = match operation {
             Operation::Flush => Request::flush(self.requests),
-            _ => Request::new(self.requests, operation, offset, length),
+            _ => Request::new(self.requests, operation, ByteOffset::new(offset), ByteCount::new(length)),
         };
         self.surface.submit(request)?;
         Ok(request.id)
@@ -295,15 +295,15 @@ pub(crate) fn span(offset: u64, length: u64) -> Option<Span> {
 }
 
 /// Returns the whole slots in the regions as runs: the first byte and the number of slots of each.
-fn runs(capacity: u64, budget: &Budget) -> Vec<(u64, u64)> {
+fn runs(capacity: ByteCount, budget: &Budget) -> Vec<(u64, u64)> {
     let Some(boundary) = Boundary::multiples_of(ByteCount::new(SLOT)) else { return Vec::new() };
     let regions = match &budget.regions {
         Some(regions) => regions.clone(),
-        None => span(0, capacity).into_iter().collect(),
+        None => vec![Span::first(capacity)],
     };
     let whole = |region: &Span| {
         let first = boundary.ceil(region.start())?.get();
-        let end = boundary.floor(region.end())?.get().min(capacity);
+        let end = boundary.floor(region.end())?.get().min(capacity.get());
         (first < end).then(|| (first, (end - first) / SLOT)).filter(|run| run.1 > 0)
     };
     regions.iter().filter_map(whole).collect()

@@ -4,55 +4,21 @@
 
 mod common;
 
-use straddle_bench::{Description, Modelled, Silent, Surface, Target, TargetError};
-use straddle_io::{Completion, Counters, Nanos, Request, Time};
+use common::{Trouble, Troubled};
+use straddle_bench::{Modelled, Silent, TargetError};
 use straddle_probe::{Budget, Claims, Report, probe};
-use straddle_units::Span;
 
-/// A drive that interrupts the probe after `left` requests.
-struct Cut {
-    drive: Modelled,
-    left: u64,
-}
+/// Interrupts the probe after so many requests.
+struct Cut(u64);
 
-impl Target for Cut {
-    fn description(&self) -> &Description {
-        self.drive.description()
+impl Trouble for Cut {
+    fn submit(&mut self) -> Result<(), TargetError> {
+        self.0 = self.0.checked_sub(1).ok_or(TargetError::Interrupted)?;
+        Ok(())
     }
 
-    fn capacity(&self) -> u64 {
-        self.drive.capacity()
-    }
-
-    fn logical_sector(&self) -> u64 {
-        self.drive.logical_sector()
-    }
-
-    fn now(&self) -> Time {
-        self.drive.now()
-    }
-
-    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
-        self.left = self.left.checked_sub(1).ok_or(TargetError::Interrupted)?;
-        self.drive.submit(request)
-    }
-
-    fn wait(&mut self) -> Result<Completion, TargetError> {
-        self.drive.wait()
-    }
-
-    fn pause(&mut self, length: Nanos) {
-        self.drive.pause(length);
-    }
-
-    fn counters(&self) -> Option<Counters> {
-        None
-    }
-}
-
-impl Surface for Cut {
-    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
-        if self.left == 0 { Err(TargetError::Interrupted) } else { self.drive.prepare(spans) }
+    fn prepare(&mut self) -> Result<(), TargetError> {
+        if self.0 == 0 { Err(TargetError::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -61,7 +27,7 @@ fn what_is_known_by_then_is_reported() {
     for seed in 1..=4 {
         let (profile, _) = common::drive(seed);
         let after = |left: u64| -> Report {
-            let mut cut = Cut { drive: Modelled::new("random", &profile), left };
+            let mut cut = Troubled { drive: Modelled::new("random", &profile), trouble: Cut(left) };
             probe(&mut cut, &Budget { seed, ..Budget::default() }, Claims::default(), &mut Silent).unwrap()
         };
         let whole = after(u64::MAX);

@@ -7,18 +7,16 @@ mod common;
 
 use std::env;
 
-use common::Random;
-use straddle_bench::{Description, Modelled, Silent, Surface, Target, TargetError};
-use straddle_io::{Completion, Counters, Nanos, Request, Time};
+use common::{Draw, Random, Trouble, Troubled};
+use straddle_bench::{Modelled, Silent};
+use straddle_io::{Nanos, Time};
 use straddle_probe::{Budget, Claims, probe};
-use straddle_units::Span;
 
 /// Number of seeds, unless PROBE_DRIVES gives another; from PROBE_SEED on.
 const DRIVES: u64 = 20;
 
 /// Delays each completion: always a little, sometimes a lot, and more and more over time.
-struct Noisy {
-    drive: Modelled,
+struct Noise {
     random: Random,
     /// The largest usual delay in seconds, and by how many times itself it grows per hour.
     jitter: f64,
@@ -27,50 +25,14 @@ struct Noisy {
     outliers: u64,
 }
 
-impl Target for Noisy {
-    fn description(&self) -> &Description {
-        self.drive.description()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.drive.capacity()
-    }
-
-    fn logical_sector(&self) -> u64 {
-        self.drive.logical_sector()
-    }
-
-    fn now(&self) -> Time {
-        self.drive.now()
-    }
-
-    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
-        self.drive.submit(request)
-    }
-
-    fn wait(&mut self) -> Result<Completion, TargetError> {
-        let done = self.drive.wait()?;
-        let hours = self.drive.now().since(Time::ZERO).seconds() / 3600.0;
+impl Trouble for Noise {
+    fn delay(&mut self, now: Time) -> Option<Nanos> {
+        let hours = now.since(Time::ZERO).seconds() / 3600.0;
         let mut late = self.random.real(0.0, self.jitter) * (1.0 + self.drift * hours);
-        if self.random.one_in(self.outliers) {
+        if self.random.once_in(self.outliers) {
             late += self.random.real(0.001, 0.050);
         }
-        self.drive.pause(Nanos::from_seconds(late).unwrap());
-        Ok(Completion { id: done.id, at: self.drive.now() })
-    }
-
-    fn pause(&mut self, length: Nanos) {
-        self.drive.pause(length);
-    }
-
-    fn counters(&self) -> Option<Counters> {
-        None
-    }
-}
-
-impl Surface for Noisy {
-    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
-        self.drive.prepare(spans)
+        Nanos::from_seconds(late)
     }
 }
 
@@ -82,10 +44,10 @@ fn noise_never_makes_it_wrong() {
     for seed in first..first + drives {
         let (profile, text) = common::drive(seed);
         let mut random = Random::new(seed ^ 0x5EED);
-        let jitter = random.of(&[2e-6, 20e-6, 100e-6, 500e-6]);
-        let (outliers, drift) = (random.of(&[50, 200, 1000]), random.real(0.0, 20.0));
+        let jitter = random.one_of(&[2e-6, 20e-6, 100e-6, 500e-6]);
+        let (outliers, drift) = (random.one_of(&[50, 200, 1000]), random.real(0.0, 20.0));
         let drive = Modelled::new("random", &profile);
-        let mut noisy = Noisy { drive, random, jitter, drift, outliers };
+        let mut noisy = Troubled { drive, trouble: Noise { random, jitter, drift, outliers } };
         let budget = Budget { seed, ..Budget::default() };
         let report = probe(&mut noisy, &budget, Claims::default(), &mut Silent).unwrap();
         let truth = common::truth(&profile);

@@ -1,9 +1,10 @@
 //! The areas of a target that may be written.
 
-use std::path::PathBuf;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 
 use straddle_device::shown::quote_path;
-use straddle_device::{Options, Target};
+use straddle_device::{FileId, Options, Target};
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
@@ -33,7 +34,7 @@ pub enum AreaError {
         /// The target.
         path: PathBuf,
         /// The cause.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// There is no partition table, so the free space is unknown.
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
@@ -65,18 +66,32 @@ pub enum AreaError {
     },
 }
 
+/// Examines the file or device that is open, under its path. Of a partition, this is the disk.
+pub(crate) fn examine(opened: &Opened) -> Result<Target, AreaError> {
+    let path = &opened.path;
+    let target = straddle_device::open(path, &Options::default()).map_err(|error| unseen(path, error))?;
+    // Of a partition, the identity is its disk's.
+    let id = match target.partition {
+        None => target.id,
+        Some(_) => Some(FileId::of(&path.metadata().map_err(|error| unseen(path, error))?)),
+    };
+    if id != Some(opened.id) {
+        return Err(unseen(path, "it was replaced while it was opened"));
+    }
+    Ok(target)
+}
+
+fn unseen(path: &Path, source: impl Into<Box<dyn Error + Send + Sync>>) -> AreaError {
+    AreaError::Look { path: path.to_owned(), source: source.into() }
+}
+
 /// The gaps between the partitions of a disk, within the range that its table allows.
 pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
-    let look =
-        |source: Box<dyn std::error::Error + Send + Sync>| AreaError::Look { path: path.to_owned(), source };
-    let mut target = straddle_device::open(path, &Options::default()).map_err(|error| look(error.into()))?;
-    if target.partition.is_none() && target.id != Some(opened.id) {
-        return Err(look("it was replaced while it was opened".into()));
-    }
+    let mut target = examine(opened)?;
     let stack = straddle_examine::read_table(&mut target, &Options::default());
-    let Some(stack) = stack.map_err(|error| look(error.into()))? else {
-        return Err(look("its bytes cannot be read".into()));
+    let Some(stack) = stack.map_err(|error| unseen(path, error))? else {
+        return Err(unseen(path, "its bytes cannot be read"));
     };
     if target.partition.is_some() {
         return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });

@@ -1,6 +1,7 @@
 //! A target after its measurement, to which nothing more is written.
 
 use straddle_bench::{Description, Target};
+use straddle_units::ByteCount;
 
 use crate::open::Opened;
 use crate::target::Real;
@@ -24,8 +25,8 @@ impl Finished {
         self.0.description()
     }
 
-    /// Its size in bytes.
-    pub fn capacity(&self) -> u64 {
+    /// Its size.
+    pub fn capacity(&self) -> ByteCount {
         self.0.capacity()
     }
 

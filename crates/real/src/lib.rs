@@ -122,6 +122,10 @@
 //! }
 //! ```
 
+#[cfg(test)]
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 mod area;
 mod claimed;
 mod conditions;
@@ -145,6 +149,6 @@ pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};
 pub use open::{Io, Kind, OpenError, Opened};
-pub use prepared::{Contents, Intent, PrepareError, Prepared};
+pub use prepared::{Contents, DeviceClaims, Intent, PrepareError, Prepared, Preserved, Preserving};
 pub use session::{Saved, Session, SessionError, Verdict, describe_spans};
 pub use target::{Real, RealError, Settings};

@@ -1,5 +1,7 @@
 //! Page-aligned memory for direct I/O.
 
+use straddle_io::SplitMix64;
+
 /// The alignment of each piece, in bytes: a page, which is enough for every device.
 const PAGE: usize = 4096;
 
@@ -21,14 +23,7 @@ impl Memory {
     /// `length` incompressible bytes, generated from `seed`.
     pub(crate) fn random(length: usize, seed: u64) -> Self {
         let mut memory = Self::new(length);
-        let mut state = seed | 1;
-        for chunk in memory.bytes_mut().chunks_mut(8) {
-            // G. Marsaglia's xorshift64.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
-        }
+        SplitMix64::new(seed).fill(memory.bytes_mut());
         memory
     }
 

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use straddle_device::FileId;
 use straddle_device::claim::{self, Claim, LockError};
 use straddle_device::image::Format;
 use straddle_device::live::Machine;
+use straddle_device::{FileId, Target};
 
+use crate::area;
 use crate::memory::Memory;
 
 /// How data is transferred to and from the target.
@@ -174,12 +175,17 @@ impl Opened {
 
     /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
     pub fn title(&self) -> String {
-        if self.kind == Kind::File {
-            return "a file".to_owned();
+        match self.kind {
+            Kind::File => self.title_with(None),
+            Kind::Block => self.title_with(area::examine(self).ok().as_ref()),
         }
-        let target = straddle_device::open(&self.path, &straddle_device::Options::default());
-        let model = target.ok().and_then(|target| target.identity.model);
-        model.unwrap_or_else(|| "a block device".to_owned())
+    }
+
+    /// As [`title`](Self::title), of a target that was examined.
+    pub(crate) fn title_with(&self, examined: Option<&Target>) -> String {
+        let unnamed = if self.kind == Kind::File { "a file" } else { "a block device" };
+        let model = examined.and_then(|target| target.identity.model.clone());
+        model.unwrap_or_else(|| unnamed.to_owned())
     }
 
     /// Opens `path` for reading only.

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use straddle_bench::{Description, Surface, Target, TargetError};
 use straddle_device::claim;
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
-use straddle_units::Span;
+use straddle_units::{ByteCount, Span};
 
 use crate::claimed::{Claimed, Surveyed};
 use crate::finished::Finished;
@@ -284,7 +284,7 @@ impl Target for Session {
         self.real.description()
     }
 
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> ByteCount {
         self.real.capacity()
     }
 
@@ -339,7 +339,7 @@ impl Surface for Session {
 }
 
 fn failed(span: Span, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TargetError {
-    let request = Request::new(0, Operation::Read, span.start().get(), span.len().get());
+    let request = Request::new(0, Operation::Read, span.start(), span.len());
     TargetError::Failed { request, source: std::io::Error::other(error) }
 }
 

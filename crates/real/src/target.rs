@@ -409,8 +409,8 @@ impl Target for Real {
         &self.description
     }
 
-    fn capacity(&self) -> u64 {
-        self.opened.size
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(self.opened.size)
     }
 
     fn logical_sector(&self) -> u64 {

@@ -14,7 +14,7 @@
 //! What the types do not hold: a disk that another program implements ([`Target::simulated`]) has not been
 //! opened, examined or locked by this crate. A backup's checksum detects damage, not intent
 //! ([`apply::Backup::load`]). A file system in memory reports a file as synchronised that a power failure takes
-//! with it ([`in_memory_only`]).
+//! with it ([`straddle_device::durability`]).
 
 pub mod apply;
 mod contents;
@@ -34,7 +34,6 @@ pub mod realign;
 mod request;
 mod sfdisk;
 mod target;
-mod volatile;
 
 pub use encode::{Step, encode};
 pub use error::PlanError;
@@ -50,4 +49,3 @@ pub use plan::{
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};
 pub use target::{Identity, Simulated, Target, TargetError, examine, serial_of};
-pub use volatile::in_memory_only;

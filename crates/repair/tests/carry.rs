@@ -22,48 +22,16 @@ mod torn;
 use std::ops::ControlFlow;
 
 use common::logical::mbr;
-use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
+use common::power::{Powered, Survivor, carry_out};
+use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, stack_of, target, topology};
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::State;
 use straddle_repair::realign::{
     JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make,
 };
-use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Simulated, Situation, Size, Slot};
+use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Situation, Size, Slot};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
-
-/// A drive whose power can be cut.
-trait Powered: Simulated {
-    /// Powers on a drive with these contents; it loses power after about so many writes and flushes.
-    fn on(contents: Memory, left: u64, seed: u64) -> Self;
-
-    /// How many writes and flushes it has taken.
-    fn taken(&self) -> u64;
-
-    /// What is read from it now.
-    fn seen(&self) -> Memory;
-
-    /// Cuts the power, if it is not off yet. Returns what is on the medium then.
-    fn cut(self, random: &mut Random) -> Memory;
-}
-
-impl Powered for Drive {
-    fn on(contents: Memory, left: u64, _seed: u64) -> Self {
-        Self::new(contents, left)
-    }
-
-    fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    fn seen(&self) -> Memory {
-        self.seen.clone()
-    }
-
-    fn cut(self, random: &mut Random) -> Memory {
-        self.cut(random)
-    }
-}
 
 /// A disk with misaligned partitions of random bytes, and the plan to align them.
 struct Shape {
@@ -144,7 +112,7 @@ impl Shape {
         contents(&mut before);
         let realign = Self::plan(&before, assume, wanted);
         let mut after = Drive::new(before.clone(), u64::MAX);
-        let done = Self::carry_out(&realign, &mut after);
+        let done = carry_out(&realign, &mut after);
         assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
         let old = Reading::of(&before, BlockSize::B512);
         let sector = |byte: u64| byte / 512;
@@ -186,6 +154,36 @@ impl Shape {
         plan.before().iter().filter(holds_data).map(|entry| of(entry.number)).collect()
     }
 
+    /// A disk on which the moves were stopped after the first window.
+    fn stopped(&self, journal: JournalPlace) -> Drive {
+        let mut drive = Drive::new(self.before.clone(), u64::MAX);
+        let mut disk = target(&mut drive);
+        let run = self.realign.begin(&mut disk, journal, [1; 16]).unwrap();
+        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+        drop(disk);
+        drive
+    }
+}
+
+impl Survivor for Shape {
+    fn before(&self) -> &Memory {
+        &self.before
+    }
+
+    fn realign(&self) -> &Realign {
+        &self.realign
+    }
+
+    /// While the marker counts, no table lists a partition that moves.
+    fn check_unfinished(&self, medium: &Memory, _: Result<State, MoveError>, what: &str) {
+        let found = Reading::of(medium, BlockSize::B512);
+        for (was, is) in self.places().into_iter().filter(|(was, is)| was != is) {
+            for (_, start, ..) in &found.partitions {
+                assert!(*start != was.start().get() && *start != is.start().get(), "{what}: {found:?}");
+            }
+        }
+    }
+
     /// Whether the table is the old one, with all contents in their old places, or the new one with them in
     /// their new places; anything else is an error.
     fn is_new(&self, medium: &Memory, what: &str) -> bool {
@@ -206,99 +204,17 @@ impl Shape {
         is_new
     }
 
-    /// While the marker counts, no table lists a partition that moves.
-    fn check_marked(&self, medium: &Memory, what: &str) {
-        let found = Reading::of(medium, BlockSize::B512);
-        for (was, is) in self.places().into_iter().filter(|(was, is)| was != is) {
-            for (_, start, ..) in &found.partitions {
-                assert!(*start != was.start().get() && *start != is.start().get(), "{what}: {found:?}");
-            }
-        }
-    }
-
-    fn begin_and_finish(&self, drive: &mut dyn Simulated) -> Result<Outcome, MoveError> {
-        Self::carry_out(&self.realign, drive)
-    }
-
-    fn carry_out(realign: &Realign, drive: &mut dyn Simulated) -> Result<Outcome, MoveError> {
-        let mut disk = target(drive);
-        let run = realign.begin(&mut disk, JournalPlace::Inside, [9; 16])?;
-        run.finish(&mut |_| ControlFlow::Continue(()))
-    }
-
-    /// A disk on which the moves were stopped after the first window.
-    fn stopped(&self, journal: JournalPlace) -> Drive {
-        let mut drive = Drive::new(self.before.clone(), u64::MAX);
-        let mut disk = target(&mut drive);
-        let run = self.realign.begin(&mut disk, journal, [1; 16]).unwrap();
-        assert_eq!(run.finish(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
-        drop(disk);
-        drive
-    }
-
-    /// Cuts the power after so many writes and flushes, then resumes or rolls back, with more cuts on the
-    /// way. Returns whether the layout is the new one.
-    fn survive<D: Powered>(&self, cut: u64, random: &mut Random) -> bool {
-        let mut drive = D::on(self.before.clone(), cut, random.next());
-        let what = format!("cut after {cut}");
-        let _ = self.begin_and_finish(&mut drive);
-        let mut medium = drive.cut(random);
-        let mut goes_back = random.chance(50);
-        for round in 0..4 {
-            let limit = if round < 2 { random.below(cut.max(8)) } else { u64::MAX };
-            let mut drive = D::on(medium, limit, random.next());
-            let mut disk = target(&mut drive);
-            match Run::find(&mut disk, None) {
-                Err(MoveError::Nothing) => {
-                    drop(disk);
-                    return self.settled(drive.seen(), &what);
-                }
-                Err(error) => panic!("{what}, round {round}: {error}"),
-                Ok(run) => {
-                    let ended = match goes_back {
-                        true => run.roll_back(&mut |_| ControlFlow::Continue(())),
-                        false => run.finish(&mut |_| ControlFlow::Continue(())),
-                    };
-                    if let Err(error) = &ended
-                        && limit == u64::MAX
-                    {
-                        let is_one_way =
-                            matches!(error, MoveError::Turned | MoveError::NotBegun | MoveError::NoWayBack);
-                        assert!(is_one_way, "{what}, round {round}: {error}");
-                    }
-                    goes_back |= matches!(ended, Err(MoveError::Turned | MoveError::NotBegun));
-                    goes_back &= !matches!(ended, Err(MoveError::NoWayBack));
-                }
-            }
-            drop(disk);
-            medium = drive.cut(random);
-            if Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).is_ok() {
-                self.check_marked(&medium, &what);
-            }
-        }
-        self.settled(medium, &what)
-    }
-
     /// Checks a layout that does not change any more; the old one can be realigned again.
     fn settled(&self, medium: Memory, what: &str) -> bool {
         let is_new = self.is_new(&medium, what);
         if !is_new && stack_of(&medium, BlockSize::B512).problems.is_empty() {
             let again = Self::plan(&medium, &self.assume, &self.wanted);
             let mut drive = Drive::new(medium, u64::MAX);
-            let done = Self::carry_out(&again, &mut drive);
+            let done = carry_out(&again, &mut drive);
             assert!(matches!(done, Ok(Outcome::Complete(_))), "{what}, again: {done:?}");
             assert!(self.is_new(&drive.seen, what), "{what}, again");
         }
         is_new
-    }
-
-    /// The number of writes and flushes of a whole run.
-    fn operations<D: Powered>(&self) -> u64 {
-        let mut drive = D::on(self.before.clone(), u64::MAX, 0);
-        let done = self.begin_and_finish(&mut drive);
-        assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
-        assert!(self.is_new(&drive.seen(), "without a cut"));
-        drive.taken()
     }
 }
 
@@ -307,17 +223,7 @@ fn try_shape(shape: &Shape) {
 }
 
 fn try_on<D: Powered>(shape: &Shape, drive: &str, usual: u64) {
-    let operations = shape.operations::<D>();
-    let mut random = Random::new(operations);
-    let count = seeds("MOVES", usual);
-    let mut new = 0;
-    for round in 0..count {
-        // Every place in turn, if there are enough rounds.
-        let cut = if count > operations { round % operations } else { random.below(operations + 1) };
-        new += u64::from(shape.survive::<D>(cut, &mut random));
-    }
-    println!("{}, {drive}: {operations} writes and flushes, {count} cuts, {new} ended new", shape.name);
-    assert!(new > 0 && new < count, "both ways were tried");
+    shape.try_cuts::<D>(&format!("{}, {drive}", shape.name), "MOVES", usual);
 }
 
 #[test]
@@ -404,7 +310,7 @@ fn a_stopped_move_goes_on_or_back() {
     let shape = Shape::new(Format::Mbr, 14_000, &[(63, 3_000), (3_063, 3_000)]);
     for goes_back in [false, true] {
         let mut drive = shape.stopped(JournalPlace::Inside);
-        shape.check_marked(&drive.seen, "stopped");
+        shape.check_unfinished(&drive.seen, Ok(State::Moved), "stopped");
         let again = shape.begin_and_finish(&mut drive).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
         let mut disk = target(&mut drive);

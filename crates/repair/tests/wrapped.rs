@@ -11,7 +11,8 @@ mod common;
 use std::io;
 use std::ops::ControlFlow;
 
-use common::{Cut, Memory, Random, seeds, stack_of, target, topology};
+use common::power::Survivor;
+use common::{Cut, Memory, Random, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Content, FsKind, TableKind, read_all};
 use straddle_relocate::State;
@@ -122,6 +123,31 @@ impl Shape {
         bytes
     }
 
+    /// While it is marked, nothing on the disk is recognised as a whole, and no partition is.
+    fn check_marked(medium: &Memory, what: &str) {
+        let stack = stack_of(medium, BlockSize::B512);
+        assert_eq!(stack.kind, TableKind::Mbr, "{what}");
+        assert_eq!(stack.partitions.len(), 1, "{what}");
+        assert_eq!(stack.partitions[0].content, None, "{what}");
+    }
+}
+
+impl Survivor for Shape {
+    fn before(&self) -> &Memory {
+        &self.before
+    }
+
+    fn realign(&self) -> &Realign {
+        &self.realign
+    }
+
+    /// Before the marker is there, the journal is found by a search; the disk is as it was.
+    fn check_unfinished(&self, medium: &Memory, state: Result<State, MoveError>, what: &str) {
+        if matches!(state, Ok(State::Moving { .. } | State::RollingBack)) {
+            Self::check_marked(medium, what);
+        }
+    }
+
     /// Whether there is a table with the contents in its partition; otherwise the disk must be the old one.
     fn is_new(&self, medium: &Memory, what: &str) -> bool {
         let stack = stack_of(medium, BlockSize::B512);
@@ -134,66 +160,6 @@ impl Shape {
         assert_eq!(starts, [MIB], "{what}: {stack:?}");
         assert!(Self::bytes(medium, MIB, self.used) == self.contents(), "{what}: the contents are lost");
         true
-    }
-
-    fn begin_and_finish(&self, drive: &mut Cut) -> Result<Outcome, MoveError> {
-        let mut disk = target(drive);
-        let run = self.realign.begin(&mut disk, JournalPlace::Inside, [9; 16])?;
-        run.finish(&mut |_| ControlFlow::Continue(()))
-    }
-
-    /// While it is marked, nothing on the disk is recognised as a whole, and no partition is.
-    fn check_marked(medium: &Memory, what: &str) {
-        let stack = stack_of(medium, BlockSize::B512);
-        assert_eq!(stack.kind, TableKind::Mbr, "{what}");
-        assert_eq!(stack.partitions.len(), 1, "{what}");
-        assert_eq!(stack.partitions[0].content, None, "{what}");
-    }
-
-    /// Cuts the power after so many writes and flushes, then resumes or rolls back, with more cuts on the
-    /// way. Returns whether the disk is the new one.
-    fn survive(&self, cut: u64, random: &mut Random) -> bool {
-        let mut drive = Cut::new(self.before.clone(), cut);
-        let what = format!("cut after {cut}");
-        let _ = self.begin_and_finish(&mut drive);
-        let mut medium = drive.cut(random);
-        let mut goes_back = random.chance(50);
-        for round in 0..4 {
-            let limit = if round < 2 { random.below(cut.max(8)) } else { u64::MAX };
-            let mut drive = Cut::new(medium, limit);
-            let mut disk = target(&mut drive);
-            match Run::find(&mut disk, None) {
-                Err(MoveError::Nothing) => {
-                    drop(disk);
-                    return self.settled(drive.seen, &what);
-                }
-                Err(error) => panic!("{what}, round {round}: {error}"),
-                Ok(run) => {
-                    let ended = match goes_back {
-                        true => run.roll_back(&mut |_| ControlFlow::Continue(())),
-                        false => run.finish(&mut |_| ControlFlow::Continue(())),
-                    };
-                    if let Err(error) = &ended
-                        && limit == u64::MAX
-                    {
-                        let is_one_way =
-                            matches!(error, MoveError::Turned | MoveError::NotBegun | MoveError::NoWayBack);
-                        assert!(is_one_way, "{what}, round {round}: {error}");
-                    }
-                    goes_back |= matches!(ended, Err(MoveError::Turned | MoveError::NotBegun));
-                    goes_back &= !matches!(ended, Err(MoveError::NoWayBack));
-                }
-            }
-            drop(disk);
-            medium = drive.cut(random);
-            // Before the marker is there, the journal is found by a search; the disk is as it was.
-            let state = Run::find(&mut target(&mut Cut::new(medium.clone(), 0)), None)
-                .and_then(|mut run| run.state());
-            if matches!(state, Ok(State::Moving { .. } | State::RollingBack)) {
-                Self::check_marked(&medium, &what);
-            }
-        }
-        self.settled(medium, &what)
     }
 
     /// Checks a disk that does not change any more; the old one can be wrapped again.
@@ -209,30 +175,11 @@ impl Shape {
         }
         is_new
     }
-
-    /// The number of writes and flushes of a whole run.
-    fn operations(&self) -> u64 {
-        let mut drive = Cut::new(self.before.clone(), u64::MAX);
-        let done = self.begin_and_finish(&mut drive);
-        assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
-        assert!(self.is_new(&drive.seen, "without a cut"));
-        u64::MAX - drive.left
-    }
 }
 
 fn try_shape(filling: Filling, format: Format, disk: u64, len: u64) {
     let shape = Shape::new(filling, format, disk, len);
-    let operations = shape.operations();
-    let mut random = Random::new(operations);
-    let count = seeds("WRAPS", 16);
-    let mut new = 0;
-    for round in 0..count {
-        // Every place in turn, if there are enough rounds.
-        let cut = if count > operations { round % operations } else { random.below(operations + 1) };
-        new += u64::from(shape.survive(cut, &mut random));
-    }
-    println!("{format} round {filling:?}: {operations} writes and flushes, {count} cuts, {new} ended new");
-    assert!(new > 0 && new < count, "both ways were tried");
+    shape.try_cuts::<Cut>(&format!("{format} round {filling:?}"), "WRAPS", 16);
 }
 
 #[test]

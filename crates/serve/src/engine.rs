@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
 use straddle_media::{MediaError, Payload, Served};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::clock::{Clock, Pace};
 
@@ -133,7 +134,8 @@ impl Engine {
             self.jobs.push(None);
             self.jobs.len() - 1
         });
-        let request = Request::new(number as u64, job.operation, offset, first);
+        let request =
+            Request::new(number as u64, job.operation, ByteOffset::new(offset), ByteCount::new(first));
         let now = self.now();
         match self.served.submit(now, request, payload, &mut self.done) {
             Ok(()) => {

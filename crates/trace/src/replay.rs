@@ -212,7 +212,8 @@ impl Run {
         // In the open loop a request has arrived even while it waits for room in the queue.
         let arrival = if pace == Pace::Open { arrival } else { sent };
         self.arrivals = Some((self.arrivals.map_or(arrival, |(first, _)| first), arrival));
-        let request = Request::new(id, record.operation, offset, record.length);
+        let request =
+            Request::new(id, record.operation, ByteOffset::new(offset), ByteCount::new(record.length));
         self.drive.submit(sent, request, &mut self.done).map_err(LineError::Refused)?;
         self.outstanding.insert(id, (record, arrival));
         let mut done = std::mem::take(&mut self.done);

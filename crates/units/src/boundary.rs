@@ -93,11 +93,7 @@ impl Boundary {
 
     /// The number of steps of `step` bytes after which an offset has the same remainder again.
     pub fn period(self, step: ByteCount) -> u64 {
-        let (mut a, mut b) = (self.size.get(), step.get());
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        self.size.get() / a
+        self.size.get() / self.size().common_divisor(step).get()
     }
 
     /// Whether every boundary of this family is also a boundary of `finer`.
@@ -109,7 +105,7 @@ impl Boundary {
     /// if there are none because the phases contradict each other, or if the spacing exceeds 64 bits.
     pub fn meet(self, other: Self) -> Option<Self> {
         let (a, b) = (i128::from(self.size.get()), i128::from(other.size.get()));
-        let (common, inverse) = common_divisor(a, b);
+        let (common, inverse) = divisor_and_inverse(a, b);
         let apart = i128::from(other.phase) - i128::from(self.phase);
         if apart % common != 0 {
             return None;
@@ -151,9 +147,9 @@ impl Boundary {
     }
 }
 
-/// The greatest common divisor g of two positive numbers, and an x with `a * x = g (mod b)`, by Euclid's
-/// algorithm.
-fn common_divisor(a: i128, b: i128) -> (i128, i128) {
+/// The greatest common divisor g of two numbers that are not negative, and an x with `a * x = g (mod b)`, by
+/// Euclid's algorithm.
+pub(crate) fn divisor_and_inverse(a: i128, b: i128) -> (i128, i128) {
     let (mut g, mut rest, mut x, mut next) = (a, b, 1, 0);
     while rest != 0 {
         let quotient = g / rest;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::boundary::divisor_and_inverse;
+
 /// A position on a medium, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteOffset(u64);
@@ -17,6 +19,7 @@ pub struct ByteOffset(u64);
 /// assert_eq!(less.checked_sub(more), None);
 /// assert_eq!(less.saturating_sub(more), ByteCount::ZERO);
 /// assert_eq!(less.abs_diff(more), ByteCount::new(2));
+/// assert_eq!(ByteCount::new(12).common_divisor(ByteCount::new(18)), ByteCount::new(6));
 /// assert_eq!(ByteCount::new(1000).floor_to(ByteCount::new(300)), ByteCount::new(900));
 /// assert_eq!(more.floor_to(ByteCount::ZERO), ByteCount::ZERO);
 /// ```
@@ -96,6 +99,13 @@ impl ByteCount {
     /// The count multiplied by `times`; `None` if it exceeds 64 bits.
     pub fn checked_mul(self, times: u64) -> Option<Self> {
         self.0.checked_mul(times).map(Self)
+    }
+
+    /// The greatest count of which both are multiples; if one is zero, the other.
+    pub fn common_divisor(self, other: Self) -> Self {
+        let (divisor, _) = divisor_and_inverse(self.0.into(), other.0.into());
+        // It is at most the larger of both.
+        Self(u64::try_from(divisor).unwrap_or(self.0.max(other.0)))
     }
 
     /// Whether the count is a multiple of `unit`. Nothing is a multiple of zero.

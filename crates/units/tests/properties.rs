@@ -35,6 +35,15 @@ proptest! {
     }
 
     #[test]
+    fn the_common_divisor_is_the_greatest(a in 0_u64..2_000, b in 0_u64..2_000, times in 1_u64..1 << 50) {
+        let divides = |of: u64, n: u64| n.is_multiple_of(of);
+        let greatest = (1..=a.max(b)).rev().find(|n| divides(*n, a) && divides(*n, b)).unwrap_or(0);
+        let common = |a: u64, b: u64| ByteCount::new(a).common_divisor(ByteCount::new(b)).get();
+        prop_assert_eq!(common(a, b), greatest);
+        prop_assert_eq!(common(a * times, b * times), greatest * times);
+    }
+
+    #[test]
     fn past_and_to_next_meet_at_the_boundaries(at: u64, size in 1_u64..1 << 33, phase: u64) {
         let b = boundary(size, phase);
         let (past, to_next) = (b.past(ByteOffset::new(at)), b.to_next(ByteOffset::new(at)));

@@ -65,8 +65,8 @@ impl Target for Noisy {
         &self.description
     }
 
-    fn capacity(&self) -> u64 {
-        1 << 30
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(1 << 30)
     }
 
     fn logical_sector(&self) -> u64 {
@@ -142,7 +142,7 @@ impl Target for Cold {
         self.noisy.description()
     }
 
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> ByteCount {
         self.noisy.capacity()
     }
 

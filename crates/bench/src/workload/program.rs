@@ -1,6 +1,7 @@
 //! A workload on one target: checked, and turned into requests.
 
 use straddle_io::{Nanos, Operation};
+use straddle_units::ByteCount;
 
 use super::{ROOM, Sync, Workload, WorkloadError};
 use crate::random::GlibcRandom;
@@ -89,7 +90,7 @@ impl Places {
 impl Workload {
     /// Checks the workload for a target of `capacity` bytes: every request is inside the target and of whole
     /// sectors.
-    pub(crate) fn program(&self, capacity: u64, sector: u64) -> Result<Program, WorkloadError> {
+    pub(crate) fn program(&self, capacity: ByteCount, sector: u64) -> Result<Program, WorkloadError> {
         let (count, seconds) = self.limits();
         self.check(sector)?;
         let time = seconds.map(|seconds| {
@@ -97,7 +98,7 @@ impl Workload {
                 .filter(|time| *time > Nanos::ZERO)
                 .ok_or(WorkloadError::Seconds { seconds })
         });
-        let places = Places::of(self, count, capacity, sector)?;
+        let places = Places::of(self, count, capacity.get(), sector)?;
         let parameters = self.pattern.parameters();
         let sync = parameters.sync.unwrap_or_default();
         let operation = match (self.pattern.writes(), sync) {

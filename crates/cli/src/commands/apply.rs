@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress};
-use straddle_repair::{Step, Target, in_memory_only};
+use straddle_repair::{Step, Target};
 
 use super::copy;
 use super::realign;
 use super::saved::Saved;
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
@@ -47,7 +48,6 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     // A file in the place of the backup may be that of an earlier apply, which explains why the disk is not
     // the plan's. Its state is found while the disk can still be read.
     let earlier = earlier(&target, &backup_path, &arguments.write);
-    let in_memory = in_memory("the backup", &backup_path, "--backup", &target);
     let prepared = match (Prepared::of(&mut target, &plan), &earlier) {
         (Err(error @ ApplyError::OtherDisk(_)), Some(earlier)) => {
             return Err(RefusedError(format!("{name}: {error}; {earlier}")).into());
@@ -61,9 +61,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     if let Some(earlier) = earlier {
         return Err(RefusedError(format!("{name}: nothing was written: {earlier}")).into());
     }
-    if let Some(warning) = in_memory {
-        output::complain(&warning);
-    }
+    lasting::warn(Needed::Backup, &backup_path, &arguments.write);
     if arguments.dry_run {
         out.write_all(listing(prepared.steps()).as_bytes())?;
         writeln!(
@@ -91,17 +89,6 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     out.flush()?;
     reread?;
     Ok(Exit::Success)
-}
-
-/// A warning for a file that must outlive a power failure and is in memory; `option` names another file.
-pub(super) fn in_memory(what: &str, file: &Path, option: &str, target: &Target<'_>) -> Option<String> {
-    // If the file system cannot be examined, making the file fails as well, with the reason.
-    let kind = in_memory_only(file, target).ok()??;
-    Some(format!(
-        "warning: {}: {what} would be in memory only ({kind}), and lost in a power failure or a restart: name a file on a disk \
-         with {option}",
-        file.display()
-    ))
 }
 
 /// Describes the file that is already at the path of the backup, and says what to do about it.

@@ -56,7 +56,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
     let target = fresh();
     let bench = Bench {
         target: target.description(),
-        capacity: target.capacity(),
+        capacity: target.capacity().get(),
         logical_sector: target.logical_sector(),
         workload,
         host,

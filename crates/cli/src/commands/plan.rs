@@ -1,6 +1,5 @@
 //! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use crate::args::PlanArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles};
+use crate::random;
 use crate::view::json::plan::PlanReport;
 use crate::view::text;
 
@@ -105,10 +105,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
 }
 
 pub(super) fn random_seed() -> Result<Seed> {
-    let mut bytes = [0; 16];
-    let mut file = fs::File::open("/dev/urandom").context("cannot read random numbers")?;
-    std::io::Read::read_exact(&mut file, &mut bytes).context("cannot read random numbers")?;
-    Ok(Seed(u128::from_be_bytes(bytes)))
+    Ok(Seed(u128::from_be_bytes(random::bytes("cannot read random numbers")?)))
 }
 
 /// Returns where the other tools would put each new partition.

@@ -1,25 +1,20 @@
 //! `straddle probe`: finds out what a drive really is, by timing.
 
-use std::fs;
 use std::io::Write;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use straddle_bench::Surface;
-use straddle_bench::{Description, Modelled, Progress, Target, TargetError};
-use straddle_device::topology::AlignmentOffset;
+use straddle_bench::{Description, Modelled, Progress, Surface, Target, TargetError};
 use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_probe::{Budget, Claims, ProbeError, probe};
-
-use straddle_real::{Areas, Before, Claimed, Io, Saved, Scope, Session, Settings};
-use straddle_units::Span;
+use straddle_real::{Io, Preserved, Preserving, Saved, Scope, Settings};
+use straddle_units::{ByteCount, Span};
 
 use crate::args::ProbeArguments;
-use crate::commands::bench::real::{end_session, journals, refuse_unrestored, refused};
+use crate::commands::bench::real::{compared, journals, refuse_unrestored, unprepared, warn_of_journals};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::keep;
@@ -91,14 +86,14 @@ struct Probed {
 /// The target of a probe.
 enum Subject {
     Modelled(Box<Modelled>),
-    Kept(Box<Session>),
+    Kept(Box<Preserved>),
 }
 
 impl Subject {
     fn surface(&mut self) -> &mut dyn Surface {
         match self {
             Self::Modelled(drive) => &mut **drive,
-            Self::Kept(session) => &mut **session,
+            Self::Kept(preserved) => preserved.surface(),
         }
     }
 
@@ -107,7 +102,10 @@ impl Subject {
     fn end(self, named: Option<&Path>) -> Result<Description> {
         match self {
             Self::Modelled(drive) => Ok(drive.description().clone()),
-            Self::Kept(session) => Ok(end_session(*session, named)?.description().clone()),
+            Self::Kept(preserved) => {
+                let ended = preserved.end().map(|(finished, verdict)| (finished, Some(verdict)));
+                Ok(compared(ended, named)?.description().clone())
+            }
         }
     }
 }
@@ -135,34 +133,32 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
     refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
-    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let scope = if arguments.used { Scope::Whole } else { Scope::FreeSpace };
-    let claimed = Claimed::open(path, scope, Io::Direct)?;
-    let surveyed = claimed.survey(Areas { regions: 0, bytes: u64::MAX }).map_err(refused)?;
-    let (opened, regions) = (surveyed.opened(), surveyed.areas().to_vec());
-    let before = Before::look(opened);
-    let (rotates, notes) = (before.rotates(), before.notes_on_file(opened));
-    let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
-    let phase = match topology.alignment_offset.value() {
-        AlignmentOffset::Bytes(bytes) => Some(bytes.get()),
-        AlignmentOffset::Misaligned => None,
+    let intent = Preserving {
+        path,
+        scope: if arguments.used { Scope::Whole } else { Scope::FreeSpace },
+        saved: Saved::AsPrepared,
+        io: Io::Direct,
+        regions: Some(0),
+        bytes: u64::MAX,
+        settings: Settings { depth: 1, largest: LARGEST },
+        journals: &journals,
     };
-    let unit = topology.indirection_unit.map_or_else(|| topology.physical.value(), |unit| unit.value());
-    // A file makes no claims.
-    let claims = Claims {
-        unit: (!is_file).then(|| unit.get()),
-        phase: phase.filter(|_| !is_file),
-        rotational: (!is_file).then_some(rotates),
-    };
-    let title = opened.title();
-    let settings = Settings { depth: 1, largest: LARGEST };
-    let session = Session::begin(surveyed, title, Saved::AsPrepared, &journals, settings, Arc::clone(stop));
-    let subject = Subject::Kept(Box::new(session?));
-    Ok(Probed { subject, claims, regions: Some(regions), notes })
+    let preserved = Preserved::open(&intent, stop).map_err(unprepared)?;
+    warn_of_journals(intent.scope, &journals, path);
+    let claims = preserved.claims().map_or_else(Claims::default, |claims| Claims {
+        unit: Some(claims.unit),
+        phase: claims.phase,
+        rotational: Some(preserved.before().rotates()),
+    });
+    let (regions, notes) = (Some(preserved.regions().to_vec()), preserved.notes().to_vec());
+    Ok(Probed { subject: Subject::Kept(Box::new(preserved)), claims, regions, notes })
 }
 
 fn claims(profile: &Profile) -> Claims {
     let claims = &profile.claims;
-    let unit = profile.claimed_unit();
-    Claims { unit: Some(unit), phase: Some(claims.alignment_offset), rotational: Some(claims.rotational) }
+    Claims {
+        unit: Some(ByteCount::new(profile.claimed_unit())),
+        phase: Some(ByteCount::new(claims.alignment_offset)),
+        rotational: Some(claims.rotational),
+    }
 }

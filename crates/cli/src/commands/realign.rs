@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -24,8 +24,10 @@ use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, Veri
 use crate::estimate;
 use crate::exit::{Exit, RefusedError};
 use crate::keep;
+use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
+use crate::random;
 use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
 use crate::view::text;
 
@@ -136,19 +138,14 @@ pub(super) fn apply(
 ) -> Result<Exit> {
     let name = path.display().to_string();
     check_map(moves)?;
-    if let Some(file) = &moves.journal
-        && let Some(warning) = super::apply::in_memory("the journal", file, "--journal", &target)
-    {
-        output::complain(&warning);
+    if let Some(file) = &moves.journal {
+        lasting::warn(Needed::MoveJournal, file, path);
     }
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
         None => JournalPlace::Inside,
     };
-    let mut id = [0; 16];
-    fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut id))
-        .context("cannot name the move")?;
+    let id = random::bytes("cannot name the move")?;
     let begun = realign.begin(&mut target, journal, id);
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
@@ -163,6 +160,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
+            lasting::warn(Needed::SavedTable, backup, path);
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let (name, backup) = (output::printable(&name), quote_path(backup));
                 output::complain(&format!(

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::{BlockSize, Boundary, ByteCount, Lba};
 
 use super::{FormFactor, IdentifyError, RotationRate, physical_bytes, text};
 
@@ -110,12 +110,12 @@ impl AtaIdentify {
     }
 
     /// Returns the byte of the first logical sector that starts a physical one: the kernel's
-    /// `alignment_offset` (`ata_id_logical_sector_offset`, include/linux/ata.h). In logical sectors it is
-    /// (2^exponent - word 209) mod 2^exponent. `None` when word 106 or word 209 is not valid.
+    /// `alignment_offset` (`ata_id_logical_sector_offset`, include/linux/ata.h). Word 209 says how many logical
+    /// sectors into a physical one the disk begins. `None` when word 106 or word 209 is not valid.
     pub fn alignment_offset_bytes(&self) -> Option<ByteCount> {
-        let per_physical = 1u64 << (self.physical_exponent? & 0x0f);
-        let behind = u64::from(self.sector0_offset?) % per_physical;
-        Some(ByteCount::new((per_physical - behind) % per_physical * self.logical.get()))
+        let physical = Boundary::multiples_of(self.physical_bytes()?)?;
+        let begins = Lba::new(self.sector0_offset?.into()).to_bytes(self.logical)?;
+        Some(physical.to_next(begins))
     }
 }
 

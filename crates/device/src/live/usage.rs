@@ -3,6 +3,8 @@
 //! Source: proc(5) for /proc/self/mountinfo and /proc/swaps. Both write a space, tab, line feed or backslash
 //! in a path as a backslash and three octal digits.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// At most this many uses of one device are listed: containers mount the same file system many times.
@@ -93,7 +95,8 @@ pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount
         .max_by_key(|mount| mount.point.components().count())
 }
 
-fn unescape(text: &str) -> PathBuf {
+/// Replaces what the kernel has escaped in a path.
+pub(crate) fn unescape(text: &str) -> PathBuf {
     let mut out = Vec::new();
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -105,7 +108,7 @@ fn unescape(text: &str) -> PathBuf {
         out.push(octal.unwrap_or(*byte));
         at += if octal.is_some() { 4 } else { 1 };
     }
-    PathBuf::from(String::from_utf8_lossy(&out).into_owned())
+    PathBuf::from(OsString::from_vec(out))
 }
 
 #[cfg(test)]

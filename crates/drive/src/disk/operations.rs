@@ -124,7 +124,8 @@ impl Disk {
     /// The operation that a host has waited for too long: a read, a write to the medium, or a write to a full
     /// buffer.
     fn overdue(&mut self) -> Option<Choice> {
-        let too_long_ago = self.now - LONGEST_WAIT;
+        // Nothing has waited for longer than the drive is on.
+        let too_long_ago = self.now.checked_back(LONGEST_WAIT)?;
         // The bound is never later than the oldest read, and cheap to keep: most of the time no read has to
         // be looked at.
         if self.reads.none_before < too_long_ago {

@@ -7,6 +7,7 @@ mod property;
 mod speed;
 
 use straddle_io::{Nanos, Operation, RequestId};
+use straddle_units::{ByteCount, ByteOffset};
 
 use super::index::{Slot, Superblock};
 use super::*;
@@ -70,7 +71,10 @@ impl Bench {
     fn run(&mut self, operation: Operation, offset: u64, length: u64) -> Nanos {
         let submitted = self.now;
         self.id += 1;
-        self.ssd.submit(submitted, Request::new(self.id, operation, offset, length));
+        self.ssd.submit(
+            submitted,
+            Request::new(self.id, operation, ByteOffset::new(offset), ByteCount::new(length)),
+        );
         let (mut done, mut steps) = (Vec::new(), 0);
         while done.is_empty() {
             steps += 1;

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use straddle_drive::{Drive, MediaEvent};
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 /// A configuration for this many cases, or PROPTEST_CASES. A failing case is stored beside the test's source
 /// and tried first the next time.
@@ -48,7 +49,7 @@ impl Wish {
         let all = capacity / SECTOR;
         let sectors = self.sectors.min(all);
         let first = self.first % (all - sectors + 1);
-        Request::new(id, self.operation, first * SECTOR, sectors * SECTOR)
+        Request::new(id, self.operation, ByteOffset::new(first * SECTOR), ByteCount::new(sectors * SECTOR))
     }
 }
 
@@ -195,7 +196,7 @@ impl Host {
     /// Submits a request now and waits for its completion; returns its duration.
     pub(crate) fn serve(&mut self, operation: Operation, offset: u64, length: u64) -> Nanos {
         let (at, id) = (self.drive.now(), self.run.requests.len() as u64);
-        self.submit(at, Request::new(id, operation, offset, length));
+        self.submit(at, Request::new(id, operation, ByteOffset::new(offset), ByteCount::new(length)));
         self.wait(0);
         self.run.completions.last().expect("it completed").at.since(at)
     }

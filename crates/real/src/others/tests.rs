@@ -1,5 +1,4 @@
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::open::{Access, Io};
+use crate::skip::skipped;
 
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let done = Command::new(program).args(arguments).output().ok()?;
@@ -31,13 +31,13 @@ fn turn() -> std::sync::MutexGuard<'static, ()> {
 struct Loop(PathBuf);
 
 impl Loop {
-    /// Prints a line and returns `None` if there are no loop devices here.
+    /// `None` if there are no loop devices here.
     fn over(path: &Path) -> Option<Self> {
         // Under the lock, no other test's losetup opens this device in the belief that it is free.
         let losetup = ["/dev/loop-control", "losetup", "--find", "--show", path.to_str().unwrap()];
         let made = run("flock", &losetup);
         if made.is_none() {
-            let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+            skipped("no loop devices here");
         }
         made.map(|made| Self(made.into()))
     }

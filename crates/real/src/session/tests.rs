@@ -48,7 +48,7 @@ impl Case {
     }
 
     fn write(session: &mut Session, at: u64, length: u64) -> Result<(), TargetError> {
-        session.submit(Request::new(0, Operation::Write, at, length))?;
+        session.submit(Request::new(0, Operation::Write, ByteOffset::new(at), ByteCount::new(length)))?;
         session.wait().map(drop)
     }
 
@@ -171,7 +171,7 @@ fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
             });
             // Repeatedly overwrites what the other process is about to write.
             let error = loop {
-                let request = Request::new(0, operation, 1 << 20, 65_536);
+                let request = Request::new(0, operation, ByteOffset::new(1 << 20), ByteCount::new(65_536));
                 if let Err(error) = session.submit(request).and_then(|()| session.wait()) {
                     break error;
                 }

@@ -82,7 +82,7 @@ proptest! {
             let operation = match kind { 0 => Operation::Read, 1 => Operation::WriteFua, 2 => Operation::Flush, _ => Operation::Write };
             let request = match operation {
                 Operation::Flush => Request::flush(slot),
-                _ => Request::new(slot, operation, offset, length),
+                _ => Request::new(slot, operation, ByteOffset::new(offset), ByteCount::new(length)),
             };
             let touched = Span::new(request.offset, request.length).unwrap();
             let allowed = match operation {
@@ -135,7 +135,9 @@ fn a_file_that_is_cut_short_is_not_grown() {
         let (mut real, _) = keeping(&path, Io::Buffered, &[span(0, SIZE)], depth, &stop);
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
         for at in [SIZE - 4096, 4096, 65_536] {
-            let error = real.submit(Request::new(0, operation, at, 4096)).unwrap_err();
+            let error = real
+                .submit(Request::new(0, operation, ByteOffset::new(at), ByteCount::new(4096)))
+                .unwrap_err();
             let TargetError::Failed { source, .. } = error else { panic!("{error}") };
             assert!(source.to_string().contains("cut short"), "{source}");
         }
@@ -190,7 +192,7 @@ proptest! {
         fs::write(&path, &bytes).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (mut real, mut journal) = keeping(&path, Io::Buffered, &[], 1, &stop);
-        prop_assert!(real.submit(Request::new(0, Operation::Write, 0, 512)).is_err());
+        prop_assert!(real.submit(Request::new(0, Operation::Write, ByteOffset::ZERO, ByteCount::new(512))).is_err());
         let spans: Vec<Span> = spans
             .into_iter()
             .map(|(sector, count)| span(sector * 512, (count * 512).min(SIZE - sector * 512)))
@@ -204,7 +206,7 @@ proptest! {
             }
         }
         for prepared in &spans {
-            real.submit(Request::new(0, Operation::Write, prepared.start().get(), prepared.len().get())).unwrap();
+            real.submit(Request::new(0, Operation::Write, prepared.start(), prepared.len())).unwrap();
             real.wait().unwrap();
         }
         prop_assert_eq!(real.changed().unwrap(), []);
@@ -226,10 +228,17 @@ fn a_write_over_areas_that_touch_has_the_bytes_of_each() {
     }
     // The file differs from what was kept, so that a wrong byte shows.
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
-    real.submit(Request::new(0, Operation::Write, 4608, 11_264)).unwrap();
+    real.submit(Request::new(0, Operation::Write, ByteOffset::new(4608), ByteCount::new(11_264))).unwrap();
     real.wait().unwrap();
-    assert!(real.submit(Request::new(0, Operation::Write, 12_288, 8192)).is_err(), "a gap");
-    assert!(real.submit(Request::new(0, Operation::Write, 3584, 4096)).is_err(), "before the first");
+    assert!(
+        real.submit(Request::new(0, Operation::Write, ByteOffset::new(12_288), ByteCount::new(8192)))
+            .is_err(),
+        "a gap"
+    );
+    assert!(
+        real.submit(Request::new(0, Operation::Write, ByteOffset::new(3584), ByteCount::new(4096))).is_err(),
+        "before the first"
+    );
     let (now, then) = (fs::read(&path).unwrap(), pattern(7));
     assert!(now[4608..15_872] == then[4608..15_872]);
     assert!(now[..4608].iter().chain(&now[15_872..]).all(|byte| *byte == 0));
@@ -242,9 +251,25 @@ fn random_contents_stay_in_their_area() {
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let mut real = real(&path, Io::Buffered, Writes::Random(vec![span(1 << 20, 1 << 20)], 9), 4, &stop);
-    real.submit(Request::new(0, Operation::Write, 1 << 20, 4096)).unwrap();
-    assert!(real.submit(Request::new(1, Operation::Write, (1 << 20) - 512, 4096)).is_err());
-    assert!(real.submit(Request::new(1, Operation::Write, (2 << 20) - 512, 4096)).is_err());
+    real.submit(Request::new(0, Operation::Write, ByteOffset::new(1 << 20), ByteCount::new(4096))).unwrap();
+    assert!(
+        real.submit(Request::new(
+            1,
+            Operation::Write,
+            ByteOffset::new((1 << 20) - 512),
+            ByteCount::new(4096)
+        ))
+        .is_err()
+    );
+    assert!(
+        real.submit(Request::new(
+            1,
+            Operation::Write,
+            ByteOffset::new((2 << 20) - 512),
+            ByteCount::new(4096)
+        ))
+        .is_err()
+    );
     real.wait().unwrap();
     drop(real);
     let bytes = fs::read(&path).unwrap();
@@ -263,11 +288,14 @@ fn no_write_grows_the_file_whatever_its_areas_are() {
         let areas = vec![span(SIZE - 4096, 8192), span(512 << 20, 1 << 20)];
         let mut real = real(&path, Io::Buffered, Writes::Random(areas, 9), depth, &stop);
         for offset in [512 << 20, SIZE, SIZE - 512] {
-            let error = real.submit(Request::new(0, Operation::Write, offset, 4096)).unwrap_err();
+            let error = real
+                .submit(Request::new(0, Operation::Write, ByteOffset::new(offset), ByteCount::new(4096)))
+                .unwrap_err();
             assert!(error.to_string().contains(&offset.to_string()), "{error}");
         }
         assert_eq!((real.sent(), fs::metadata(&path).unwrap().len()), (0, SIZE));
-        real.submit(Request::new(0, Operation::Write, SIZE - 4096, 4096)).unwrap();
+        real.submit(Request::new(0, Operation::Write, ByteOffset::new(SIZE - 4096), ByteCount::new(4096)))
+            .unwrap();
         real.wait().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), SIZE);
     }
@@ -280,9 +308,12 @@ fn nothing_is_sent_when_it_is_to_end() {
     fs::write(&path, pattern(1)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let mut real = real(&path, Io::Buffered, Writes::Nothing, 8, &stop);
-    real.submit(Request::new(0, Operation::Read, 0, 4096)).unwrap();
+    real.submit(Request::new(0, Operation::Read, ByteOffset::ZERO, ByteCount::new(4096))).unwrap();
     stop.store(true, Ordering::Relaxed);
-    assert!(matches!(real.submit(Request::new(1, Operation::Read, 0, 4096)), Err(TargetError::Interrupted)));
+    assert!(matches!(
+        real.submit(Request::new(1, Operation::Read, ByteOffset::ZERO, ByteCount::new(4096))),
+        Err(TargetError::Interrupted)
+    ));
     assert_eq!(real.sent(), 1);
 }
 

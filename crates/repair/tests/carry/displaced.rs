@@ -14,7 +14,7 @@ use straddle_repair::{Format, Part, Place, Request, Seed, Size};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::{Memory, Random, plan_and_write, seeds, target};
-use super::{Drive, Shape};
+use super::{Drive, Shape, Survivor};
 
 /// The sectors of a GPT at the start of a disk, and at its end.
 const GPT: (u64, u64) = (34, 33);

@@ -10,7 +10,7 @@ use straddle_repair::{Format, Part, Place, Request, Seed, Situation, Size};
 use straddle_units::{BlockSize, ByteCount, Span};
 
 use super::common::{Memory, Random, plan_and_write, seeds, target, topology};
-use super::{Drive, Shape};
+use super::{Drive, Shape, Survivor};
 
 const SECTORS: u64 = 16_000;
 /// The sectors of a GPT at the start of a disk, and at its end.

@@ -61,7 +61,12 @@ impl<const DRIVE: usize> Medium for Modelled<DRIVE> {
 impl<const DRIVE: usize> Simulated for Modelled<DRIVE> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         for (piece, start) in bytes.chunks(LONGEST).zip((at.get()..).step_by(LONGEST)) {
-            let request = Request::new(self.taken + 1, Operation::Write, start, piece.len() as u64);
+            let request = Request::new(
+                self.taken + 1,
+                Operation::Write,
+                ByteOffset::new(start),
+                ByteCount::new(piece.len() as u64),
+            );
             self.send(request, Payload::Bytes(piece))?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use straddle_repair::realign::{JournalFileHandle, JournalPlace, MoveError, Outco
 use straddle_units::{ErrorKind, Span};
 
 use super::common::{Memory, Random, seeds, target};
-use super::{Drive, Shape};
+use super::{Drive, Shape, Survivor};
 
 /// Sectors of one value, between others.
 fn sparse(parts: &'static [(u64, u64)], every: u64) -> impl FnOnce(&mut Memory) {

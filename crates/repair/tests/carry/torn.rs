@@ -10,7 +10,7 @@ use straddle_repair::{Format, Simulated};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::common::{Memory, Random, seeds, target};
-use super::{Drive, Powered, Shape};
+use super::{Drive, Powered, Shape, Survivor};
 
 const PHYSICAL: u64 = 4096;
 

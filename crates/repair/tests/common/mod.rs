@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
 pub(crate) mod logical;
+pub(crate) mod power;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,39 +11,13 @@ use std::str::FromStr;
 
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, Medium, ReadError};
-use straddle_io::SplitMix64;
+pub(crate) use straddle_io::SplitMix64 as Random;
 use straddle_layout::{PartitionType, Stack, read_stack};
 use straddle_repair::apply::{ApplyError, Backup, LaterWrites, Prepared};
 use straddle_repair::{
     Identity, Part, Plan, PlanError, Request, Seed, Simulated, Situation, Size, Step, Target, make,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
-
-/// Random draws for tests: the same seed gives the same draws.
-pub(crate) struct Random(SplitMix64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(SplitMix64::new(seed))
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0.next()
-    }
-
-    /// A number from 0 to `end - 1`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub(crate) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// The number of seeds, from the environment variable or `usual`.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {

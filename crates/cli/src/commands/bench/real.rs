@@ -14,8 +14,8 @@ use straddle_bench::{
 use straddle_device::shown::quote_path;
 use straddle_io::Nanos;
 use straddle_real::{
-    Conditions, Contents, Finished, Intent, Io, Made, OpenError, PrepareError, Prepared, Scope, Session,
-    SessionError, Settings, Unrestored, Verdict, unrestored,
+    Conditions, Contents, Finished, Intent, Io, Made, OpenError, PrepareError, Prepared, Scope, SessionError,
+    Settings, Unrestored, Verdict, unrestored,
 };
 use straddle_units::Span;
 
@@ -23,6 +23,7 @@ use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::keep;
+use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
@@ -55,11 +56,14 @@ pub(super) fn run(
     let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
     let note = unfinished::found(path);
     let mut prepared = Prepared::open(&intent, &stop).map_err(unprepared)?;
+    if let Contents::Preserved(scope) = intent.contents {
+        warn_of_journals(scope, &intent.journals, path);
+    }
     note.iter().for_each(|note| output::complain(note));
     let order = order(arguments, prepared.regions());
     let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
-    let of_workload = bench::workload(workload, prepared.target().capacity());
+    let of_workload = bench::workload(workload, prepared.target().capacity().get());
     let measured = match Export::open(arguments, of_workload, &order) {
         Ok(export) => {
             watch.export = export;
@@ -104,7 +108,7 @@ fn report(
 ) -> Result<()> {
     let bench = Bench {
         target: real.description(),
-        capacity: real.capacity(),
+        capacity: real.capacity().get(),
         logical_sector: real.logical_sector(),
         workload,
         host: Host::default(),
@@ -115,16 +119,9 @@ fn report(
     super::show(&bench, arguments, styles)
 }
 
-/// Ends a session; an error if another process used the target. `named` is the folder of journals, if one was
-/// given.
-pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
-    let ended = session.end().map(|(finished, verdict)| (finished, Some(verdict)));
-    compared(ended, named)
-}
-
 /// Returns the target that was compared with its previous contents, or an error with the command that restores
 /// it. `named` is the folder of journals, if one was given.
-fn compared(
+pub(crate) fn compared(
     ended: Result<(Finished, Option<Verdict>), SessionError>,
     named: Option<&Path>,
 ) -> Result<Finished> {
@@ -161,6 +158,14 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
             "no home folder, and XDG_STATE_HOME is not set: specify a folder with --journals".into(),
         )
         .into()),
+    }
+}
+
+/// Warns of journals that a power failure takes with it, unless only free space is written, where no table
+/// leads to what is lost.
+pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
+    if scope == Scope::Whole {
+        lasting::warn(Needed::Journals, journals, target);
     }
 }
 
@@ -236,7 +241,7 @@ fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
 }
 
 /// Returns the error, in terms of the command line.
-fn unprepared(error: PrepareError) -> anyhow::Error {
+pub(crate) fn unprepared(error: PrepareError) -> anyhow::Error {
     match error {
         PrepareError::Area(error) => refused(error),
         PrepareError::Open(OpenError::NotNamed { path, again }) => {
@@ -249,7 +254,7 @@ fn unprepared(error: PrepareError) -> anyhow::Error {
 }
 
 /// Returns the error, with the option that helps.
-pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
+fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
     let hint = "; --used also measures areas that hold data, and restores them";
     match error {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_bench::Description;
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
-use straddle_units::Boundary;
+use straddle_units::{Boundary, ByteCount};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -201,8 +201,8 @@ impl ProbeReport {
             merge_window_seconds: finding(&report.merge, Seconds),
             cached_writes: finding(&report.depth, Count),
             claims: ClaimsReport {
-                unit_bytes: claims.unit,
-                phase_bytes: claims.phase,
+                unit_bytes: claims.unit.map(ByteCount::get),
+                phase_bytes: claims.phase.map(ByteCount::get),
                 rotational: claims.rotational,
             },
             misreports: report.misreports(),

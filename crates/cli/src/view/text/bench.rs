@@ -429,7 +429,7 @@ mod tests {
         let target = fresh();
         let bench = Bench {
             target: target.description(),
-            capacity: target.capacity(),
+            capacity: target.capacity().get(),
             logical_sector: target.logical_sector(),
             workload: &workload,
             host,

@@ -82,9 +82,14 @@ fn table(report: &Report, width: usize, styles: Styles) -> String {
     let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
     let unknown = || "-".to_owned();
     let rows = [
-        row("unit", &report.unit, |unit| format!("{} bytes", unit.size().get()), bytes(claims.unit)),
+        row(
+            "unit",
+            &report.unit,
+            |unit| format!("{} bytes", unit.size().get()),
+            bytes(claims.unit.map(ByteCount::get)),
+        ),
         row("first boundary", &report.unit, |unit| format!("byte {}", unit.phase().get()), {
-            claims.phase.map_or_else(unknown, |phase| format!("byte {phase}"))
+            claims.phase.map_or_else(unknown, |phase| format!("byte {}", phase.get()))
         }),
         row("rotation", &report.rotation, rotation, claims.rotational.map_or_else(unknown, turns)),
         row("write cache", &report.cache, cache, unknown()),

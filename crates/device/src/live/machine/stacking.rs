@@ -83,12 +83,9 @@ fn lcm_not_zero(a: u64, b: u64) -> u64 {
     if a == 0 || b == 0 {
         return a.max(b);
     }
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
+    let common = ByteCount::new(a).common_divisor(ByteCount::new(b)).get();
     // Both figures have 32 bits, so the product fits.
-    (a / x).saturating_mul(b)
+    (a / common).saturating_mul(b)
 }
 
 /// A device below a stacked one.

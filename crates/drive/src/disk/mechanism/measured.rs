@@ -85,8 +85,8 @@ impl Mechanism {
             let place = self.place(sector);
             let travel = self.travel(&place, Pass::Write);
             // If the arm reaches the track too early, the platter must turn further.
-            let held = lands.max(supply.ready(sector)) - travel;
-            let begin = self.go(at.max(held), &place, Pass::Write, counters);
+            let held = lands.max(supply.ready(sector)).checked_back(travel);
+            let begin = self.go(held.map_or(at, |held| at.max(held)), &place, Pass::Write, counters);
             let run = self.keeping_up(&place, sector, left.min(u64::from(place.left)), begin, supply);
             if left == count {
                 self.began = begin;

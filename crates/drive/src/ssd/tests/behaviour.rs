@@ -2,6 +2,7 @@
 
 use super::*;
 use straddle_io::SplitMix64;
+use straddle_units::{ByteCount, ByteOffset};
 
 const UNIT: u64 = 4096;
 const PAGE: u64 = 16384;
@@ -52,7 +53,10 @@ fn commands_after_a_flush_wait_for_it() {
     let mut bench = Bench::new(&small(), CAPACITY);
     bench.write(0, UNIT);
     bench.ssd.submit(bench.now, Request::flush(100));
-    bench.ssd.submit(bench.now, Request::new(101, Operation::Read, 1 << 20, UNIT));
+    bench.ssd.submit(
+        bench.now,
+        Request::new(101, Operation::Read, ByteOffset::new(1 << 20), ByteCount::new(UNIT)),
+    );
     let mut done = Vec::new();
     while done.len() < 2 {
         let next = bench.ssd.next_event().unwrap();
@@ -283,7 +287,10 @@ fn commands_over_the_queue_depth_wait() {
     let parameters = SsdParameters::new(&full(small()), CAPACITY).unwrap();
     let mut ssd = Ssd::new(&parameters, Interface { queue_depth: 1, ..link() });
     for id in 0..4 {
-        ssd.submit(Time::ZERO, Request::new(id, Operation::Read, id * PAGE, UNIT));
+        ssd.submit(
+            Time::ZERO,
+            Request::new(id, Operation::Read, ByteOffset::new(id * PAGE), ByteCount::new(UNIT)),
+        );
     }
     assert_eq!(ssd.outstanding(), 4);
     let mut done = Vec::new();
@@ -296,7 +303,12 @@ fn commands_over_the_queue_depth_wait() {
 fn a_channel_serves_its_dies_in_their_order() {
     let file = FlashFile { channels: 1, ..full(small()) };
     let mut ssd = Ssd::new(&SsdParameters::new(&file, CAPACITY).unwrap(), link());
-    (0..4).for_each(|id| ssd.submit(Time::ZERO, Request::new(id, Operation::Read, id * PAGE, PAGE)));
+    (0..4).for_each(|id| {
+        ssd.submit(
+            Time::ZERO,
+            Request::new(id, Operation::Read, ByteOffset::new(id * PAGE), ByteCount::new(PAGE)),
+        )
+    });
     let mut done = Vec::new();
     ssd.advance(Time::from_nanos(1_000_000), &mut done);
     assert_eq!(done.iter().map(|done| done.id.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
@@ -308,7 +320,9 @@ fn a_channel_serves_its_dies_in_their_order() {
 fn the_controller_takes_commands_one_by_one() {
     let file = FlashFile { command_us: 10.0, ..small() };
     let mut ssd = Ssd::new(&SsdParameters::new(&file, CAPACITY).unwrap(), link());
-    (0..8).for_each(|id| ssd.submit(Time::ZERO, Request::new(id, Operation::Read, 0, 512)));
+    (0..8).for_each(|id| {
+        ssd.submit(Time::ZERO, Request::new(id, Operation::Read, ByteOffset::ZERO, ByteCount::new(512)))
+    });
     let mut done = Vec::new();
     ssd.advance(Time::from_nanos(1_000_000), &mut done);
     assert!(done.windows(2).all(|pair| pair[1].at.since(pair[0].at) == Nanos::new(10_000)), "{done:?}");
@@ -407,7 +421,10 @@ fn the_end_of_time_is_no_trap() {
     for end in [u64::MAX, u64::MAX - 10, u64::MAX >> 4, (u64::MAX >> 4) - 1_000_000] {
         let mut ssd = Ssd::new(&SsdParameters::new(&full(coarse()), CAPACITY).unwrap(), link());
         ssd.advance(Time::from_nanos(end), &mut Vec::new());
-        ssd.submit(Time::from_nanos(end), Request::new(1, Operation::Write, 0, 512));
+        ssd.submit(
+            Time::from_nanos(end),
+            Request::new(1, Operation::Write, ByteOffset::ZERO, ByteCount::new(512)),
+        );
         ssd.submit(Time::from_nanos(end), Request::flush(2));
         ssd.advance(Time::NEVER, &mut Vec::new());
         assert_eq!(ssd.next_event(), None);

@@ -4,6 +4,7 @@ use super::keeper::Keeper;
 use super::*;
 use proptest::prelude::*;
 use straddle_io::SplitMix64;
+use straddle_units::{ByteCount, ByteOffset};
 
 /// A small drive and a link.
 #[derive(Clone, Debug)]
@@ -94,7 +95,12 @@ fn request(id: u64, drive: &Built, (_, operation, place, length): Step) -> Reque
     if length & 3 == 0 {
         count = count.next_multiple_of(unit);
     }
-    Request::new(id, operation, first * 512, count.min(sectors - first) * 512)
+    Request::new(
+        id,
+        operation,
+        ByteOffset::new(first * 512),
+        ByteCount::new(count.min(sectors - first) * 512),
+    )
 }
 
 /// Runs the steps with checks throughout; returns the completions and the counters.

@@ -2,6 +2,7 @@
 
 use super::*;
 use straddle_io::SplitMix64;
+use straddle_units::{ByteCount, ByteOffset};
 
 /// 4 KiB random writes at queue depth 32 on a full 32 GB drive: the most expensive load for the model. The
 /// first rounds use up the spare superblocks; the last rounds, in the steady state, are the result.
@@ -24,7 +25,10 @@ fn random_writes_to_a_full_drive() {
     let (mut done, mut random, mut id) = (Vec::new(), SplitMix64::new(1), 0);
     let mut submit = |ssd: &mut Ssd, at| {
         let unit = random.below(capacity / 4096);
-        ssd.submit(at, Request::new(id, Operation::Write, unit * 4096, 4096));
+        ssd.submit(
+            at,
+            Request::new(id, Operation::Write, ByteOffset::new(unit * 4096), ByteCount::new(4096)),
+        );
         id += 1;
     };
     (0..32).for_each(|_| submit(&mut ssd, Time::ZERO));

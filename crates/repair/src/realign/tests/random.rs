@@ -13,9 +13,6 @@ use crate::realign::places::{Ground, Item, Passing, find};
 const TINY: u64 = 40;
 const TINY_DISKS: u64 = 6_000;
 const LARGER_DISKS: u64 = 3_000;
-const fn below(random: &mut SplitMix64, end: u64) -> u64 {
-    random.next() % end
-}
 
 fn span(start: u64, len: u64) -> Span {
     Span::new(ByteOffset::new(start * 512), ByteCount::new(len * 512)).unwrap()
@@ -37,7 +34,7 @@ struct Case {
 /// Draws a disk of `size` sectors with up to `most` partitions, on a grain of `grain` sectors.
 fn case(random: &mut SplitMix64, size: u64, most: u64, grain: u64) -> Case {
     let boundary = |size: u64| Boundary::multiples_of(ByteCount::new(size * 512)).unwrap();
-    let first = below(random, 3);
+    let first = random.below(3);
     let ground = Ground {
         free: span(first, size - first),
         grain: boundary(grain),
@@ -46,19 +43,19 @@ fn case(random: &mut SplitMix64, size: u64, most: u64, grain: u64) -> Case {
     };
     let (mut items, mut fixed) = (Vec::new(), Vec::new());
     let mut at = first;
-    let count = 1 + below(random, most);
+    let count = 1 + random.below(most);
     for number in 0..count {
         let number = u32::try_from(number).unwrap() + 1;
-        at += if below(random, 100) < 60 { 0 } else { below(random, size / 6) };
-        let len = 1 + below(random, (2 * size / (count + 1)).max(2));
+        at += if random.below(100) < 60 { 0 } else { random.below(size / 6) };
+        let len = 1 + random.below((2 * size / (count + 1)).max(2));
         if at + len > size {
             break;
         }
         let place = span(at, len);
-        if ground.grain.is_aligned(place.start()) || below(random, 100) < 10 {
+        if ground.grain.is_aligned(place.start()) || random.below(100) < 10 {
             fixed.push(place);
         } else {
-            let slack = if below(random, 100) < 50 { 0 } else { below(random, len) };
+            let slack = if random.below(100) < 50 { 0 } else { random.below(len) };
             items.push(Item {
                 number,
                 at: place,
@@ -201,8 +198,8 @@ fn tiny_disks_are_realigned_or_refused_for_good_reason() {
     let (mut found, mut crowds) = (0_u64, Refusals::default());
     for seed in 0..TINY_DISKS {
         let mut random = SplitMix64::new(seed);
-        let grain = 2 + below(&mut random, 3);
-        let size = 12 + below(&mut random, TINY - 11);
+        let grain = 2 + random.below(3);
+        let size = 12 + random.below(TINY - 11);
         let case = case(&mut random, size, 4, grain);
         let places = match find(&case.items, &case.fixed, &case.ground, Passing::Allowed) {
             Ok(places) => places,
@@ -237,7 +234,7 @@ fn shuffled(random: &mut SplitMix64, case: &Case) -> Option<Vec<Span>> {
             .filter(|to| !case.fixed.iter().chain(&places).any(|other| other.overlaps(*to)))
             .collect();
         let count = u64::try_from(aligned.len()).unwrap();
-        let draw = usize::try_from(below(random, count.max(1))).unwrap();
+        let draw = random.index(usize::try_from(count.max(1)).unwrap());
         places.push(*aligned.get(draw)?);
     }
     Some(places)
@@ -248,7 +245,7 @@ fn partitions_pass_one_another_if_there_is_a_way() {
     let (mut found, mut detours, mut blocks) = (0_u64, 0_u64, Refusals::default());
     for seed in 0..4 * TINY_DISKS {
         let mut random = SplitMix64::new(seed);
-        let size = 8 + below(&mut random, TINY - 7);
+        let size = 8 + random.below(TINY - 7);
         let case = case(&mut random, size, 4, 2);
         let Some(places) = shuffled(&mut random, &case) else { continue };
         let trips = trips(&case.items, &places);
@@ -274,8 +271,8 @@ fn larger_disks_are_realigned() {
     let (mut found, mut moved) = (0_u64, 0);
     for seed in 0..LARGER_DISKS {
         let mut random = SplitMix64::new(seed);
-        let (size, most) = (200 + below(&mut random, 4000), 1 + below(&mut random, 12));
-        let grain = [2, 8, 24, 64][usize::try_from(below(&mut random, 4)).unwrap()];
+        let (size, most) = (200 + random.below(4000), 1 + random.below(12));
+        let grain = random.one_of(&[2, 8, 24, 64]);
         let case = case(&mut random, size, most, grain);
         let Ok(places) = find(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
         check_places(&case, &places);
