@@ -54,6 +54,7 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- vhost
 	$(CARGO) run --release -p straddle-benches -- real
 	$(CARGO) run --release -p straddle-benches -- moves
+	$(CARGO) run --release -p straddle-benches -- trace
 
 # The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
 agreement: build

@@ -98,14 +98,18 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
     let dir = TempDir::new().unwrap();
     let header = "time,op,offset,length\n";
     for (name, text, says) in [
-        ("format.csv", "1,R,0,4096\n".to_owned(), "format.csv:1: the first line is of no known trace format"),
+        (
+            "format.csv",
+            "1,R,0,4096\n".to_owned(),
+            "format.csv:1 (byte 0): the first line is of no known trace format",
+        ),
         (
             "column.csv",
             "time,op,offset\n0,R,0\n".to_owned(),
-            "column.csv:1: the header has no column \"length\"",
+            "column.csv:1 (byte 0): the header has no column \"length\"",
         ),
-        ("op.csv", format!("{header}\n# a comment\n0,X,0,512\n"), "op.csv:4: op = \"X\""),
-        ("back.csv", format!("{header}2,R,0,512\n1,R,0,512\n"), "back.csv:3: it arrives before"),
+        ("op.csv", format!("{header}\n# a comment\n0,X,0,512\n"), "op.csv:4 (byte 35): op = \"X\""),
+        ("back.csv", format!("{header}2,R,0,512\n1,R,0,512\n"), "back.csv:3 (byte 32): it arrives before"),
         (
             "end.csv",
             format!("{header}0,R,999999999999999,512\n"),
@@ -117,7 +121,11 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
             "sector.csv:2: byte 100, length 512: not whole logical sectors",
         ),
         ("discard.csv", format!("{header}0,D,0,512\n"), "discard.csv:2: the drive does not support discard"),
-        ("real.trace", "R Hit 1 2 3 4\nR Hit 1 2 x 4\n".to_owned(), "real.trace:2: service time = \"x\""),
+        (
+            "real.trace",
+            "R Hit 1 2 3 4\nR Hit 1 2 x 4\n".to_owned(),
+            "real.trace:2 (byte 14): service time = \"x\"",
+        ),
     ] {
         let trace = file(&dir, name, &text);
         let run = straddle(&["sim", &trace, "--drive", "wd10ears"]);
@@ -148,7 +156,7 @@ fn mistakes_on_the_command_line_are_usage_errors() {
         &["sim", &trace, "--drive", "wd10ears", "--shift", "100"],
         &["sim", &trace, "--drive", "wd10ears", "--open-loop", "--closed-loop"],
         &["sim", &trace, "--drive", "wd10ears", "--queue-depth", "0"],
-        &["sim", &trace, "--drive", "wd10ears", "--format", "blktrace"],
+        &["sim", &trace, "--drive", "wd10ears", "--format", "vscsi"],
     ] {
         let run = straddle(arguments);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);

@@ -2,6 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "trace/binary.rs"]
+mod binary;
+#[path = "trace/convert.rs"]
+mod convert;
+#[path = "trace/hostile.rs"]
+mod hostile;
+#[path = "trace/judges.rs"]
+mod judges;
+#[path = "trace/shown.rs"]
+mod shown;
 mod tools;
 
 use std::fs;
@@ -190,9 +200,14 @@ fn what_cannot_be_read_is_named_with_its_line() {
     let torn = file("torn.gz", b"\x1f\x8b\x08\x00garbage");
     let missing = dir.path().join("none").to_str().unwrap().to_owned();
     for (arguments, message, code) in [
-        (vec!["trace", &wrong], "wrong.csv:2: offset = \"x\"", 3),
-        (vec!["trace", &unknown], "unknown.csv:1: the first line is of no known trace format", 3),
+        (vec!["trace", &wrong], "wrong.csv:2 (byte 13): offset = \"x\"", 3),
+        (vec!["trace", &unknown], "unknown.csv:1 (byte 0): the first line is of no known trace format", 3),
         (vec!["trace", &far], "far.csv:1: byte 18446744073709551615", 3),
+        (vec!["trace", &wrong, "--columns", "speed=1"], "there is no quantity \"speed\"", 2),
+        (vec!["trace", &wrong, "--columns", "op=kind"], "the header has no column \"kind\"", 3),
+        (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time up to an hour", 2),
+        (vec!["trace", &wrong, "--csv", "--json"], "cannot be used with", 2),
+        (vec!["trace", &wrong, "--to", "xls", "x"], "no such format; there are parquet, csv, fio", 2),
         (vec!["trace", &torn], "torn.gz: cannot read the trace", 3),
         (vec!["trace", &missing], "No such file", 3),
         (vec!["trace", &wrong, "--unit", "5000"], "must be a power of two from 512 to 1MiB", 2),

@@ -10,6 +10,7 @@ mod process;
 mod real;
 mod samples;
 mod serve;
+mod trace;
 mod validate;
 
 use std::fs::File;
@@ -38,7 +39,7 @@ const MANY_QCOW2: usize = 2000;
 const DISTINCT: usize = 250;
 
 const USAGE: &str =
-    "usage: straddle-benches check|drives|serve|vhost|real|moves [--raw FILE]   (--raw keeps every sample)
+    "usage: straddle-benches check|drives|serve|vhost|real|moves|trace [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -50,8 +51,8 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves")] => (what, None),
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves"), "--raw", file] => {
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace")] => (what, None),
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace"), "--raw", file] => {
             (what, Some(PathBuf::from(file)))
         }
         _ => {
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
         "real" => build().and_then(|straddle| real::beside_fio(&straddle)),
         "moves" => build().and_then(|straddle| moves::run(&straddle)),
+        "trace" => build().and_then(|straddle| trace::run(&straddle)),
         _ => check(),
     };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))

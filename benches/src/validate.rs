@@ -5,7 +5,7 @@
 //! says so.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use straddle_drive::Profile;
 use straddle_drive::disk::Part;
 use straddle_drive::disksim::{self, LARGEST_FILE};
 use straddle_io::Nanos;
-use straddle_trace::{Format, Options, Pace, Reader, replay};
+use straddle_trace::{Format, How, Options, Pace, Reader, replay};
 
 /// A drive that was measured, and DiskSim 4.0's result for it.
 struct Measured {
@@ -144,11 +144,12 @@ struct Times {
 fn service_times(dir: &Path, drive: &Measured, profile: &Profile) -> Result<Times> {
     let path = dir.join(format!("{}.trace", drive.stem));
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut trace = Reader::new(BufReader::new(file), &path.display().to_string(), Some(Format::DiskSim));
+    let how = How { format: Some(Format::DiskSim), ..How::default() };
+    let mut trace = Reader::new(file, &path.display().to_string(), &how);
     let mut times = Times { real: Vec::new(), ours: Vec::new() };
     let options = Options { pace: Some(Pace::Closed), ..Options::default() };
     replay(profile, &mut trace, &options, &mut |finished| {
-        times.real.push(finished.record.measured.unwrap_or(Nanos::ZERO).millis());
+        times.real.push(finished.record.took.map_or(Nanos::ZERO, |took| took.measured).millis());
         times.ours.push(finished.latency.millis());
     })?;
     Ok(times)

@@ -119,6 +119,16 @@ fn trace() {
 }
 
 #[test]
+fn mapped_trace() {
+    replay("mapped_trace", straddle_fuzz::mapped_trace);
+}
+
+#[test]
+fn table() {
+    replay("table", straddle_fuzz::table);
+}
+
+#[test]
 fn disksim() {
     replay("disksim", straddle_fuzz::disksim);
 }

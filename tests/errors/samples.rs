@@ -33,7 +33,7 @@ use straddle_reproduce::fit::FitError;
 use straddle_reproduce::lab::input::InputError;
 use straddle_reproduce::lab::{LabError, ReproduceError};
 use straddle_serve::{EndpointError, ServerError};
-use straddle_trace::{LineError, TraceError};
+use straddle_trace::{LineError, ParquetError, Place, TraceError, WriteError};
 use straddle_units::{BlockSizeError, ByteCount, ByteOffset, parse_size};
 use straddle_vhost::VhostError;
 
@@ -211,7 +211,17 @@ fn of_models() -> Vec<Sample> {
         sample(failed()),
         sample(ProbeError::Target(failed())),
         sample(TraceError::Read { name: text(), source: cause() }),
-        sample(TraceError::Line { name: text(), line: 2, source: LineError::Unknown }),
+        sample(TraceError::Line {
+            name: text(),
+            place: Place::Line,
+            line: 2,
+            byte: Some(7),
+            source: LineError::Unknown,
+        }),
+        sample(TraceError::Parquet { name: text(), source: ParquetError::Large { bytes: 2, most: 1 } }),
+        sample(TraceError::Write { name: text(), source: WriteError::Backwards { line: 2 } }),
+        sample(WriteError::Io(cause())),
+        sample(WriteError::Parquet(cause().into())),
     ]
 }
 

@@ -169,8 +169,11 @@ kinds! {
     straddle_reproduce::lab::ReproduceError,
     straddle_serve::EndpointError,
     straddle_serve::ServerError,
+    straddle_trace::ColumnsError,
     straddle_trace::LineError,
+    straddle_trace::ParquetError,
     straddle_trace::TraceError,
+    straddle_trace::WriteError,
     straddle_units::ParseSizeError,
 }
 

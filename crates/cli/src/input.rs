@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use straddle_trace::{self as trace, How, Reader, Recording};
 
 /// Whether `path` stands for standard input: `-`. A file of this name is `./-`.
 pub(crate) fn is_stdin(path: &Path) -> bool {
@@ -12,6 +15,27 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 /// Opens the file or pipe at `path`, or standard input if it is `-`.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
+}
+
+/// Opens a trace; `-` is standard input.
+pub(crate) fn trace(recording: &Recording, how: &How) -> anyhow::Result<Reader<'static>> {
+    let open = |path: &PathBuf| {
+        let name = path.display().to_string();
+        let input = match is_stdin(path) {
+            true => trace::Input::Stream(Box::new(io::stdin())),
+            false => trace::Input::File(File::open(path).with_context(|| format!("{name}: cannot open"))?),
+        };
+        Ok((name, input))
+    };
+    let mut files = recording.files.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let reader = match files.pop() {
+        Some((_, input)) if files.is_empty() => Reader::open(input, &recording.name, how)?,
+        last => {
+            files.extend(last);
+            Reader::merged(files, &recording.name, how)?
+        }
+    };
+    Ok(reader)
 }
 
 /// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
 
 use crate::exit::RefusedError;
 
@@ -27,19 +28,78 @@ pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()
     replace(path, contents, present.as_ref()).with_context(failure)
 }
 
+/// A file that is written piece by piece, and then replaces another one or none.
+pub(crate) enum Pending {
+    /// A temporary file, the place that it is for, and what is there.
+    Made(Box<NamedTempFile>, PathBuf, Option<Permissions>),
+    /// A pipe or a terminal.
+    Direct(File),
+}
+
+impl Pending {
+    /// Begins a file for `path`. Refused if [`may_replace`] refuses.
+    pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
+        may_replace(path, inputs)?;
+        let begun = match fs::metadata(path).ok() {
+            Some(present) if !present.is_file() => {
+                fs::OpenOptions::new().write(true).open(path).map(Self::Direct)
+            }
+            present => made(path, present.as_ref()).map(|(made, path)| {
+                Self::Made(Box::new(made), path, present.map(|present| present.permissions()))
+            }),
+        };
+        begun.with_context(|| format!("{}: cannot write", path.display()))
+    }
+
+    /// Puts the file in its place.
+    pub(crate) fn commit(self) -> io::Result<()> {
+        match self {
+            Self::Made(made, path, permissions) => persist(*made, &path, permissions),
+            Self::Direct(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Made(made, ..) => made.write(bytes),
+            Self::Direct(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Made(made, ..) => made.flush(),
+            Self::Direct(file) => file.flush(),
+        }
+    }
+}
+
 fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Result<()> {
+    let (mut made, path) = made(path, present)?;
+    made.write_all(contents)?;
+    persist(made, &path, present.map(Metadata::permissions))
+}
+
+/// Makes a temporary file beside `path`, and returns the place that it is for.
+fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, PathBuf)> {
     // Replace the target of a symbolic link, not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The user's umask applies to a new file.
     let usual = Permissions::from_mode(0o666);
-    let mut made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
-    made.write_all(contents)?;
+    let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
+    Ok((made, path))
+}
+
+fn persist(made: NamedTempFile, path: &Path, permissions: Option<Permissions>) -> io::Result<()> {
     made.as_file().sync_all()?;
-    if let Some(present) = present {
-        made.as_file().set_permissions(present.permissions())?;
+    if let Some(permissions) = permissions {
+        made.as_file().set_permissions(permissions)?;
     }
-    made.persist(&path).map_err(|error| error.error)?;
+    made.persist(path).map_err(|error| error.error)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
@@ -66,11 +126,12 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the file may have been written by this program: there is no NUL byte in its first 64 KiB.
+/// Whether the file may have been written by this program: there is no NUL byte in its first 64 KiB, or it is a table
+/// in Parquet.
 fn is_text(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(LOOKED_AT).read_to_end(&mut head)?;
-    Ok(!head.contains(&0))
+    Ok(!head.contains(&0) || head.starts_with(b"PAR1"))
 }
 
 #[cfg(test)]

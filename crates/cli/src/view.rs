@@ -4,6 +4,7 @@
 //! arguments. The commands decide what is printed where.
 
 pub(crate) mod chart;
+pub(crate) mod csv;
 pub(crate) mod html;
 pub(crate) mod json;
 mod markup;

@@ -4,13 +4,20 @@
 //! number of volumes and of classes, and not with the requests.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
+use std::collections::btree_map::Entry;
 
+use rayon::prelude::*;
 use straddle_io::{Operation, Time};
 
+use crate::coalesce::{Coalesced, Pools, Window};
+use crate::columnar::{Columnar, Rows};
 use crate::error::{LineError, TraceError};
+use crate::format::Format;
 use crate::histogram::{self, Class, Count, Histogram};
-use crate::reader::{Reader, Record};
+use crate::reader::{Place, Reader};
+use crate::record::{BATCH, Record};
+use crate::recording::Recording;
+use crate::volumes::Volumes;
 
 /// What a trace asks of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +30,8 @@ pub struct Volume {
     pub discards: Histogram,
     /// The number of its flushes.
     pub flushes: u64,
+    /// What its writes do to units behind a window, one for each size of the window; empty without a window.
+    pub coalesced: Vec<Coalesced>,
 }
 
 impl Volume {
@@ -31,6 +40,42 @@ impl Volume {
         self.writes.merge(&other.writes);
         self.discards.merge(&other.discards);
         self.flushes += other.flushes;
+        if self.coalesced.is_empty() {
+            self.coalesced.clone_from(&other.coalesced);
+        } else {
+            for (own, other) in self.coalesced.iter_mut().zip(&other.coalesced) {
+                own.merge(other);
+            }
+        }
+    }
+
+    /// Returns the number of requests of all kinds.
+    pub fn requests(&self) -> u64 {
+        self.reads.requests() + self.writes.requests() + self.discards.requests() + self.flushes
+    }
+
+    #[inline]
+    const fn histogram(&self, operation: Operation) -> Option<&Histogram> {
+        match operation {
+            Operation::Read => Some(&self.reads),
+            Operation::Write | Operation::WriteFua => Some(&self.writes),
+            Operation::Discard => Some(&self.discards),
+            Operation::Flush => None,
+        }
+    }
+
+    /// Counts a request; false if it ends past the last byte that 64 bits can name.
+    #[inline]
+    fn add(&mut self, operation: Operation, offset: u64, length: u64) -> bool {
+        match operation {
+            Operation::Read => self.reads.add(offset, length),
+            Operation::Write | Operation::WriteFua => self.writes.add(offset, length),
+            Operation::Discard => self.discards.add(offset, length),
+            Operation::Flush => {
+                self.flushes += 1;
+                true
+            }
+        }
     }
 }
 
@@ -40,42 +85,206 @@ pub struct Account {
     volumes: BTreeMap<String, Volume>,
     /// Lines that were no requests.
     others: u64,
-    /// From the first request of a file to the last, in the longest file.
+    /// From the first request of a file to the last, in the longest file; `None` if a file's times were not read.
+    span: Option<Time>,
+    /// Requests that were earlier than the one before them, if that matters.
+    late: u64,
+}
+
+/// What is called with some requests at a time, and the names of their volumes.
+pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceError>;
+
+/// The account of a part of a trace, its volumes by number.
+#[derive(Debug, Default)]
+struct Part {
+    volumes: Vec<Volume>,
     span: Time,
+}
+
+impl Part {
+    fn volume(&mut self, index: usize) -> Option<&mut Volume> {
+        if index >= self.volumes.len() {
+            self.volumes.resize_with(index + 1, Volume::default);
+        }
+        self.volumes.get_mut(index)
+    }
+
+    /// Whether the histograms are too large for the processor's nearest caches, so that it pays to bring what a batch
+    /// needs of them there first.
+    const fn is_wide(&self) -> bool {
+        const VOLUMES: usize = 8;
+        self.volumes.len() > VOLUMES
+    }
+
+    /// Counts requests. An error is that of the first one that is wrong.
+    fn batch(&mut self, batch: &[Record]) -> Result<(), (u64, LineError)> {
+        let mut touched = 0;
+        for record in if self.is_wide() { batch } else { &[] } {
+            let histogram =
+                self.volumes.get(record.volume).and_then(|volume| volume.histogram(record.operation));
+            touched ^= histogram.map_or(0, |histogram| histogram.touch(record.offset, record.length));
+        }
+        std::hint::black_box(touched);
+        for record in batch {
+            let Record { volume, operation, offset, length, .. } = *record;
+            let counted = self.volume(volume).is_none_or(|volume| volume.add(operation, offset, length));
+            if !counted {
+                return Err((record.line, LineError::TooFar { offset, length }));
+            }
+            self.span = self.span.max(record.arrival);
+        }
+        Ok(())
+    }
+
+    /// Counts the rows of a table.
+    fn rows(&mut self, rows: &Rows, unnamed: usize, others: &mut u64) -> Result<(), (u64, LineError)> {
+        for from in (0..rows.operations.len()).step_by(BATCH) {
+            let range = from..rows.operations.len().min(from + BATCH);
+            let columns =
+                [&rows.offsets, &rows.lengths].map(|column| column.get(range.clone()).unwrap_or_default());
+            let operations = rows.operations.get(range.clone()).unwrap_or_default();
+            let volumes = rows.volumes.get(range).unwrap_or_default();
+            let index = |row: usize| volumes.get(row).map_or(unnamed, |index| *index as usize);
+            let [offsets, lengths] = columns;
+            let mut touched = 0;
+            let ahead = if self.is_wide() { operations } else { &[] };
+            for (row, ((operation, offset), length)) in ahead.iter().zip(offsets).zip(lengths).enumerate() {
+                let volume =
+                    operation.and_then(|operation| self.volumes.get(index(row))?.histogram(operation));
+                touched ^= volume.map_or(0, |histogram| histogram.touch(*offset, *length));
+            }
+            std::hint::black_box(touched);
+            for (row, ((operation, offset), length)) in
+                operations.iter().zip(offsets).zip(lengths).enumerate()
+            {
+                let Some(operation) = *operation else {
+                    *others += 1;
+                    continue;
+                };
+                let counted =
+                    self.volume(index(row)).is_none_or(|volume| volume.add(operation, *offset, *length));
+                if !counted {
+                    let error = LineError::TooFar { offset: *offset, length: *length };
+                    return Err((rows.first + (from + row) as u64, error));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Account {
     /// Creates an account of nothing.
     pub fn new() -> Self {
-        Self::default()
+        Self { span: Some(Time::ZERO), ..Self::default() }
     }
 
-    /// Counts all requests of a trace.
-    pub fn read<R: BufRead>(&mut self, trace: &mut Reader<R>) -> Result<(), TraceError> {
-        let mut volumes: Vec<Volume> = Vec::new();
-        while let Some(record) = trace.next_record()? {
-            if record.volume >= volumes.len() {
-                volumes.resize_with(record.volume + 1, Volume::default);
-            }
-            if let Some(volume) = volumes.get_mut(record.volume) {
-                add(volume, &record).map_err(|error| trace.wrong_at(record.line, error))?;
-            }
-            self.span = self.span.max(record.arrival);
+    /// Counts all requests of a trace, and with a `window` also what is left of its writes behind it.
+    pub fn read(&mut self, trace: &mut Reader<'_>, window: Option<&Window>) -> Result<(), TraceError> {
+        if window.is_none()
+            && let Some(table) = trace.columnar().filter(|table| !table.is_timed())
+        {
+            return self.table(table);
         }
-        for (name, volume) in trace.volumes().iter().zip(&volumes) {
-            self.volumes.entry(name.clone()).or_default().merge(volume);
+        self.read_with(trace, window, &mut |_, _| Ok(()))
+    }
+
+    /// Counts all requests of a trace as [`Self::read`] does. Calls `each` with some requests at a time, and the names
+    /// of the volumes so far.
+    pub fn read_with(
+        &mut self,
+        trace: &mut Reader<'_>,
+        window: Option<&Window>,
+        each: Each<'_>,
+    ) -> Result<(), TraceError> {
+        let (mut part, mut requests) = (Part::default(), 0);
+        let mut pools = window.map(Pools::new);
+        while trace.next_batch()? {
+            let batch = trace.batch();
+            part.batch(batch).map_err(|(line, error)| trace.wrong_at(line, error))?;
+            requests += batch.len();
+            if let Some(pools) = &mut pools {
+                batch.iter().for_each(|record| pools.take(record));
+            }
+            each(batch, trace.volumes())?;
+        }
+        if let Some(pools) = pools {
+            if requests > 1 && part.span == Time::ZERO {
+                return Err(TraceError::NoTimes { name: trace.name().to_owned() });
+            }
+            self.late += pools.late();
+            for (volume, coalesced) in part.volumes.iter_mut().zip(pools.finish()) {
+                volume.coalesced = coalesced;
+            }
         }
         self.others += trace.others();
+        self.span = self.span.map(|span| span.max(part.span));
+        self.add(trace.volumes(), part);
         Ok(())
+    }
+
+    /// Counts traces, as many at a time as there are processors. Returns the account, and the format of each. An error
+    /// is that of the first trace that is wrong.
+    pub fn of<E: From<TraceError> + Send>(
+        traces: &[Recording],
+        window: Option<&Window>,
+        open: impl Fn(&Recording) -> Result<Reader<'static>, E> + Sync,
+    ) -> Result<(Self, Vec<Option<Format>>), E> {
+        let one = |trace: &Recording| {
+            let (mut reader, mut account) = (open(trace)?, Self::new());
+            account.read(&mut reader, window)?;
+            Ok((account, reader.detect()?))
+        };
+        let (mut all, mut formats) = (Self::new(), Vec::new());
+        for some in traces.chunks(rayon::current_num_threads().max(1)) {
+            let counted: Vec<Result<_, E>> = some.par_iter().map(one).collect();
+            for counted in counted {
+                let (account, format) = counted?;
+                all.join(account);
+                formats.push(format);
+            }
+        }
+        Ok((all, formats))
+    }
+
+    /// Counts the rows of a table, its row groups at the same time.
+    fn table(&mut self, table: &Columnar) -> Result<(), TraceError> {
+        let counted: Vec<_> = table.shares(rayon::current_num_threads()).into_par_iter().map(share).collect();
+        for counted in counted {
+            self.join(counted?);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, names: &[String], part: Part) {
+        for (name, volume) in names.iter().zip(part.volumes) {
+            self.put(name.clone(), volume);
+        }
+    }
+
+    /// Adds the requests of a volume. Nothing is copied if it is the first of its name.
+    fn put(&mut self, name: String, volume: Volume) {
+        match self.volumes.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(volume);
+            }
+            Entry::Occupied(mut known) => known.get_mut().merge(&volume),
+        }
+    }
+
+    /// Adds the requests of another account, which is given up.
+    pub fn join(&mut self, other: Self) {
+        for (name, volume) in other.volumes {
+            self.put(name, volume);
+        }
+        self.others += other.others;
+        self.late += other.late;
+        self.span = self.span.zip(other.span).map(|(own, other)| own.max(other));
     }
 
     /// Adds the requests of another account.
     pub fn merge(&mut self, other: &Self) {
-        for (name, volume) in &other.volumes {
-            self.volumes.entry(name.clone()).or_default().merge(volume);
-        }
-        self.others += other.others;
-        self.span = self.span.max(other.span);
+        self.join(other.clone());
     }
 
     /// Returns the volumes by name, in order. A trace of one volume may not name it.
@@ -97,37 +306,88 @@ impl Account {
         self.others
     }
 
-    /// Returns the time from the first request to the last, in the longest file.
-    pub const fn span(&self) -> Time {
+    /// Returns the time from the first request to the last, in the longest file; `None` if times were not read.
+    pub const fn span(&self) -> Option<Time> {
         self.span
     }
 
+    /// Returns the number of requests that were earlier than the one before them, and were counted in a window as of
+    /// its time.
+    pub const fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Returns the bytes that writes in whole units of `unit` sectors write for each byte asked for, if each volume
+    /// began where that is least. `None` without writes.
+    pub fn aligned(&self, unit: u64) -> Option<f64> {
+        let best = |(_, volume): (&str, &Volume)| {
+            let effects = volume.writes.effects(unit)?;
+            let effects = effects.all().iter().min_by_key(|effect| effect.touched).copied();
+            effects.filter(|effect| effect.requests > 0)
+        };
+        self.volumes().filter_map(best).reduce(histogram::Effect::plus)?.amplification()
+    }
+
     /// Returns the writes that cost most on units of `unit` sectors, from a start at sector `start`: the writes of
-    /// one length to one volume that write most sectors besides their own. `None` if none does.
+    /// one length to one volume that write most sectors besides their own, or those of one length to all volumes if no
+    /// volume has much to do with it. `None` if no write does.
     pub fn costliest(&self, unit: u64, start: u64) -> Option<Share<'_>> {
         let mut all = 0;
         let mut by: BTreeMap<(&str, u16), u128> = BTreeMap::new();
         for (name, volume) in self.volumes() {
-            for (class, count) in volume.writes.classes() {
+            for (class, count) in volume.writes.unordered() {
                 let extra = extra(class, count, unit, start);
                 all += extra;
                 *by.entry((name, class.length)).or_default() += extra;
             }
         }
+        let mut lengths: BTreeMap<u16, u128> = BTreeMap::new();
+        for ((_, length), extra) in &by {
+            *lengths.entry(*length).or_default() += extra;
+        }
         let ((volume, sectors), extra) = by.into_iter().max_by_key(|(_, extra)| *extra)?;
+        let (length, of_length) = lengths.into_iter().max_by_key(|(_, extra)| *extra)?;
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-        let share = extra as f64 / all as f64;
-        (all > 0).then_some(Share { volume, sectors, share })
+        let share = |extra: u128| extra as f64 / all as f64;
+        let of = |volume, sectors, extra| Share {
+            volume,
+            sectors: histogram::exact(sectors),
+            share: share(extra),
+        };
+        let is_one = extra * MUCH >= all;
+        (all > 0).then(|| if is_one { of(Some(volume), sectors, extra) } else { of(None, length, of_length) })
     }
 }
+
+/// Counts the rows of a part of a table.
+fn share(mut table: Columnar) -> Result<Account, TraceError> {
+    let (mut part, mut others, mut volumes) = (Part::default(), 0, Volumes::default());
+    let name = table.name().to_owned();
+    let unnamed = if table.has_volumes() { 0 } else { volumes.unnamed() };
+    while let Some(rows) = table.next_rows(&mut volumes)? {
+        part.rows(rows, unnamed, &mut others).map_err(|(line, source)| TraceError::Line {
+            name: name.clone(),
+            place: Place::Row,
+            line,
+            byte: None,
+            source,
+        })?;
+    }
+    let mut account = Account { others, ..Account::default() };
+    account.add(volumes.names(), part);
+    Ok(account)
+}
+
+/// A volume with less than one part in this many of the cost is not worth its name.
+const MUCH: u128 = 10;
 
 /// The writes of one length to one volume, and their share in what all writes cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share<'a> {
-    /// The volume's name; empty if the trace does not name it.
-    pub volume: &'a str,
-    /// The length in sectors; from 2048 on, any that leaves the same remainder of 2048.
-    pub sectors: u16,
+    /// The volume's name, empty if the trace does not name it; `None` for all volumes.
+    pub volume: Option<&'a str>,
+    /// The length in sectors; `None` for lengths from 2 MiB on that leave the same remainder of 1 MiB.
+    pub sectors: Option<u64>,
     /// The share, from 0 to 1.
     pub share: f64,
 }
@@ -138,59 +398,5 @@ fn extra(class: Class, count: Count, unit: u64, start: u64) -> u128 {
     (effect.touched * u128::from(effect.unit)).saturating_sub(effect.sectors)
 }
 
-fn add(volume: &mut Volume, record: &Record) -> Result<(), LineError> {
-    let histogram = match record.operation {
-        Operation::Read => &mut volume.reads,
-        Operation::Write | Operation::WriteFua => &mut volume.writes,
-        Operation::Discard => &mut volume.discards,
-        Operation::Flush => {
-            volume.flushes += 1;
-            return Ok(());
-        }
-    };
-    let (offset, length) = (record.offset, record.length);
-    if histogram.add(offset, length) { Ok(()) } else { Err(LineError::TooFar { offset, length }) }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reader::Order;
-
-    fn account(text: &str) -> Account {
-        let mut account = Account::new();
-        let mut reader = Reader::new(text.as_bytes(), "t", None).ordered(Order::Any);
-        account.read(&mut reader).unwrap();
-        account
-    }
-
-    #[test]
-    fn volumes_and_operations_are_apart_and_parts_add_up() {
-        let lines = ["7,W,4096,4096,20", "8,R,512,512,10", "7,W,32256,8192,30", "7,R,0,4096,5"];
-        let whole = account(&lines.join("\n"));
-        let names: Vec<_> = whole.volumes().map(|(name, _)| name).collect();
-        assert_eq!(names, ["7", "8"]);
-        let total = whole.total();
-        assert_eq!((total.reads.requests(), total.writes.requests(), total.writes.sectors()), (2, 2, 24));
-        let mut parts = account(&lines[2..].join("\n"));
-        parts.merge(&account(&lines[..2].join("\n")));
-        assert!(parts.volumes().eq(whole.volumes()));
-    }
-
-    #[test]
-    fn the_writes_that_cost_most_are_named() {
-        let account = account("7,W,4096,4096,1\n7,W,36864,4096,2\n8,W,0,65536,3\n8,R,0,512,4");
-        let share = account.costliest(32, 0).unwrap();
-        assert_eq!((share.volume, share.sectors), ("7", 8));
-        assert!((share.share - 1.0).abs() < 1e-9);
-        assert_eq!(account.costliest(8, 0), None);
-    }
-
-    #[test]
-    fn a_request_past_the_last_byte_is_an_error_with_its_line() {
-        let text = format!("7,W,0,1,1\n7,W,{},8,2", u64::MAX);
-        let mut reader = Reader::new(text.as_bytes(), "t", None);
-        let error = Account::new().read(&mut reader).unwrap_err();
-        assert_eq!(error.to_string(), "t:2");
-    }
-}
+mod tests;

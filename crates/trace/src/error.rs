@@ -2,6 +2,8 @@
 
 use straddle_io::Refusal;
 
+use crate::reader::Place;
+
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -13,15 +15,42 @@ pub enum TraceError {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// A line of the trace is invalid.
-    #[error("{name}:{line}")]
+    /// A line of the trace, or a record of one that is no text, is invalid.
+    #[error("{name}{}", place.of(*line, *byte))]
     Line {
         /// The trace's name.
         name: String,
-        /// The line number, from 1.
+        /// What is counted.
+        place: Place,
+        /// The number of the line or record, from 1.
         line: u64,
+        /// The place of its first byte in the trace, as far as it is known. Of a packed trace it is that in its
+        /// contents.
+        byte: Option<u64>,
         /// What is wrong with it.
         source: LineError,
+    },
+    /// A Parquet file is not one, or has no such columns.
+    #[error("{name}: cannot read the Parquet file")]
+    Parquet {
+        /// The trace's name.
+        name: String,
+        /// What is wrong with it.
+        source: ParquetError,
+    },
+    /// A trace without times was to be read with them.
+    #[error("{name}: the trace has no times")]
+    NoTimes {
+        /// The trace's name.
+        name: String,
+    },
+    /// A trace could not be written.
+    #[error("{name}: cannot write the trace")]
+    Write {
+        /// The name of the file.
+        name: String,
+        /// What is wrong.
+        source: WriteError,
     },
     /// More than one request in flight was asked for, but in the closed loop of this trace each request waits
     /// for the one before it.
@@ -44,8 +73,26 @@ pub enum LineError {
         "the first line is of no known trace format: neither a CSV header (time, op, offset, length) nor another that --format lists"
     )]
     Unknown,
+    /// The trace is not in the format that was asked for.
+    #[error("it is not in the format {format}")]
+    NotBinary {
+        /// The format's name.
+        format: &'static str,
+    },
+    /// A Parquet file in a pipe or packed file.
+    #[error("a Parquet file ends with its directory, so it cannot be read from a pipe or from a packed file")]
+    Piped,
+    /// A record of a binary trace is cut off.
+    #[error("the trace ends inside this record")]
+    Cut,
+    /// A record of blktrace does not begin as one.
+    #[error("its first four bytes are {magic:#010x}: no record of blktrace's version 7 begins so")]
+    Magic {
+        /// The bytes.
+        magic: u32,
+    },
     /// A required column is missing.
-    #[error("the header has no column {column:?}; it needs time, op, offset and length")]
+    #[error("the header has no column {column:?}; it needs time, op, offset and length, or --columns")]
     NoColumn {
         /// Its name.
         column: &'static str,
@@ -55,6 +102,12 @@ pub enum LineError {
     TwoColumns {
         /// The quantity.
         column: &'static str,
+    },
+    /// `--columns` names a column that the header does not have.
+    #[error("the header has no column {name:?}")]
+    NoSuchColumn {
+        /// The name.
+        name: String,
     },
     /// A line with too few fields.
     #[error("there is no {column}: only {fields} fields")]
@@ -121,4 +174,71 @@ pub enum LineError {
     /// The drive model refuses the request.
     #[error(transparent)]
     Refused(Refusal),
+}
+
+/// What is wrong with a Parquet file.
+#[derive(Debug, thiserror::Error)]
+pub enum ParquetError {
+    /// The file is damaged, or uses what is not supported.
+    #[error(transparent)]
+    Invalid(parquet::errors::ParquetError),
+    /// A required column is missing.
+    #[error("there is no column {column:?}; --columns says which one it is. There are: {present}")]
+    NoColumn {
+        /// The quantity, or the name that was given.
+        column: String,
+        /// The columns of the file, cut to 200 characters.
+        present: String,
+    },
+    /// A column's type cannot be that of its quantity.
+    #[error("the column {column:?} is of type {kind}, which cannot be read as {what}")]
+    Type {
+        /// The column's name.
+        column: String,
+        /// Its type.
+        kind: String,
+        /// The quantity.
+        what: &'static str,
+    },
+    /// A row group would take too much memory.
+    #[error(
+        "a row group says that it has {bytes} bytes of these columns, and no more than {most} are read at a time"
+    )]
+    Large {
+        /// Bytes of the columns, unpacked.
+        bytes: u64,
+        /// The most that is read.
+        most: u64,
+    },
+}
+
+/// Why a trace could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file could not be written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The Parquet file could not be made.
+    #[error(transparent)]
+    Parquet(Box<dyn std::error::Error + Send + Sync>),
+    /// fio's log has times that never go back.
+    #[error(
+        "fio's log is in the order of time, and request {line} is earlier than the one before it; sort the trace"
+    )]
+    Backwards {
+        /// The request, counted from 1.
+        line: u64,
+    },
+    /// fio's log separates fields with blanks.
+    #[error("fio's log cannot have the volume's name {name:?}: it has blanks")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl From<parquet::errors::ParquetError> for WriteError {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Self::Parquet(Box::new(error))
+    }
 }

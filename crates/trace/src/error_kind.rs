@@ -2,14 +2,17 @@
 
 use straddle_units::ErrorKind;
 
-use crate::error::{LineError, TraceError};
+use crate::columns::ColumnsError;
+use crate::error::{LineError, ParquetError, TraceError, WriteError};
 
 impl TraceError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Line { source, .. } => source.kind(),
-            Self::Read { .. } => ErrorKind::Failed,
+            Self::Parquet { source, .. } => source.kind(),
+            Self::Write { source, .. } => source.kind(),
+            Self::Read { .. } | Self::NoTimes { .. } => ErrorKind::Failed,
             Self::Depth { .. } => ErrorKind::Usage,
         }
     }
@@ -20,7 +23,12 @@ impl LineError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unknown
+            | Self::NotBinary { .. }
+            | Self::Piped
+            | Self::Cut
+            | Self::Magic { .. }
             | Self::NoColumn { .. }
+            | Self::NoSuchColumn { .. }
             | Self::TwoColumns { .. }
             | Self::Missing { .. }
             | Self::Field { .. }
@@ -32,6 +40,37 @@ impl LineError {
             | Self::Backwards
             | Self::PastEnd { .. }
             | Self::Refused(_) => ErrorKind::Failed,
+        }
+    }
+}
+
+impl ParquetError {
+    /// Returns the kind of the failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) | Self::NoColumn { .. } | Self::Type { .. } | Self::Large { .. } => {
+                ErrorKind::Failed
+            }
+        }
+    }
+}
+
+impl WriteError {
+    /// Returns the kind of the failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io(_) | Self::Parquet(_) | Self::Backwards { .. } | Self::Name { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl ColumnsError {
+    /// Returns the kind of the failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Form { .. } | Self::Quantity { .. } | Self::Unit { .. } | Self::Twice { .. } => {
+                ErrorKind::Usage
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod csv;
 pub(crate) mod disksim;
 pub(crate) mod fiu;
 pub(crate) mod iolog;
+pub(crate) mod rows;
 pub(crate) mod tracefs;
 
 use std::fmt;
@@ -14,17 +15,55 @@ use straddle_io::{Nanos, Operation};
 
 use crate::error::LineError;
 use crate::histogram::SECTOR;
+use crate::how::How;
+use crate::text::{Blocks, Parsed};
 
 /// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
     /// Parses one line: a request, or `None` for a line that is none: a header, or an event of another kind.
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError>;
+
+    /// Reads the line that begins at a place, if it is plainly written: then the result is that of [`Self::line`].
+    /// `None` leaves the line to that.
+    fn quick<'a>(&mut self, _bytes: &'a [u8], _at: usize) -> Option<Quick<'a>> {
+        None
+    }
+}
+
+/// A line that was read quickly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quick<'a> {
+    /// The place behind its end.
+    pub(crate) next: usize,
+    /// The request; `None` if the line is none.
+    pub(crate) request: Option<Request<'a>>,
+}
+
+/// A request, with its volume as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request<'a> {
+    pub(crate) volume: Token<'a>,
+    pub(crate) operation: Operation,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) time: Nanos,
+}
+
+/// A volume as it is written, with what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    /// Where its second part begins, if it is of two, with one byte between them.
+    pub(crate) second: Option<usize>,
 }
 
 /// Defines `Format` and its methods from one list. Each entry gives the documentation, the variant, its name
-/// on the command line, its help text, a test that recognises a first line, and the parser of the lines.
+/// on the command line, its help text, and for a format of lines a test that recognises the first one and a
+/// function that makes the parser.
 macro_rules! formats {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal, $shows:path, $lines:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal $(, $shows:path, $lines:expr)?;)+) => {
         /// A trace file format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Format {
@@ -52,14 +91,16 @@ macro_rules! formats {
             /// Whether the first line of a trace is in this format.
             fn shows(self, line: &str) -> bool {
                 match self {
-                    $(Self::$variant => $shows(line),)+
+                    $($(Self::$variant => $shows(line),)?)+
+                    _ => false,
                 }
             }
 
-            /// Returns a parser for the lines of a trace.
-            pub(crate) fn lines(self) -> Box<dyn Lines> {
+            /// Returns a parser for the lines of a trace; `None` if the format is not one of lines.
+            pub(crate) fn lines(self, how: &How) -> Option<Box<dyn Blocks>> {
                 match self {
-                    $(Self::$variant => Box::new($lines),)+
+                    $($(Self::$variant => Some(Box::new(Parsed($lines(how)))),)?)+
+                    _ => None,
                 }
             }
         }
@@ -69,40 +110,46 @@ macro_rules! formats {
 formats! {
     /// A header, then one line per request. The columns `time`, `op`, `offset` and `length` are in any order,
     /// among others.
-    Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::default();
+    Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::of;
 
     /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.
-    DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, disksim::DiskSim;
+    DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, |_| disksim::DiskSim;
 
     /// DiskSim's own input: `arrival_ms device first_block blocks flags`, where bit 0 of the flags is a read.
-    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", disksim::is_ascii, disksim::Ascii;
+    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", disksim::is_ascii, |_| disksim::Ascii::default();
 
     /// MQSim's input: `time_ns device first_sector sectors type`, where type 0 is a write.
-    MqSim, "mqsim": "MQSim's input in ASCII", disksim::is_mqsim, disksim::MqSim;
+    MqSim, "mqsim": "MQSim's input in ASCII", disksim::is_mqsim, |_| disksim::MqSim::default();
 
     /// MSR Cambridge: `timestamp,host,disk,type,offset,size,response`, times in 100 ns since 1601.
-    Msr, "msr": "MSR Cambridge (SNIA)", cloud::is_msr, cloud::Msr;
+    Msr, "msr": "MSR Cambridge (SNIA)", cloud::is_msr, |_| cloud::Msr::default();
 
     /// Alibaba's block traces of 2020: `device,opcode,offset,length,timestamp`, times in microseconds.
-    Alibaba, "alibaba": "Alibaba's block traces of 2020", cloud::is_alibaba, cloud::Alibaba;
+    Alibaba, "alibaba": "Alibaba's block traces of 2020", cloud::is_alibaba, |_| cloud::Alibaba::default();
 
     /// Tencent CBS: `timestamp,offset,size,type,volume`, offset and size in sectors, times in seconds.
-    Tencent, "tencent": "Tencent CBS (SNIA)", cloud::is_tencent, cloud::Tencent;
+    Tencent, "tencent": "Tencent CBS (SNIA)", cloud::is_tencent, |_| cloud::Tencent::default();
 
     /// SYSTOR '17: a header, then `timestamp,response,type,lun,offset,size`.
-    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", cloud::is_systor, cloud::Systor;
+    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", cloud::is_systor, |_| cloud::Systor::default();
 
     /// FIU: `time_ns pid process lba blocks W|R major minor md5`, in blocks of 512 bytes.
-    Fiu, "fiu": "FIU IODedup (SNIA)", fiu::is_line, fiu::Fiu;
+    Fiu, "fiu": "FIU IODedup (SNIA)", fiu::is_line, |_| fiu::Fiu::default();
 
     /// What blkparse prints by default. The events that count are those given to the driver (`D`).
-    Blkparse, "blkparse": "Text printed by blkparse", blkparse::is_line, blkparse::Blkparse;
+    Blkparse, "blkparse": "Text printed by blkparse", blkparse::is_line, blkparse::Blkparse::of;
 
     /// The kernel's trace file, with the event `block_rq_issue`.
-    Tracefs, "tracefs": "Text of the kernel's tracefs (block_rq_issue)", tracefs::is_line, tracefs::Tracefs;
+    Tracefs, "tracefs": "Text of the kernel's tracefs (block_rq_issue)", tracefs::is_line, tracefs::Tracefs::of;
 
     /// fio's I/O log, version 2 or 3: a line of its version, then `[time_ms] file action [offset length]`.
-    Iolog, "iolog": "fio's I/O log, version 2 or 3", iolog::is_first, iolog::Iolog::default();
+    Iolog, "iolog": "fio's I/O log, version 2 or 3", iolog::is_first, |_| iolog::Iolog::default();
+
+    /// blktrace's files, one for each processor: `struct blk_io_trace` of `<linux/blktrace_api.h>`.
+    Blktrace, "blktrace": "blktrace's binary files, merged by time";
+
+    /// Apache Parquet, with the columns of the CSV format.
+    Parquet, "parquet": "Apache Parquet, with the columns of CSV";
 }
 
 impl Format {
@@ -112,7 +159,10 @@ impl Format {
     }
 
     /// Returns the format that the first line of a trace is in, if any.
-    pub(crate) fn of_line(line: &str) -> Option<Self> {
+    pub(crate) fn of_line(line: &str, how: &How) -> Option<Self> {
+        if !how.columns.is_empty() {
+            return Some(Self::Csv);
+        }
         Self::ALL.iter().copied().find(|format| format.shows(line))
     }
 }
@@ -221,31 +271,4 @@ pub(crate) fn time(column: &'static str, value: &str, unit: u64) -> Result<Nanos
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_exact() {
-        let nanos = |value, unit| time("time", value, unit).map(Nanos::get);
-        assert_eq!(nanos("1.000000001", 1_000_000_000), Ok(1_000_000_001));
-        assert_eq!(nanos("1585699200.123456789", 1_000_000_000), Ok(1_585_699_200_123_456_789));
-        assert_eq!(nanos("15362.0009", 1000), Ok(15_362_000));
-        assert_eq!(nanos(".5", 1000), Ok(500));
-        assert_eq!(nanos("7", 1), Ok(7));
-        for bad in ["", ".", "-1", "1e3", "1.2.3", "99999999999999999999", "nan"] {
-            assert!(nanos(bad, 1000).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn formats_are_distinguished() {
-        assert_eq!(Format::of_line("R Hit  1975456 4 15362.0 56074.0"), Some(Format::DiskSim));
-        assert_eq!(Format::of_line("time_us,op,offset,length"), Some(Format::Csv));
-        assert_eq!(Format::of_line("length,offset,OP,Time"), Some(Format::Csv));
-        assert_eq!(Format::of_line("1,R,0,4096"), None);
-        assert_eq!(Format::of_line("R"), None);
-        for format in Format::ALL {
-            assert_eq!(Format::named(format.name()), Some(*format));
-        }
-    }
-}
+mod tests;

@@ -3,16 +3,18 @@
 //! The law of this module: memory does not grow with the trace, and nothing is lost that a boundary can ask. A
 //! request of `n` sectors at sector `s` touches the units of `u` sectors in a way that depends on `s mod u` and
 //! on `n` only, and each unit up to 1 MiB divides 2048 sectors. So `s mod 2048` and `n` are exact for every unit
-//! and every start of the partition; a length of 4096 sectors or more is kept as `n mod 2048` and a number of
-//! whole MiB, each of which touches 2048 / u units and no partial one. Merging is addition: the histograms of
+//! and every start of the partition; a length of 4096 sectors or more is kept as `4096 + n mod 2048` and a number
+//! of whole MiB, each of which touches 2048 / u units and no partial one. Merging is addition: the histograms of
 //! the parts of a trace add up to that of the whole, in any order.
 
 mod effect;
+mod table;
 
 use std::collections::BTreeMap;
 
 pub(crate) use self::effect::of_class;
 pub use self::effect::{Effect, Effects, UNITS};
+use self::table::Table;
 
 /// Sectors per MiB, the largest unit.
 pub(crate) const MIB: u64 = 2048;
@@ -20,12 +22,15 @@ pub(crate) const MIB: u64 = 2048;
 /// Bytes per sector. Traces count in these, whatever the device's logical sectors are.
 pub const SECTOR: u64 = 512;
 
+/// Lengths below this many sectors are kept as they are: 2 MiB.
+const EXACT: u64 = 2 * MIB;
+
 /// Where requests begin, and their length, both in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
     /// The first sector, modulo 2048.
     pub first: u16,
-    /// The length: below 4096 as it is, otherwise between 2048 and 4095 with the remainder of 2048 kept.
+    /// The length: below 4096 as it is, otherwise 4096 and the remainder of 2048.
     pub length: u16,
 }
 
@@ -38,60 +43,123 @@ pub struct Count {
     pub beyond: u64,
 }
 
+/// The requests of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The length in sectors; `None` for all of 2 MiB or more together.
+    pub sectors: Option<u64>,
+    /// Their number.
+    pub requests: u64,
+    /// The sectors of all of them.
+    pub total: u128,
+}
+
 /// The requests of one operation on one volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    counts: BTreeMap<Class, Count>,
+    counts: Table,
+    /// The whole MiB beyond the length of a class, of those that have any.
+    beyond: BTreeMap<u32, u64>,
     /// Requests that do not begin and end on sectors, counted with the sectors they touch.
     inexact: u64,
 }
 
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.inexact == other.inexact && self.classes().eq(other.classes())
+    }
+}
+
+impl Eq for Histogram {}
+
 impl Histogram {
     /// Creates an empty histogram.
     pub const fn new() -> Self {
-        Self { counts: BTreeMap::new(), inexact: 0 }
+        Self { counts: Table::new(), beyond: BTreeMap::new(), inexact: 0 }
     }
 
     /// Counts a request by its first byte and its length in bytes. One of no bytes counts for nothing. False if
     /// it would end past 2^64: it is not counted.
+    #[inline]
     pub fn add(&mut self, offset: u64, length: u64) -> bool {
         let Some(end) = offset.checked_add(length) else { return false };
-        let (first, end_sector) = (offset / SECTOR, end.div_ceil(SECTOR));
-        let sectors = end_sector - first;
         if length == 0 {
             return true;
         }
-        self.inexact += u64::from(!offset.is_multiple_of(SECTOR) || !end.is_multiple_of(SECTOR));
-        let (class, beyond) = classify(first, sectors);
-        let count = self.counts.entry(class).or_default();
-        count.requests += 1;
-        count.beyond += beyond;
+        self.inexact += u64::from(!(offset | length).is_multiple_of(SECTOR));
+        let (first, sectors) = (offset / SECTOR, end.div_ceil(SECTOR) - offset / SECTOR);
+        if sectors < EXACT {
+            self.counts.add(key(first, sectors));
+        } else {
+            self.add_long(first, sectors);
+        }
         true
+    }
+
+    #[cold]
+    fn add_long(&mut self, first: u64, sectors: u64) {
+        let key = key(first, EXACT + sectors % MIB);
+        self.counts.add_many(key, 1);
+        *self.beyond.entry(key).or_default() += (sectors - EXACT) / MIB;
+    }
+
+    /// Returns what the histogram holds near a request, and so brings it into the cache. To be called for some
+    /// requests before they are added: the processor then waits for memory once, not once for each of them.
+    #[inline]
+    pub(crate) fn touch(&self, offset: u64, length: u64) -> u64 {
+        self.counts.touch(key(offset / SECTOR, (length / SECTOR).min(EXACT)))
     }
 
     /// Adds the requests of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        for (class, count) in &other.counts {
-            let own = self.counts.entry(*class).or_default();
-            own.requests += count.requests;
-            own.beyond += count.beyond;
+        for (key, requests) in other.counts.counts() {
+            self.counts.add_many(key, requests);
+        }
+        for (key, more) in &other.beyond {
+            *self.beyond.entry(*key).or_default() += more;
         }
         self.inexact += other.inexact;
     }
 
     /// Returns the classes that occur, in order, with their counts.
     pub fn classes(&self) -> impl Iterator<Item = (Class, Count)> {
-        self.counts.iter().map(|(class, count)| (*class, *count))
+        let mut classes = Vec::with_capacity(self.counts.len());
+        classes.extend(self.unordered());
+        classes.sort_unstable_by_key(|(class, _)| *class);
+        classes.into_iter()
+    }
+
+    /// Returns the classes that occur with their counts, in no order.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = (Class, Count)> + '_ {
+        self.counts.counts().map(|(key, requests)| {
+            let beyond = if self.beyond.is_empty() { 0 } else { self.beyond.get(&key).copied().unwrap_or(0) };
+            (class_of(key), Count { requests, beyond })
+        })
     }
 
     /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
-        self.counts.values().map(|count| count.requests).sum()
+        self.counts.counts().map(|(_, requests)| requests).sum()
     }
 
     /// Returns the number of sectors of all requests.
     pub fn sectors(&self) -> u128 {
-        self.classes().map(|(class, count)| count.sectors(class)).sum()
+        self.unordered().map(|(class, count)| count.sectors(class)).sum()
+    }
+
+    /// Returns the lengths that occur, the shortest first.
+    pub fn sizes(&self) -> Vec<Size> {
+        let mut sizes: BTreeMap<u64, (u64, u128)> = BTreeMap::new();
+        for (class, count) in self.unordered() {
+            let (requests, total) = sizes.entry(u64::from(class.length).min(EXACT)).or_default();
+            *requests += count.requests;
+            *total += count.sectors(class);
+        }
+        let size = |(sectors, (requests, total))| {
+            let sectors = Some(sectors).filter(|sectors| *sectors < EXACT);
+            Size { sectors, requests, total }
+        };
+        sizes.into_iter().map(size).collect()
     }
 
     /// Returns the number of requests that do not begin and end on sectors. They are counted with the sectors
@@ -108,9 +176,22 @@ impl Count {
     }
 }
 
-/// Returns the class of a request, and the whole MiB beyond the class's length.
-fn classify(first: u64, sectors: u64) -> (Class, u64) {
-    let beyond = (sectors / MIB).saturating_sub(1);
-    let narrow = |value: u64| u16::try_from(value).unwrap_or(u16::MAX);
-    (Class { first: narrow(first % MIB), length: narrow(sectors - beyond * MIB) }, beyond)
+/// Bits of a length in a key: it is below three MiB.
+const LENGTH_BITS: u32 = 13;
+
+/// Returns the class of a request of fewer than three MiB, as one number.
+#[inline]
+fn key(first: u64, sectors: u64) -> u32 {
+    let key = (first % MIB) << LENGTH_BITS | sectors & ((1 << LENGTH_BITS) - 1);
+    u32::try_from(key).unwrap_or(0)
+}
+
+/// Returns the length of a class, if all its requests have it.
+pub(crate) fn exact(length: u16) -> Option<u64> {
+    Some(u64::from(length)).filter(|length| *length < EXACT)
+}
+
+fn class_of(key: u32) -> Class {
+    let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    Class { first: narrow(key >> LENGTH_BITS), length: narrow(key & ((1 << LENGTH_BITS) - 1)) }
 }

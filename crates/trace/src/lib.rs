@@ -1,23 +1,39 @@
-//! Block traces: reading them, and replaying them on modelled drives.
+//! Block traces: reading them, counting what they do to units, and replaying them on modelled drives.
 //!
-//! The law of this crate: a trace is read while it is replayed, so memory use does not depend on its length.
-//! Every error names the file, and the line if it concerns one. The same trace on the same drive gives the
+//! The law of this crate: a trace is read while it is counted or replayed, so memory use does not depend on its
+//! length. Every error names the file, and the line if it concerns one. The same trace on the same drive gives the
 //! same report on every machine.
 
 mod account;
+mod blktrace;
+mod coalesce;
+mod columnar;
+mod columns;
 mod error;
 mod error_kind;
 mod format;
 mod histogram;
+mod how;
 mod packed;
 mod reader;
+mod record;
+mod recording;
 mod replay;
+mod scan;
+mod text;
 mod volumes;
+mod write;
 
-pub use account::{Account, Share, Volume};
-pub use error::{LineError, TraceError};
+pub use account::{Account, Each, Share, Volume};
+pub use coalesce::{Coalesced, Window};
+pub use columns::{Columns, ColumnsError};
+pub use error::{LineError, ParquetError, TraceError, WriteError};
 pub use format::Format;
-pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, UNITS};
+pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, Size, UNITS};
+pub use how::{Event, How};
 pub use packed::unpacked;
-pub use reader::{Order, Reader, Record};
-pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, replay};
+pub use reader::{Input, Place, Reader};
+pub use record::{Order, Record, Took};
+pub use recording::Recording;
+pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, Replays, replay, replay_volumes};
+pub use write::{Target, Writer, Written};

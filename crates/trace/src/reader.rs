@@ -1,90 +1,134 @@
-//! Reads a trace line by line.
+//! Reads a trace, request by request.
 
-use std::io::{BufRead, Read};
+use std::fmt;
+use std::fs::File;
+use std::io::{Cursor, Read};
 
-use straddle_io::{Nanos, Operation, Time};
-
+use crate::blktrace::Blktrace;
+use crate::columnar::Columnar;
 use crate::error::{LineError, TraceError};
-use crate::format::{Format, Line, Lines, When};
-use crate::volumes::Volumes;
+use crate::format::Format;
+use crate::how::How;
+use crate::packed::unpacked;
+use crate::record::{Record, Sink};
+use crate::text::Text;
 
-/// The longest line accepted, in bytes.
-const LONGEST: usize = 64 * 1024;
-
-/// A request of a trace.
+/// What the numbers of a trace's requests count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The number of its line, from 1.
-    pub line: u64,
-    /// The index of its volume in [`Reader::volumes`].
-    pub volume: usize,
-    /// The operation.
-    pub operation: Operation,
-    /// First byte; zero for a flush.
-    pub offset: u64,
-    /// Number of bytes; zero for a flush.
-    pub length: u64,
-    /// When it arrived, counted from the start of the trace. Zero for what is before that, if the order does not
-    /// matter.
-    pub arrival: Time,
-    /// How long after the completion of the previous request it arrived, if the trace says so.
-    pub after: Option<Nanos>,
-    /// How long it took on a real drive, if the trace says so.
-    pub measured: Option<Nanos>,
+pub enum Place {
+    /// Lines of text.
+    Line,
+    /// Records of a binary format.
+    Record,
+    /// Rows of a table.
+    Row,
 }
 
-/// Whether requests have to be in the order of their times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// One that is earlier than the one before is an error.
-    ByTime,
-    /// They may come in any order.
-    Any,
+impl Place {
+    /// Returns how an error names a place, after the name of the trace.
+    pub(crate) fn of(self, number: u64, byte: Option<u64>) -> impl fmt::Display {
+        let byte = byte.map(|byte| format!(" (byte {byte})")).unwrap_or_default();
+        match self {
+            Self::Line => format!(":{number}{byte}"),
+            Self::Record => format!(": record {number}{byte}"),
+            Self::Row => format!(": row {number}{byte}"),
+        }
+    }
 }
 
-/// Reads a trace. Holds one line at a time.
-#[derive(Debug)]
-pub struct Reader<R> {
-    input: R,
+/// Where the requests of a trace come from.
+pub(crate) trait Source: Send {
+    /// Returns the format, if the trace is not empty.
+    fn detect(&mut self) -> Result<Option<Format>, TraceError>;
+
+    /// Hands on requests until the sink is full; false at the end.
+    fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError>;
+
+    /// Returns what the numbers of the requests count.
+    fn place(&self) -> Place;
+
+    /// Returns the table that the trace is, to read its columns as such.
+    fn columnar(&mut self) -> Option<&mut Columnar> {
+        None
+    }
+}
+
+/// The bytes of a trace.
+pub enum Input<'a> {
+    /// A regular file, or anything else that was opened by name.
+    File(File),
+    /// Bytes as they come.
+    Stream(Box<dyn Read + Send + 'a>),
+}
+
+/// Reads a trace. Holds a block of it at a time.
+pub struct Reader<'a> {
+    source: Box<dyn Source + 'a>,
+    sink: Sink,
     name: String,
-    format: Option<Format>,
-    order: Order,
-    lines: Option<Box<dyn Lines>>,
-    volumes: Volumes,
-    others: u64,
-    buffer: Vec<u8>,
-    line: u64,
-    /// The first arrival; the others are counted from it.
-    origin: Option<Nanos>,
-    /// The last arrival. In DiskSim's format: the next arrival.
-    arrival: Time,
-    after: Nanos,
+    /// The next request of the batch.
+    next: usize,
+    ended: bool,
+    /// What went wrong behind the requests of the batch.
+    failed: Option<TraceError>,
 }
 
-impl<R: BufRead> Reader<R> {
-    /// Creates a reader. `name` is what errors call the trace; without a `format`, the first line decides.
-    pub fn new(input: R, name: &str, format: Option<Format>) -> Self {
-        let (arrival, after) = (Time::ZERO, Nanos::ZERO);
-        let (lines, buffer, line, origin) = (None, Vec::new(), 0, None);
-        let (volumes, others, order, name) = (Volumes::default(), 0, Order::ByTime, name.to_owned());
-        Self { input, name, format, order, lines, volumes, others, buffer, line, origin, arrival, after }
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Reader").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Creates a reader of bytes that are not packed. `name` is what errors call the trace.
+    pub fn new(input: impl Read + Send + 'a, name: &str, how: &How) -> Self {
+        let source = Unknown::Unread { input: Box::new(input), name: name.to_owned(), how: how.clone() };
+        Self::of(Box::new(source), name, how)
     }
 
-    /// Sets whether requests have to be in the order of their times, which is the default.
-    #[must_use]
-    pub fn ordered(mut self, order: Order) -> Self {
-        self.order = order;
-        self
+    /// Opens a trace, also a packed one, or a Parquet file.
+    pub fn open(input: Input<'a>, name: &str, how: &How) -> Result<Self, TraceError> {
+        let read = |source| TraceError::Read { name: name.to_owned(), source };
+        let input = match input {
+            Input::File(mut file) => {
+                if Columnar::is_one(&mut file, how).map_err(read)? {
+                    return Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name, how));
+                }
+                unpacked(file).map_err(read)?
+            }
+            Input::Stream(stream) => unpacked(stream).map_err(read)?,
+        };
+        Ok(Self::new(input, name, how))
+    }
+
+    /// Opens the files of one recording of blktrace, one for each processor; their requests are merged by time.
+    /// `name` is what the recording is called.
+    pub fn merged(files: Vec<(String, Input<'a>)>, name: &str, how: &How) -> Result<Self, TraceError> {
+        let mut streams: Vec<(String, Box<dyn Read + Send + 'a>)> = Vec::new();
+        for (file, input) in files {
+            let read = |source| TraceError::Read { name: file.clone(), source };
+            let input = match input {
+                Input::File(opened) => unpacked(opened).map_err(read)?,
+                Input::Stream(stream) => unpacked(stream).map_err(read)?,
+            };
+            streams.push((file, input));
+        }
+        Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name, how))
+    }
+
+    fn of(source: Box<dyn Source + 'a>, name: &str, how: &How) -> Self {
+        let sink = Sink::new(how.order);
+        Self { source, sink, name: name.to_owned(), next: 0, ended: false, failed: None }
     }
 
     /// Returns the names of the volumes in the order in which they occurred. A trace of one volume may give none.
     pub fn volumes(&self) -> &[String] {
-        self.volumes.names()
+        self.sink.volumes.names()
     }
 
     /// Returns the number of lines that were no requests: headers, and events of other kinds.
     pub const fn others(&self) -> u64 {
-        self.others
+        self.sink.others
     }
 
     /// Returns the name of the trace.
@@ -92,108 +136,121 @@ impl<R: BufRead> Reader<R> {
         &self.name
     }
 
-    /// Returns the format: the one asked for, or the one that the first line showed.
-    pub const fn format(&self) -> Option<Format> {
-        self.format
-    }
-
-    /// Reads up to the first line and detects the format. `None` if the trace is empty and no format was
-    /// asked for.
+    /// Reads up to the first line and returns the format: the one asked for, or the one that this line shows. `None`
+    /// if the trace is empty and no format was asked for.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
-        if self.format.is_none() && self.fill()? {
-            let format = text(&self.buffer).and_then(|text| Format::of_line(text).ok_or(LineError::Unknown));
-            let format = format.map_err(|error| self.wrong(error))?;
-            self.format = Some(format);
-        }
-        Ok(self.format)
+        self.source.detect()
     }
 
     /// Reads the next request; `None` at the end.
     pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        self.detect()?;
-        loop {
-            if !self.fill()? {
-                return Ok(None);
-            }
-            let read = self.read_line();
-            self.buffer.clear();
-            match read? {
-                Some(record) => return Ok(Some(record)),
-                None => self.others += 1,
-            }
+        if self.next >= self.sink.batch.len() && !self.next_batch()? {
+            return Ok(None);
         }
+        let record = self.sink.batch.get(self.next).copied();
+        self.next += 1;
+        Ok(record)
     }
 
-    /// Parses the line in the buffer: a request, or `None` for a line that is none.
-    fn read_line(&mut self) -> Result<Option<Record>, TraceError> {
-        // There is a line, so the format is known.
-        let Some(format) = self.format else { return Ok(None) };
-        let mut lines = self.lines.take().unwrap_or_else(|| format.lines());
-        let buffer = std::mem::take(&mut self.buffer);
-        let read = text(&buffer).and_then(|text| match lines.line(text)? {
-            Some(line) => self.record(line).map(Some),
-            None => Ok(None),
-        });
-        (self.lines, self.buffer) = (Some(lines), buffer);
-        read.map_err(|error| self.wrong(error))
+    /// Returns the requests that were read last.
+    pub fn batch(&self) -> &[Record] {
+        &self.sink.batch
     }
 
-    fn record(&mut self, line: Line<'_>) -> Result<Record, LineError> {
-        let Line { volume, operation, offset, length, when } = line;
-        let volume = self.volumes.index(volume)?;
-        let (arrival, after, measured) = match when {
-            When::At(at) => {
-                let origin = *self.origin.get_or_insert(at);
-                let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
-                if self.order == Order::ByTime && (at < origin || arrival < self.arrival) {
-                    return Err(LineError::Backwards);
-                }
-                self.arrival = arrival;
-                (arrival, None, None)
+    /// Reads some requests, which [`Self::batch`] returns; false at the end.
+    pub fn next_batch(&mut self) -> Result<bool, TraceError> {
+        self.next = 0;
+        self.sink.batch.clear();
+        while self.sink.batch.is_empty() {
+            if let Some(error) = self.failed.take() {
+                self.ended = true;
+                return Err(error);
             }
-            When::Took { measured, then } => {
-                let (arrival, after) = (self.arrival, self.after);
-                (self.arrival, self.after) = (arrival + measured + then, then);
-                (arrival, Some(after), Some(measured))
-            }
-        };
-        Ok(Record { line: self.line, volume, operation, offset, length, arrival, after, measured })
-    }
-
-    /// Reads the next line into the buffer; false at the end. Skips empty lines and comments (`#`).
-    fn fill(&mut self) -> Result<bool, TraceError> {
-        while self.buffer.is_empty() {
-            let limit = LONGEST as u64 + 1;
-            let read = self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
-            let read = read.map_err(|source| TraceError::Read { name: self.name.clone(), source })?;
-            if read == 0 {
+            if self.ended {
                 return Ok(false);
             }
-            self.line += 1;
-            if read > LONGEST {
-                return Err(self.wrong(LineError::Long { limit: LONGEST }));
-            }
-            let trimmed = self.buffer.trim_ascii();
-            if trimmed.is_empty() || trimmed.starts_with(b"#") {
-                self.buffer.clear();
+            match self.source.batch(&mut self.sink) {
+                Ok(more) => self.ended = !more,
+                // The requests before it come first.
+                Err(error) => self.failed = Some(error),
             }
         }
         Ok(true)
     }
 
-    /// Returns an error for the line that was read last.
-    fn wrong(&self, source: LineError) -> TraceError {
-        self.wrong_at(self.line, source)
+    /// Returns the table that the trace is, to read its columns as such and not its requests.
+    pub(crate) fn columnar(&mut self) -> Option<&mut Columnar> {
+        self.source.columnar()
     }
 
+    /// Returns what the numbers of the requests count.
+    pub(crate) fn place(&self) -> Place {
+        self.source.place()
+    }
+
+    /// Returns an error about the request with this number.
     pub(crate) fn wrong_at(&self, line: u64, source: LineError) -> TraceError {
-        TraceError::Line { name: self.name.clone(), line, source }
+        TraceError::Line { name: self.name.clone(), place: self.source.place(), line, byte: None, source }
     }
 }
 
-/// Returns a line as text, without the spaces around it.
-fn text(line: &[u8]) -> Result<&str, LineError> {
-    let text = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
-    // Spreadsheets write a byte order mark.
-    Ok(text.trim_start_matches('\u{feff}').trim())
+/// Bytes that are text or records: the first ones decide.
+enum Unknown<'a> {
+    Unread { input: Box<dyn Read + Send + 'a>, name: String, how: How },
+    Known(Box<dyn Source + 'a>),
+    Failed,
+}
+
+impl<'a> Unknown<'a> {
+    fn known(&mut self) -> Result<&mut (dyn Source + 'a), TraceError> {
+        if matches!(self, Self::Unread { .. })
+            && let Self::Unread { mut input, name, how } = std::mem::replace(self, Self::Failed)
+        {
+            let mut first = Vec::with_capacity(4);
+            let read = input.by_ref().take(4).read_to_end(&mut first);
+            read.map_err(|source| TraceError::Read { name: name.clone(), source })?;
+            let is_records = match how.format {
+                None => Blktrace::is_one(&first),
+                Some(format) => format == Format::Blktrace,
+            };
+            if first == crate::columnar::MAGIC || how.format == Some(Format::Parquet) {
+                let (place, source) = (Place::Record, LineError::Piped);
+                return Err(TraceError::Line { name, place, line: 1, byte: Some(0), source });
+            }
+            let input = Cursor::new(first).chain(input);
+            *self = Self::Known(if is_records {
+                Box::new(Blktrace::new(vec![(name.clone(), Box::new(input))], &name, &how))
+            } else {
+                Box::new(Text::new(input, &name, how))
+            });
+        }
+        match self {
+            Self::Known(source) => Ok(source.as_mut()),
+            // It has failed before.
+            _ => Err(LineError::Unknown).map_err(|source| TraceError::Line {
+                name: String::new(),
+                place: Place::Line,
+                line: 1,
+                byte: None,
+                source,
+            }),
+        }
+    }
+}
+
+impl Source for Unknown<'_> {
+    fn detect(&mut self) -> Result<Option<Format>, TraceError> {
+        self.known()?.detect()
+    }
+
+    fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError> {
+        self.known()?.batch(sink)
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            Self::Known(source) => source.place(),
+            _ => Place::Line,
+        }
+    }
 }

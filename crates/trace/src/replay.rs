@@ -1,14 +1,15 @@
 //! Replays a trace on a modelled drive.
 
 use std::collections::HashMap;
-use std::io::BufRead;
 
+use rayon::prelude::*;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::error::{LineError, TraceError};
-use crate::reader::{Reader, Record};
+use crate::reader::{Place, Reader};
+use crate::record::Record;
 
 /// When a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,22 @@ impl Replayed {
         requests / self.elapsed.seconds().max(f64::MIN_POSITIVE)
     }
 
+    /// Adds the replay of another volume, at the same time on another drive.
+    fn join(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.span = self.span.max(other.span);
+        self.behind = self.behind.max(other.behind);
+        self.reads.join(&other.reads);
+        self.writes.join(&other.writes);
+        self.flushes.join(&other.flushes);
+        self.discards += other.discards;
+        self.misaligned += other.misaligned;
+        self.wrapped += other.wrapped;
+        self.counters = self.counters.plus(&other.counters);
+    }
+
     /// Returns the share of reads and writes that are misaligned; `None` if there are none.
     pub fn misaligned_share(&self) -> Option<f64> {
         let all = self.reads.count() + self.writes.count();
@@ -116,9 +133,9 @@ pub struct Finished {
 }
 
 /// Replays a trace on a drive of `profile`, fresh from power-on. Calls `each` for every completed request.
-pub fn replay<R: BufRead>(
+pub fn replay(
     profile: &Profile,
-    trace: &mut Reader<R>,
+    trace: &mut Reader<'_>,
     options: &Options,
     each: &mut dyn FnMut(&Finished),
 ) -> Result<Replayed, TraceError> {
@@ -133,6 +150,124 @@ pub fn replay<R: BufRead>(
     }
     while run.wait(each) {}
     Ok(run.report(count))
+}
+
+/// The replay of a trace with a drive for each volume.
+#[derive(Clone, Debug)]
+pub struct Replays {
+    /// All volumes together: sums, and the longest times.
+    pub total: Replayed,
+    /// The volumes by name, in the order in which they occur.
+    pub volumes: Vec<(String, Replayed)>,
+}
+
+impl Replays {
+    /// Whether a drive could not keep up; see [`Replayed::diverges`].
+    pub fn diverges(&self) -> bool {
+        self.volumes.iter().any(|(_, replayed)| replayed.diverges())
+    }
+}
+
+/// Requests that are read before the drives get them.
+const CHUNK: usize = 1 << 15;
+
+/// The requests of one volume among those that were read, and its drive.
+struct Lane {
+    run: Run,
+    waiting: Vec<Record>,
+    count: u64,
+    failed: Option<(u64, TraceError)>,
+}
+
+/// Replays a trace with a drive of `profile` for each volume, each fresh from power-on. The drives run at the same
+/// time, while the next requests are read; the result does not depend on the number of processors.
+pub fn replay_volumes(
+    profile: &Profile,
+    trace: &mut Reader<'_>,
+    options: &Options,
+) -> Result<Replays, TraceError> {
+    let mut lanes: Vec<Lane> = Vec::new();
+    let (mut next, mut read) = (Vec::new(), Ok(()));
+    loop {
+        let (name, place) = (trace.name().to_owned(), trace.place());
+        let (more, ()) = rayon::join(
+            || take(trace, &mut next),
+            || lanes.par_iter_mut().for_each(|lane| lane.go((&name, place), options)),
+        );
+        // The first request that is wrong, as if they were replayed one after the other.
+        let failed = lanes.iter_mut().filter_map(|lane| lane.failed.take()).min_by_key(|(line, _)| *line);
+        if let Some((_, error)) = failed {
+            return Err(error);
+        }
+        read?;
+        read = more.map(|_| ());
+        if next.is_empty() && read.is_ok() {
+            break;
+        }
+        for record in next.drain(..) {
+            while record.volume >= lanes.len() {
+                lanes.push(Lane {
+                    run: Run::new(profile, options),
+                    waiting: Vec::new(),
+                    count: 0,
+                    failed: None,
+                });
+            }
+            if let Some(lane) = lanes.get_mut(record.volume) {
+                lane.waiting.push(record);
+            }
+        }
+    }
+    lanes.par_iter_mut().for_each(|lane| while lane.run.wait(&mut |_| {}) {});
+    let done = lanes.into_iter().map(|lane| lane.run.report(lane.count));
+    let volumes: Vec<(String, Replayed)> = trace.volumes().iter().cloned().zip(done).collect();
+    let mut total = Run::new(profile, options).report(0);
+    if let Some((_, first)) = volumes.first() {
+        (total.pace, total.depth) = (first.pace, first.depth);
+    }
+    volumes.iter().for_each(|(_, replayed)| total.join(replayed));
+    Ok(Replays { total, volumes })
+}
+
+/// Reads requests until there are enough for all drives to be busy.
+fn take(trace: &mut Reader<'_>, into: &mut Vec<Record>) -> Result<(), TraceError> {
+    while into.len() < CHUNK && trace.next_batch()? {
+        into.extend_from_slice(trace.batch());
+    }
+    Ok(())
+}
+
+impl Lane {
+    /// Replays the requests that wait.
+    fn go(&mut self, trace: (&str, Place), options: &Options) {
+        for record in std::mem::take(&mut self.waiting) {
+            if let Err(error) = self.one(record, trace, options) {
+                self.failed = Some((record.line, error));
+                return;
+            }
+        }
+    }
+
+    fn one(
+        &mut self,
+        record: Record,
+        (name, place): (&str, Place),
+        options: &Options,
+    ) -> Result<(), TraceError> {
+        if self.count == 0 {
+            self.run.begin(&record, name, options)?;
+        }
+        let line = record.line;
+        self.run.one(self.count, record, &mut |_| {}).map_err(|source| TraceError::Line {
+            name: name.to_owned(),
+            place,
+            line,
+            byte: None,
+            source,
+        })?;
+        self.count += 1;
+        Ok(())
+    }
 }
 
 /// A replay in progress.
@@ -185,7 +320,7 @@ impl Run {
 
     /// Sets the pace and the queue depth, by what the first request shows of the trace.
     fn begin(&mut self, first: &Record, name: &str, options: &Options) -> Result<(), TraceError> {
-        let paced = first.after.is_some();
+        let paced = first.took.is_some();
         let pace = options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
         let usual = if pace == Pace::Open { OPEN_DEPTH } else { 1 };
         let depth = options.depth.unwrap_or(usual).max(1);
@@ -205,7 +340,7 @@ impl Run {
         let pace = self.replayed.pace;
         let arrival = match pace {
             Pace::Open => record.arrival,
-            Pace::Closed => self.free + record.after.unwrap_or(Nanos::ZERO),
+            Pace::Closed => self.free + record.took.map_or(Nanos::ZERO, |took| took.after),
         };
         let offset = self.placed(&record)?;
         let sent = arrival.max(room).max(self.drive.now());

@@ -3,16 +3,31 @@
 use std::collections::HashMap;
 
 use crate::error::LineError;
-use crate::format::Volume;
+use crate::format::{Token, Volume};
+use crate::scan;
 
 /// The most volumes. The largest published traces are of fewer than 10,000.
 pub(crate) const MOST: usize = 1 << 16;
 /// The longest name in bytes.
 const LONGEST: usize = 256;
 
+/// Volumes of which the numbers are found without looking for their names: a power of two.
+const SLOTS: usize = 4096;
+
+/// A volume as it was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Its first bytes; of more than eight, mixed with the last ones.
+    key: u64,
+    /// Its length, one higher, so that no volume is like an empty slot.
+    length: u32,
+    index: u32,
+}
+
 /// The names, each with its index in the order of occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
+    slots: Vec<Slot>,
     names: Vec<String>,
     indices: HashMap<String, usize>,
     /// The name looked up last, and its index: most requests follow one of the same volume.
@@ -48,6 +63,50 @@ impl Volumes {
         Ok(index)
     }
 
+    /// Returns the index of a volume as it is written in a line.
+    #[inline]
+    pub(crate) fn of_token(&mut self, token: Token<'_>) -> Result<usize, LineError> {
+        const SHORT: usize = 8;
+        let word = scan::word(token.bytes, token.at);
+        let key = match token.length {
+            0 => 0,
+            length if length <= SHORT => word << (8 * (SHORT - length)),
+            length => word ^ scan::word(token.bytes, token.at + length - SHORT).rotate_left(29),
+        };
+        let place = usize::try_from(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52).unwrap_or(0);
+        if let Some(slot) = self.slots.get(place)
+            && slot.key == key
+            && slot.length as usize == token.length + 1
+        {
+            let index = slot.index as usize;
+            if token.length <= SHORT || self.names.get(index).is_some_and(|name| is_token(name, token)) {
+                return Ok(index);
+            }
+        }
+        let index = self.find(token)?;
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, Slot::default());
+        }
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = Slot { key, length: narrow(token.length + 1), index: narrow(index) };
+        }
+        Ok(index)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, token: Token<'_>) -> Result<usize, LineError> {
+        let (first, second) = parts(token);
+        let text = |part| std::str::from_utf8(part).map(str::trim).map_err(|_| LineError::NotText);
+        self.index(Volume(text(first)?, text(second)?))
+    }
+
+    /// Returns the index of the volume of a trace that names none.
+    pub(crate) fn unnamed(&mut self) -> usize {
+        // There is room for one name.
+        self.index(Volume::default()).unwrap_or(0)
+    }
+
     fn insert(&mut self) -> Result<usize, LineError> {
         let index = self.names.len();
         if index >= MOST {
@@ -56,6 +115,26 @@ impl Volumes {
         self.names.push(self.name.clone());
         self.indices.insert(self.name.clone(), index);
         Ok(index)
+    }
+}
+
+/// Returns the two parts of a volume's name; the second may be empty.
+fn parts(token: Token<'_>) -> (&[u8], &[u8]) {
+    let end = token.at + token.length;
+    let part = |from: usize, to: usize| token.bytes.get(from..to).unwrap_or_default();
+    match token.second {
+        Some(second) => (part(token.at, second - 1), part(second, end)),
+        None => (part(token.at, end), &[]),
+    }
+}
+
+/// Whether `name` is what is written.
+fn is_token(name: &str, token: Token<'_>) -> bool {
+    let (first, second) = parts(token);
+    let rest = name.as_bytes().strip_prefix(first);
+    match token.second {
+        Some(_) => rest.and_then(|rest| rest.strip_prefix(b":")) == Some(second),
+        None => rest == Some(&[]),
     }
 }
 
@@ -80,6 +159,30 @@ mod tests {
             assert_eq!(indices, [0, 1, 0, 2, 3, 4, 1]);
         }
         assert_eq!(volumes.names(), ["8", "8:1", "81", "", "8:10"]);
+    }
+
+    #[test]
+    fn what_is_written_has_the_index_of_its_name() {
+        let mut volumes = Volumes::default();
+        let long = "12345678-1234-1234-1234-123456789abc";
+        let text = format!("8,1;81;8;hm,1;{long};{long}x;; 8;ö;hm,11;");
+        let padded = [text.as_bytes(), &[0; scan::PADDING]].concat();
+        let names = ["8:1", "81", "8", "hm:1", long, &format!("{long}x"), "", "8", "ö", "hm:11"];
+        for _ in 0..3 {
+            let mut at = 0;
+            for name in names {
+                let end = at + padded[at..].iter().position(|byte| *byte == b';').unwrap();
+                let comma = padded[at..end].iter().position(|byte| *byte == b',').map(|comma| at + comma + 1);
+                let token = Token { bytes: &padded, at, length: end - at, second: comma };
+                let index = volumes.of_token(token).unwrap();
+                assert_eq!(volumes.names()[index], name);
+                at = end + 1;
+            }
+        }
+        assert_eq!(volumes.names().len(), 9);
+        let bytes = [0xff_u8; 24];
+        let token = Token { bytes: &bytes, at: 0, length: 3, second: None };
+        assert_eq!(volumes.of_token(token), Err(LineError::NotText));
     }
 
     #[test]

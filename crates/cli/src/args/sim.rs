@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use straddle_trace::Format;
 use straddle_units::{ByteCount, parse_size};
 
+use super::trace::SourceArguments;
 use crate::target::{Drive, drives};
 
 /// Examples for `sim --help`.
@@ -18,6 +17,8 @@ Examples:
   straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
   straddle sim big.csv --drive wd10ears --closed-loop --queue-depth 32 --wrap
   straddle sim cheetah9LP.trace --format disksim --drive ./my-drive.toml
+  straddle sim cloud.parquet --drive qlc-16k            a drive for each volume, on all cores
+  straddle sim sda --drive wd10ears                     what blktrace wrote: sda.blktrace.0 and so on
 
 A CSV trace needs a header with the columns time (or time_ms, time_us, time_ns), op (R, W, F, D), offset and
 length (bytes); other columns are ignored:
@@ -29,7 +30,8 @@ length (bytes); other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArguments {
-    /// Block trace to replay, also packed with gzip, zstd or xz; `-` for standard input.
+    /// Block trace to replay, also packed with gzip, zstd or xz; `-` for standard input. NAME stands for the files
+    /// NAME.blktrace.0, NAME.blktrace.1 and so on, if there is no file of this name.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -67,18 +69,14 @@ pub(crate) struct SimArguments {
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// Trace format [default: detected from the first line].
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
-    pub(crate) format: Option<Format>,
+    /// Replay all volumes on one drive. Otherwise each volume has a drive of its own.
+    #[arg(long)]
+    pub(crate) one_drive: bool,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
 
     /// Print JSON (see `straddle schema sim`).
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Takes a format by its name.
-pub(super) fn formats() -> impl TypedValueParser<Value = Format> {
-    let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
-    PossibleValuesParser::new(Format::ALL.iter().map(named))
-        .try_map(|name| Format::named(&name).ok_or("no such format"))
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use straddle_trace::{Format, UNITS};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use straddle_io::Nanos;
+use straddle_trace::{Columns, Event, Format, How, Order, UNITS};
 use straddle_units::{ByteCount, parse_size};
 
 use super::place;
-use super::sim::formats;
 
 /// Examples for `trace --help`.
 const EXAMPLES: &str = "\
@@ -16,18 +17,25 @@ Examples:
   straddle trace msr/*.csv.gz --started-at 63s
                                             the same if the partition began at sector 63
   straddle trace sdb.blkparse --best        the start that costs least
-  straddle trace tencent/*.tgz.csv --format tencent --json | jq '.total.writes.units'
-  blktrace -d /dev/sdb -o - | blkparse -i - | straddle trace -
+  straddle trace web.csv --merge-within 10ms --html web.html
+                                            also what is left behind a cache, and all of it as a page
+  straddle trace sda.blktrace.*             what blktrace wrote, one file for each processor
+  straddle trace t.parquet --columns time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes,volume=disk
+  straddle trace tencent/*.csv.gz --format tencent --json | jq '.total.writes.units'
+  straddle trace web.csv.gz --to parquet web.parquet
+  blktrace -d /dev/sdb -o - | straddle trace -
 
 A write that covers a sector or unit in part makes the drive read it, modify it and write it back. The figures
-are of single requests: what the cache of a drive or of the kernel merges costs less, so they are upper bounds.";
+are of single requests: what the cache of a drive or of the kernel merges costs less, so they are upper bounds.
+--merge-within gives the lower bound: no cache that holds writes for at most that time writes fewer units.";
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TraceArguments {
     /// Block traces, also packed with gzip, zstd or xz; `-` for standard input. Volumes of the same name in
-    /// several files are the same volume.
+    /// several files are the same volume. Files NAME.blktrace.0, NAME.blktrace.1 and so on are one trace, which NAME
+    /// also stands for.
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
@@ -44,13 +52,92 @@ pub(crate) struct TraceArguments {
     #[arg(long)]
     pub(crate) best: bool,
 
-    /// Trace format [default: detected from the first line].
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
-    pub(crate) format: Option<Format>,
+    /// Also count what is left of the writes behind a cache that holds each for at most this time: 10ms, 500us or 1s.
+    /// At most 131072 units of each size are held.
+    #[arg(long, value_name = "TIME", value_parser = window)]
+    pub(crate) merge_within: Option<Nanos>,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
+
+    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio).
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
+    pub(crate) to: Vec<PathBuf>,
+
+    /// Also write an HTML page with charts and tables: a single file that needs no network.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Also draw the write amplification on each unit, and the read-modify-writes from each start of the partition.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print a line of comma-separated values for each volume, operation and size of a unit.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
 
     /// Print JSON (see `straddle schema trace`).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How a trace is read.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceArguments {
+    /// Trace format [default: detected from the first bytes].
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub(crate) format: Option<Format>,
+
+    /// Columns of a CSV or Parquet trace, by name or by number, with their units: time=ts:us,op=type:0/1,
+    /// offset=lba:sectors,length=4:4KiB,volume=disk.
+    ///
+    /// Units of time are s, ms, us, ns and 100ns; of offset and length bytes, sectors (of 512 bytes) or the size of a
+    /// block. The unit of op is its values for a read and a write, and for a discard and a flush if there are any. What
+    /// is left out has its usual name and unit.
+    #[arg(long, value_name = "MAP")]
+    pub(crate) columns: Option<Columns>,
+
+    /// The event that counts as a request, in traces of events (blktrace, blkparse, tracefs). Devices that pass requests
+    /// on, such as those of md and device-mapper, have only queue.
+    #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
+    pub(crate) event: Event,
+}
+
+impl SourceArguments {
+    /// Returns how the trace is read. `timed` is whether its times matter.
+    pub(crate) fn how(&self, order: Order, timed: bool) -> How {
+        let columns = self.columns.clone().unwrap_or_default();
+        How { format: self.format, columns, event: self.event, order, timed }
+    }
+}
+
+/// Takes a format by its name.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(Format::ALL.iter().map(named))
+        .try_map(|name| Format::named(&name).ok_or("no such format"))
+}
+
+/// Takes an event by its name.
+fn events() -> impl TypedValueParser<Value = Event> {
+    PossibleValuesParser::new(Event::ALL.map(Event::name)).try_map(|name| {
+        let known = Event::ALL.into_iter().find(|event| event.name() == name);
+        known.ok_or("no such event")
+    })
+}
+
+/// Parses a time.
+fn window(text: &str) -> Result<Nanos, String> {
+    const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let parsed = UNITS.iter().find_map(|(unit, nanos)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        #[allow(clippy::cast_precision_loss, reason = "a power of ten")]
+        let seconds = number * *nanos as f64 / 1e9;
+        Nanos::from_seconds(seconds)
+    });
+    let longest = Nanos::new(3_600_000_000_000);
+    let is_in_range = |time: &Nanos| (1..=longest.get()).contains(&time.get());
+    parsed.filter(is_in_range).ok_or_else(|| "must be a time up to an hour, such as 10ms".to_owned())
 }
 
 /// Parses the size of a unit, and returns it in sectors of 512 bytes.

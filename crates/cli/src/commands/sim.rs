@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_trace::{Options, Pace, Reader, Replayed, replay, unpacked};
+use straddle_trace::{Options, Order, Pace, Recording, replay, replay_volumes};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
@@ -23,8 +23,10 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
             "standard input can be read only once, and each shift reads the trace: save it to a file";
         return Err(UsageError(message.to_owned()).into());
     }
+    let recordings = Recording::group(std::slice::from_ref(&arguments.trace));
+    let runs = shifts.into_iter().flat_map(|shift| recordings.iter().map(move |trace| (trace, shift)));
     let runs =
-        shifts.into_iter().map(|shift| one(arguments, profile, shift)).collect::<Result<Vec<Run>>>()?;
+        runs.map(|(trace, shift)| one(arguments, profile, trace, shift)).collect::<Result<Vec<Run>>>()?;
     let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
     if arguments.json {
         output::print_json(&SimReport::of(&sim))?;
@@ -53,17 +55,18 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     Ok(shifts)
 }
 
-fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
-    let name = arguments.trace.display().to_string();
-    let file =
-        input::open(&arguments.trace).and_then(unpacked).with_context(|| format!("{name}: cannot open"))?;
-    let mut reader = Reader::new(file, &name, arguments.format);
+fn one(arguments: &SimArguments, profile: &Profile, trace: &Recording, shift: u64) -> Result<Run> {
+    let mut reader = input::trace(trace, &arguments.source.how(Order::ByTime, true))?;
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),
         _ => None,
     };
     let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
-    let replayed: Replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
-    Ok(Run { shift, format: reader.format(), replayed })
+    if arguments.one_drive {
+        let replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
+        return Ok(Run::of_one(shift, reader.detect()?, replayed));
+    }
+    let replays = replay_volumes(profile, &mut reader, &options)?;
+    Ok(Run::of_volumes(shift, reader.detect()?, replays))
 }

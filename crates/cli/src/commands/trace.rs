@@ -1,16 +1,18 @@
 //! `straddle trace`: what the requests of block traces do to sectors and units.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use straddle_trace::{Account, Order, Reader, SECTOR, unpacked};
+use anyhow::Result;
+use straddle_trace::{Account, Format, Order, Recording, SECTOR, Target, Window, Writer};
 
 use crate::args::TraceArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self, Styles};
+use crate::keep::{self, Pending};
+use crate::output::{self, Styles, plural, printable};
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
-use crate::view::text;
+use crate::view::{csv, html, text};
 
 pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let start = arguments.started_at.get();
@@ -18,29 +20,90 @@ pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
         let message = format!("--started-at {start}: must be a multiple of 512 bytes");
         return Err(UsageError(message).into());
     }
-    let mut account = Account::new();
-    let files = arguments.traces.iter().map(|path| {
-        let name = path.display().to_string();
-        let file = input::open(path).and_then(unpacked).with_context(|| format!("{name}: cannot open"))?;
-        let mut reader = Reader::new(file, &name, arguments.format).ordered(Order::Any);
-        account.read(&mut reader)?;
-        Ok(TraceFile { format: reader.format(), name })
-    });
-    let files = files.collect::<Result<Vec<_>>>()?;
-    let counted = Counted {
-        files: &files,
-        account: &account,
-        total: account.total(),
-        units: &arguments.unit,
-        start: start / SECTOR,
-        best: arguments.best,
+    let start = start / SECTOR;
+    let units = &arguments.unit;
+    let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
+    let traces = Recording::group(&arguments.traces);
+    let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
+    for path in arguments.html.iter().chain(&arguments.svg) {
+        keep::may_replace(path, &inputs)?;
+    }
+    let (account, formats) = match &arguments.to[..] {
+        [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
+        _ => {
+            let how = arguments.source.how(Order::Any, window.is_some());
+            Account::of(&traces, window.as_ref(), |trace| input::trace(trace, &how))?
+        }
     };
+    let files: Vec<TraceFile> = traces.iter().zip(formats).map(TraceFile::from).collect();
+    let total = account.total();
+    let window = window.as_ref();
+    let counted =
+        Counted { files: &files, account: &account, total, units, start, best: arguments.best, window };
+    if let Some(path) = &arguments.html {
+        keep::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
+    }
+    if let Some(path) = &arguments.svg {
+        keep::write(path, text::trace::svg(&counted).as_bytes(), &inputs)?;
+    }
     if arguments.json {
         output::print_json(&TraceReport::of(&counted))?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
-    out.write_all(text::trace::trace(&counted, output::width(), styles).as_bytes())?;
+    let shown = match arguments.csv {
+        true => csv::trace(&counted),
+        false => text::trace::trace(&counted, output::width(), styles),
+    };
+    out.write_all(shown.as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
+}
+
+fn target(format: &Path) -> Result<Target, UsageError> {
+    let known = Target::ALL.into_iter().find(|target| Path::new(target.name()) == format);
+    known.ok_or_else(|| {
+        let names = Target::ALL.map(Target::name).join(", ");
+        UsageError(format!(
+            "--to {}: no such format; there are {names}",
+            printable(&format.display().to_string())
+        ))
+    })
+}
+
+/// Counts the requests of traces, one after the other, and writes them to a file.
+fn converted(
+    arguments: &TraceArguments,
+    traces: &[Recording],
+    window: Option<&Window>,
+    (target, path): (Target, &PathBuf),
+    inputs: &[&Path],
+) -> Result<(Account, Vec<Option<Format>>)> {
+    let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs)?);
+    let name = path.display().to_string();
+    let mut writer = Writer::new(target, out, &name)?;
+    let (mut account, mut formats) = (Account::new(), Vec::new());
+    let how = arguments.source.how(Order::Any, true);
+    for trace in traces {
+        let mut reader = input::trace(trace, &how)?;
+        account.read_with(&mut reader, window, &mut |records, volumes| writer.write(records, volumes))?;
+        formats.push(reader.detect()?);
+    }
+    let (out, written) = writer.finish()?;
+    let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);
+    out.and_then(Pending::commit)
+        .map_err(|error| anyhow::Error::from(error).context(format!("{name}: cannot write")))?;
+    let format = target.name();
+    let lost = [
+        (written.times, format!("the times of {} below a millisecond", plural(written.times, "request"))),
+        (written.through, format!("that {} went through the cache", plural(written.through, "write"))),
+        (
+            written.took,
+            format!("how long {} took, and when the next one followed", plural(written.took, "request")),
+        ),
+    ];
+    for (_, what) in lost.iter().filter(|(count, _)| *count > 0) {
+        output::complain(&format!("{name}: {format} cannot hold {what}"));
+    }
+    Ok((account, formats))
 }

@@ -1,9 +1,10 @@
-//! The pages of `reproduce --html` and `report --html`: each a single file that needs no network.
+//! The pages of `reproduce --html`, `report --html` and `trace --html`: each a single file that needs no network.
 
 pub(crate) mod fleet;
 mod lab;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trace;
 
 use std::fmt::Write;
 

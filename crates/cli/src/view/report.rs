@@ -5,7 +5,7 @@
 //! that Prometheus needs grouped.
 
 mod columns;
-mod csv;
+pub(crate) mod csv;
 mod github;
 mod json;
 mod junit;

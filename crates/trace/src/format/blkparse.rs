@@ -1,12 +1,15 @@
 //! What blkparse prints: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`.
 //!
-//! The action that counts is `D`: the request as the driver gets it, after merging. The summary at the end, and
-//! events without sectors, are passed over.
+//! The action that counts is usually `D`: the request as the driver gets it, after merging. The summary at the end,
+//! and events without sectors, are passed over.
 
-use straddle_io::Operation;
+use straddle_io::{Nanos, Operation};
 
-use super::{Fields, Line, Lines, Volume, When, is_whole, sectors, time};
+use super::{Fields, Line, Lines, Quick, Request, Token, Volume, When, is_whole, sectors, time};
 use crate::error::LineError;
+use crate::histogram::SECTOR;
+use crate::how::How;
+use crate::scan;
 
 /// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
@@ -31,27 +34,88 @@ fn event(line: &str) -> Option<Columns<'_>> {
 
 /// Parses events.
 #[derive(Debug)]
-pub(crate) struct Blkparse;
+pub(crate) struct Blkparse {
+    action: u8,
+}
+
+impl Blkparse {
+    pub(crate) const fn of(how: &How) -> Self {
+        Self { action: how.event.letter() }
+    }
+
+    fn is_action(&self, action: &[u8]) -> bool {
+        action == [self.action]
+    }
+}
 
 impl Lines for Blkparse {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
-        let Some(fields) = event(line).filter(|fields| fields.get("", 5) == Ok("D")) else { return Ok(None) };
-        let Some(operation) = operation(fields.get("rwbs", 6)?) else { return Ok(None) };
+        let Some(fields) = event(line) else { return Ok(None) };
+        if !fields.get("", 5).is_ok_and(|action| self.is_action(action.as_bytes())) {
+            return Ok(None);
+        }
+        let rwbs = fields.get("rwbs", 6)?;
+        let Some(operation) = operation(rwbs) else { return Ok(None) };
         let when = When::At(time("time", fields.get("time", 3)?, SECOND)?);
         let volume = Volume(fields.get("device", 0)?, "");
         if fields.get("+", 8) != Ok("+") {
-            return Ok((operation == Operation::Flush).then_some(Line {
-                volume,
-                operation,
-                offset: 0,
-                length: 0,
-                when,
-            }));
+            // A flush before a write is an event of its own, and has the write's letters.
+            let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, when };
+            return Ok(rwbs.starts_with('F').then_some(flush));
         }
         let offset = sectors("sector", fields.get("sector", 7)?)?;
         let length = sectors("sectors", fields.get("sectors", 9)?)?;
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], from: usize) -> Option<Quick<'a>> {
+        let device = scan::past_blanks(bytes, from);
+        let (_, at) = scan::number(bytes, device)?;
+        let (_, end) = (bytes.get(at) == Some(&b',')).then(|| scan::number(bytes, at + 1))??;
+        let volume = Token { bytes, at: device, length: end - device, second: None };
+        let (_, at) = scan::number(bytes, gap(bytes, end)?)?;
+        let (_, at) = scan::number(bytes, gap(bytes, at)?)?;
+        let clock = gap(bytes, at)?;
+        let (time, at) = scan::time(bytes, clock, 9)?;
+        let (_, at) = scan::number(bytes, gap(bytes, at)?)?;
+        let action = gap(bytes, at)?;
+        let end = word_end(bytes, action)?;
+        let line = |at| Some(at + memchr::memchr(b'\n', bytes.get(at..)?)? + 1);
+        if !self.is_action(bytes.get(action..end)?) {
+            // Without a point it is no time, and the line no event: that makes no difference here.
+            return Some(Quick { next: line(end)?, request: None });
+        }
+        let letters = gap(bytes, end)?;
+        let end = word_end(bytes, letters)?;
+        let operation = operation(std::str::from_utf8(bytes.get(letters..end)?).ok()?)?;
+        let (first, at) = scan::number(bytes, gap(bytes, end)?)?;
+        let plus = gap(bytes, at)?;
+        if bytes.get(plus..plus + 2) != Some(b"+ ") || !bytes.get(clock..action)?.contains(&b'.') {
+            return None;
+        }
+        let (sectors, at) = scan::number(bytes, scan::past_blanks(bytes, plus + 1))?;
+        if !matches!(bytes.get(at), Some(b' ' | b'\n')) {
+            return None;
+        }
+        let (offset, length) = (first.checked_mul(SECTOR)?, sectors.checked_mul(SECTOR)?);
+        let request = Request { volume, operation, offset, length, time: Nanos::new(time) };
+        Some(Quick { next: line(at)?, request: Some(request) })
+    }
+}
+
+/// Returns the end of a word, which has no white space of other kinds in it.
+#[inline]
+fn word_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let end = scan::field_end(bytes, at, b' ');
+    bytes.get(at..end)?.iter().all(|byte| *byte > b' ').then_some(end)
+}
+
+/// Returns the place behind one or more blanks.
+#[inline]
+fn gap(bytes: &[u8], at: usize) -> Option<usize> {
+    let end = scan::past_blanks(bytes, at);
+    (end > at).then_some(end)
 }
 
 /// Parses the kernel's letters of a request: `F` before the others is a flush, `D` a discard, `W` a write, `R` a
@@ -76,8 +140,8 @@ mod tests {
     #[test]
     fn a_request_given_to_the_driver_is_read_and_other_events_are_passed_over() {
         let text = "  8,0    3       11     0.009507758   697  D  WS 223490 + 8 [kjournald]";
-        assert_eq!(Format::of_line(text), Some(Format::Blkparse));
-        let line = Blkparse.line(text).unwrap().unwrap();
+        assert_eq!(Format::of_line(text, &How::default()), Some(Format::Blkparse));
+        let line = Blkparse::of(&How::default()).line(text).unwrap().unwrap();
         assert_eq!((line.volume, line.operation), (Volume("8,0", ""), Operation::Write));
         assert_eq!((line.offset, line.length), (223_490 * 512, 4096));
         assert_eq!(line.when, When::At(straddle_io::Nanos::new(9_507_758)));
@@ -87,7 +151,7 @@ mod tests {
             "CPU0 (8,0):",
             " Reads Queued:           0,        0KiB\t Writes Queued:          51,    5,172KiB",
         ] {
-            assert_eq!(Blkparse.line(other), Ok(None), "{other}");
+            assert_eq!(Blkparse::of(&How::default()).line(other), Ok(None), "{other}");
         }
     }
 

@@ -10,8 +10,11 @@
 
 use straddle_io::Operation;
 
-use super::{Fields, Line, Lines, Volume, When, is_whole, sectors, time, whole, wrong};
+use super::rows::{Role, Rows};
+use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, sectors, time, whole, wrong};
+use crate::columns::Values;
 use crate::error::LineError;
+use crate::histogram::SECTOR;
 
 /// Nanoseconds per unit of time.
 const SECOND: u64 = 1_000_000_000;
@@ -56,7 +59,13 @@ pub(crate) fn is_systor(line: &str) -> bool {
 
 /// Parses MSR Cambridge.
 #[derive(Debug)]
-pub(crate) struct Msr;
+pub(crate) struct Msr(Rows);
+
+impl Default for Msr {
+    fn default() -> Self {
+        Self(rows(vec![Role::Time(2), Role::VolumeAndNext, op(), Role::Offset(1), Role::Length(1)]))
+    }
+}
 
 impl Lines for Msr {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -68,11 +77,22 @@ impl Lines for Msr {
         let volume = Volume(fields.get("host", 1)?, fields.get("disk", 2)?);
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
+    }
 }
 
 /// Parses Alibaba's traces.
 #[derive(Debug)]
-pub(crate) struct Alibaba;
+pub(crate) struct Alibaba(Rows);
+
+impl Default for Alibaba {
+    fn default() -> Self {
+        Self(rows(vec![Role::Volume, op(), Role::Offset(1), Role::Length(1), Role::Time(3)]))
+    }
+}
 
 impl Lines for Alibaba {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -84,11 +104,26 @@ impl Lines for Alibaba {
         let when = When::At(time("timestamp", fields.get("timestamp", 4)?, MICRO)?);
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
+    }
 }
 
 /// Parses Tencent's traces.
 #[derive(Debug)]
-pub(crate) struct Tencent;
+pub(crate) struct Tencent(Rows);
+
+impl Default for Tencent {
+    fn default() -> Self {
+        let own = [("0", Operation::Read), ("1", Operation::Write)];
+        let op = Values::Own(own.map(|(name, operation)| (name.to_owned(), operation)).to_vec());
+        let sizes = [Role::Offset(SECTOR), Role::Length(SECTOR)];
+        let roles = [Role::Time(9)].into_iter().chain(sizes).chain([Role::Op(op.into()), Role::Volume]);
+        Self(rows(roles.collect()))
+    }
+}
 
 impl Lines for Tencent {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -104,11 +139,22 @@ impl Lines for Tencent {
         let volume = Volume(fields.get("volume", 4)?, "");
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
+    }
 }
 
 /// Parses SYSTOR '17's traces. A request whose type is blank is neither a read nor a write.
 #[derive(Debug)]
-pub(crate) struct Systor;
+pub(crate) struct Systor(Rows);
+
+impl Default for Systor {
+    fn default() -> Self {
+        Self(rows(vec![Role::Time(9), Role::Skip, op(), Role::Volume, Role::Offset(1), Role::Length(1)]))
+    }
+}
 
 impl Lines for Systor {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -127,6 +173,23 @@ impl Lines for Systor {
         let operation = read_or_write(kind)?;
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
+    }
+}
+
+fn rows(roles: Vec<Role>) -> Rows {
+    Rows::new(b',', roles)
+}
+
+/// Returns the role of the type of a request.
+pub(crate) fn op() -> Role {
+    let reads = ["R", "Read", "read"].map(|name| (name.to_owned(), Operation::Read));
+    let writes = ["W", "Write", "write"].map(|name| (name.to_owned(), Operation::Write));
+    let own = reads.into_iter().zip(writes).flat_map(|(read, write)| [read, write]);
+    Role::Op(Values::Own(own.collect()).into())
 }
 
 /// Parses the type of a request.
@@ -142,27 +205,33 @@ pub(crate) fn read_or_write(name: &str) -> Result<Operation, LineError> {
 mod tests {
     use super::super::Format;
     use super::*;
+    use crate::how::How;
 
-    fn parsed(format: Format, line: &str) -> (Volume<'_>, Operation, u64, u64) {
-        assert_eq!(Format::of_line(line), Some(format), "{line}");
-        let line = format.lines().line(line).unwrap().unwrap();
+    fn parsed<'a>(format: Format, lines: &mut dyn Lines, line: &'a str) -> (Volume<'a>, Operation, u64, u64) {
+        assert_eq!(Format::of_line(line, &How::default()), Some(format), "{line}");
+        let line = lines.line(line).unwrap().unwrap();
         (line.volume, line.operation, line.offset, line.length)
     }
 
     #[test]
     fn a_line_of_each_is_detected_and_read() {
-        let msr = parsed(Format::Msr, "128166372003061629,hm,1,Read,383496192,32768,1331");
+        let msr =
+            parsed(Format::Msr, &mut Msr::default(), "128166372003061629,hm,1,Read,383496192,32768,1331");
         assert_eq!(msr, (Volume("hm", "1"), Operation::Read, 383_496_192, 32_768));
-        let alibaba = parsed(Format::Alibaba, "419,W,8792731648,16384,1577808144360767");
+        let alibaba =
+            parsed(Format::Alibaba, &mut Alibaba::default(), "419,W,8792731648,16384,1577808144360767");
         assert_eq!(alibaba, (Volume("419", ""), Operation::Write, 8_792_731_648, 16_384));
-        let tencent = parsed(Format::Tencent, "1538323200,12910952,128,0,1063");
+        let tencent = parsed(Format::Tencent, &mut Tencent::default(), "1538323200,12910952,128,0,1063");
         assert_eq!(tencent, (Volume("1063", ""), Operation::Read, 12_910_952 * 512, 65_536));
     }
 
     #[test]
     fn systor_begins_with_its_columns_and_may_leave_the_type_blank() {
-        assert_eq!(Format::of_line("Timestamp,Response,IOType,LUN,Offset,Size"), Some(Format::Systor));
-        let mut lines = Systor;
+        assert_eq!(
+            Format::of_line("Timestamp,Response,IOType,LUN,Offset,Size", &How::default()),
+            Some(Format::Systor)
+        );
+        let mut lines = Systor::default();
         assert_eq!(lines.line("Timestamp,Response,IOType,LUN,Offset,Size"), Ok(None));
         let line = lines.line("1455592478.084041000,,W,2,38151680,4096").unwrap().unwrap();
         assert_eq!((line.volume, line.offset, line.length), (Volume("2", ""), 38_151_680, 4096));
@@ -171,10 +240,16 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(matches!(Msr.line("1,a,0,Seek,0,1,2"), Err(LineError::Field { column: "type", .. })));
-        assert!(matches!(Alibaba.line("1,W,0"), Err(LineError::Missing { column: "length", fields: 3 })));
-        assert!(matches!(Tencent.line("1,0,1,7,1"), Err(LineError::Field { column: "type", .. })));
+        assert!(matches!(
+            Msr::default().line("1,a,0,Seek,0,1,2"),
+            Err(LineError::Field { column: "type", .. })
+        ));
+        assert!(matches!(
+            Alibaba::default().line("1,W,0"),
+            Err(LineError::Missing { column: "length", fields: 3 })
+        ));
+        assert!(matches!(Tencent::default().line("1,0,1,7,1"), Err(LineError::Field { column: "type", .. })));
         let far = format!("1,{},1,0,1", u64::MAX);
-        assert!(matches!(Tencent.line(&far), Err(LineError::Field { column: "offset", .. })));
+        assert!(matches!(Tencent::default().line(&far), Err(LineError::Field { column: "offset", .. })));
     }
 }

@@ -1,136 +1,227 @@
-//! Traces as comma-separated values, with a header.
+//! Traces as values separated by commas, tabs or semicolons, with a header or with columns by number.
 
 use straddle_io::Operation;
 
-use super::{Fields, Line, Lines, Volume, When, time, whole, wrong};
+use super::rows::{Role, Rows};
+use super::{Fields, Line, Lines, Quick, Volume, When, time, whole, wrong};
+use crate::columns::{Column, Columns, Exponent, TIME_NAMES, VOLUME_NAMES, Values, unit_of};
 use crate::error::LineError;
+use crate::how::How;
+
+/// What may separate columns.
+const SEPARATORS: [char; 3] = [',', '\t', ';'];
+/// The most columns of a trace.
+const COLUMNS: usize = 64;
 
 /// Parses a header, then requests.
-#[derive(Debug, Default)]
-pub(crate) struct Csv(Option<Columns>);
+#[derive(Debug)]
+pub(crate) struct Csv {
+    columns: Columns,
+    is_timed: bool,
+    header: Option<Header>,
+}
 
-impl Lines for Csv {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
-        match self.0 {
-            Some(columns) => columns.line(line).map(Some),
-            None => {
-                self.0 = Some(Columns::of(line)?);
-                Ok(None)
+impl Csv {
+    pub(crate) fn of(how: &How) -> Self {
+        Self { columns: how.columns.clone(), is_timed: how.timed, header: None }
+    }
+
+    /// Makes of the first line what the others are read by; the line may be a request itself.
+    fn first<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
+        let header = Header::of(line, &self.columns, self.is_timed)?;
+        let request = match self.columns.has_names() || self.columns.is_empty() {
+            true => None,
+            // Columns by number need no header. If there is one, no number is in the column of the offset.
+            false => {
+                let fields = header.fields(line);
+                let offset = unquoted(fields.get("offset", header.offset.0)?);
+                offset
+                    .starts_with(|first: char| first.is_ascii_digit())
+                    .then(|| header.line(line))
+                    .transpose()?
             }
-        }
+        };
+        self.header = Some(header);
+        Ok(request)
     }
 }
 
-/// The index of each column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Columns {
-    time: usize,
-    /// Nanoseconds per unit of the time column.
-    unit: u64,
-    op: usize,
-    offset: usize,
-    length: usize,
-    volume: Option<usize>,
+impl Lines for Csv {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
+        match &self.header {
+            Some(header) => header.line(line).map(Some),
+            None => self.first(line),
+        }
+    }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.header.as_ref()?.rows.quick(bytes, at)
+    }
 }
 
-/// Accepted names of the column of the volume, which may be absent.
-const VOLUMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
-/// The most columns of a trace.
-const COLUMNS: usize = 32;
-
-/// Accepted names of the time column, with the nanoseconds per unit.
-const TIMES: [(&str, u64); 5] = [
-    ("time", 1_000_000_000),
-    ("time_s", 1_000_000_000),
-    ("time_ms", 1_000_000),
-    ("time_us", 1000),
-    ("time_ns", 1),
-];
-
-fn unit(name: &str) -> Option<u64> {
-    TIMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
+/// The index of each column, with its unit.
+#[derive(Clone, Debug)]
+struct Header {
+    separator: char,
+    time: Option<(usize, Exponent)>,
+    op: (usize, Values),
+    offset: (usize, u64),
+    length: (usize, u64),
+    volume: Option<usize>,
+    rows: Rows,
 }
 
 /// Whether a line looks like a header: it names at least two of the required columns.
 pub(crate) fn is_header(line: &str) -> bool {
     let known = |name: &&str| {
-        unit(name).is_some()
+        TIME_NAMES.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
             || ["op", "offset", "length"].iter().any(|known| known.eq_ignore_ascii_case(name))
     };
-    line.split(',').map(str::trim).filter(known).count() >= 2
+    SEPARATORS.iter().any(|separator| line.split(*separator).map(unquoted).filter(known).count() >= 2)
 }
 
-impl Columns {
-    /// Finds the columns in a header.
-    fn of(header: &str) -> Result<Self, LineError> {
-        let (mut times, mut op, mut offset, mut length, mut volume) = (None, None, None, None, None);
-        for (index, name) in header.split(',').map(str::trim).enumerate() {
-            let found = |slot: &mut Option<usize>, column| match slot.replace(index) {
-                None => Ok(()),
-                Some(_) => Err(LineError::TwoColumns { column }),
-            };
-            match name.to_ascii_lowercase().as_str() {
-                "op" => found(&mut op, "op")?,
-                "offset" => found(&mut offset, "offset")?,
-                "length" => found(&mut length, "length")?,
-                name if VOLUMES.contains(&name) => found(&mut volume, "volume")?,
-                name => {
-                    if let Some(unit) = unit(name)
-                        && times.replace((index, unit)).is_some()
-                    {
-                        return Err(LineError::TwoColumns { column: "time" });
-                    }
-                }
+/// Returns a field without the blanks and the quotes around it.
+fn unquoted(field: &str) -> &str {
+    let field = field.trim();
+    field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
+}
+
+impl Header {
+    /// Finds the columns in the first line.
+    fn of(line: &str, columns: &Columns, is_timed: bool) -> Result<Self, LineError> {
+        let separator = SEPARATORS.into_iter().find(|separator| line.contains(*separator)).unwrap_or(' ');
+        let names: Vec<&str> = split(line, separator).map(unquoted).collect();
+        let usual = |column: &'static str, known: &[&str]| {
+            let is = |name: &&str| known.iter().any(|known| known.eq_ignore_ascii_case(name));
+            let mut found = names.iter().enumerate().filter(|(_, name)| is(name)).map(|(index, _)| index);
+            match (found.next(), found.next()) {
+                (_, Some(_)) => Err(LineError::TwoColumns { column }),
+                (found, None) => Ok(found),
             }
-        }
-        let (time, unit) = times.ok_or(LineError::NoColumn { column: "time" })?;
-        Ok(Self {
-            time,
-            unit,
-            op: op.ok_or(LineError::NoColumn { column: "op" })?,
-            offset: offset.ok_or(LineError::NoColumn { column: "offset" })?,
-            length: length.ok_or(LineError::NoColumn { column: "length" })?,
-            volume,
-        })
+        };
+        let find = |column: &'static str, given: Option<&Column>, known: &[&str]| match given {
+            None => usual(column, known),
+            Some(given) => {
+                let no_such = || LineError::NoSuchColumn { name: given.name() };
+                given.among(&names).filter(|index| *index < COLUMNS).ok_or_else(no_such).map(Some)
+            }
+        };
+        let required =
+            |column: &'static str, found: Option<usize>| found.ok_or(LineError::NoColumn { column });
+        let times = TIME_NAMES.map(|(name, _)| name);
+        let time = find("time", columns.time.as_ref().map(|(column, _)| column), &times)?;
+        let unit = columns.time.as_ref().and_then(|(_, unit)| *unit);
+        let unit = |index: usize| unit.unwrap_or_else(|| names.get(index).map_or(9, |name| unit_of(name)));
+        let time = if is_timed { Some(required("time", time)?) } else { time };
+        let time = time.map(|index| (index, unit(index)));
+        let op = required("op", find("op", columns.op.as_ref().map(|(column, _)| column), &["op"])?)?;
+        let values = columns.op.as_ref().map_or(Values::Words, |(_, values)| values.clone());
+        let offset = find("offset", columns.offset.as_ref().map(|(column, _)| column), &["offset"])?;
+        let length = find("length", columns.length.as_ref().map(|(column, _)| column), &["length"])?;
+        let (offset, length) = (required("offset", offset)?, required("length", length)?);
+        let offset = (offset, columns.offset.as_ref().map_or(1, |(_, unit)| *unit));
+        let length = (length, columns.length.as_ref().map_or(1, |(_, unit)| *unit));
+        let volume = find("volume", columns.volume.as_ref(), &VOLUME_NAMES)?;
+        let rows = rows(separator, time, (op, &values), [offset, length], volume);
+        Ok(Self { separator, time, op: (op, values), offset, length, volume, rows })
+    }
+
+    fn fields<'a>(&self, line: &'a str) -> Fields<'a, COLUMNS> {
+        Fields::of(split(line, self.separator))
     }
 
     fn line<'a>(&self, line: &'a str) -> Result<Line<'a>, LineError> {
-        let fields = Fields::<COLUMNS>::of(line.split(','));
-        let field = |column, index| fields.get(column, index).map(str::trim);
+        let fields = self.fields(line);
+        let field = |column, index| fields.get(column, index).map(unquoted);
         let volume = Volume(self.volume.map_or(Ok(""), |index| field("volume", index))?, "");
-        let operation = operation(field("op", self.op)?)?;
-        let when = When::At(time("time", field("time", self.time)?, self.unit)?);
+        let (op, values) = (field("op", self.op.0)?, &self.op.1);
+        let operation = values.operation(op.as_bytes()).ok_or_else(|| wrong("op", op, reason(values)))?;
+        let when = match self.time {
+            Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
+            None => straddle_io::Nanos::ZERO,
+        };
+        let when = When::At(when);
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
             return Ok(Line { volume, operation, offset: 0, length: 0, when });
         }
-        let offset = whole("offset", field("offset", self.offset)?)?;
-        let length = whole("length", field("length", self.length)?)?;
+        let bytes = |column, (index, unit): (usize, u64)| {
+            let value = field(column, index)?;
+            whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is so large"))
+        };
+        let (offset, length) = (bytes("offset", self.offset)?, bytes("length", self.length)?);
         Ok(Line { volume, operation, offset, length, when })
     }
 }
 
-fn operation(name: &str) -> Result<Operation, LineError> {
-    const NAMES: [(&str, &str, Operation); 4] = [
-        ("R", "read", Operation::Read),
-        ("W", "write", Operation::Write),
-        ("F", "flush", Operation::Flush),
-        ("D", "discard", Operation::Discard),
-    ];
-    let is = |known: &str| known.eq_ignore_ascii_case(name);
-    let known = NAMES.iter().find(|(short, long, _)| is(short) || is(long));
-    known
-        .map(|(_, _, operation)| *operation)
-        .ok_or_else(|| wrong("op", name, "must be R, W, F, D, or read, write, flush, discard"))
+fn reason(values: &Values) -> &'static str {
+    match values {
+        Values::Words => "must be R, W, F, D, or read, write, flush, discard",
+        Values::Own(_) => "is none of the values given with --columns",
+    }
+}
+
+/// Returns the roles of the columns up to the last one that matters.
+fn rows(
+    separator: char,
+    time: Option<(usize, Exponent)>,
+    (op, values): (usize, &Values),
+    [offset, length]: [(usize, u64); 2],
+    volume: Option<usize>,
+) -> Rows {
+    let mut all = vec![(op, Role::Op(values.clone().into()))];
+    all.extend([(offset.0, Role::Offset(offset.1)), (length.0, Role::Length(length.1))]);
+    all.extend(time.map(|(index, exponent)| (index, Role::Time(exponent))));
+    all.extend(volume.map(|index| (index, Role::Volume)));
+    let last = all.iter().map(|(index, _)| *index).max().unwrap_or(0);
+    let mut roles = vec![Role::Skip; last + 1];
+    // A column that is two things at once is left to the slow reader.
+    let is_plain = all
+        .iter()
+        .enumerate()
+        .all(|(at, (index, _))| all.iter().skip(at + 1).all(|(other, _)| other != index));
+    for (index, role) in all {
+        if let Some(slot) = roles.get_mut(index) {
+            *slot = role;
+        }
+    }
+    let separator = u8::try_from(separator).unwrap_or(b',');
+    Rows::new(separator, if is_plain { roles } else { Vec::new() })
+}
+
+/// Splits a line at separators that are not in quotes; at blanks, any number of them is one. A field is in quotes if
+/// it begins with them.
+fn split(line: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let mut text = rest?;
+        if separator == ' ' {
+            text = text.trim_start();
+        }
+        let quoted = text.trim_start_matches(' ').strip_prefix('"');
+        let begin = match quoted.and_then(|inner| inner.find('"')) {
+            Some(end) => text.len() - quoted.map_or(0, str::len) + end,
+            None => 0,
+        };
+        let end = text.get(begin..).and_then(|behind| behind.find(separator)).map(|end| begin + end);
+        let field = end.map_or(text, |at| text.get(..at).unwrap_or_default());
+        rest = end.and_then(|at| text.get(at + 1..));
+        Some(field)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn header(line: &str) -> Result<Header, LineError> {
+        Header::of(line, &Columns::default(), true)
+    }
+
     #[test]
     fn columns_stand_in_any_order_among_others() {
-        let columns = Columns::of("host, Length ,OFFSET,op,time_us,disk").unwrap();
+        let columns = header("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
         let when = When::At(straddle_io::Nanos::new(1500));
         assert_eq!(
@@ -138,20 +229,42 @@ mod tests {
             Line { volume: Volume("x", ""), operation: Operation::Write, offset: 512, length: 4096, when }
         );
         assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
+        assert_eq!(columns.line("\"a,b\",4096,512,\"WF\",2,\"x, y\"").unwrap().volume, Volume("x, y", ""));
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(Columns::of("time,op,offset"), Err(LineError::NoColumn { column: "length" }));
-        assert_eq!(Columns::of("op,offset,length"), Err(LineError::NoColumn { column: "time" }));
-        assert_eq!(
-            Columns::of("time,time_us,op,offset,length"),
-            Err(LineError::TwoColumns { column: "time" })
-        );
-        let columns = Columns::of("time,op,offset,length").unwrap();
+        let error = |line| header(line).unwrap_err();
+        assert_eq!(error("time,op,offset"), LineError::NoColumn { column: "length" });
+        assert_eq!(error("op,offset,length"), LineError::NoColumn { column: "time" });
+        assert!(Header::of("op,offset,length", &Columns::default(), false).is_ok());
+        assert_eq!(error("time,time_us,op,offset,length"), LineError::TwoColumns { column: "time" });
+        let columns = header("time,op,offset,length").unwrap();
         assert_eq!(columns.line("1,R,0"), Err(LineError::Missing { column: "length", fields: 3 }));
         assert!(matches!(columns.line("1,X,0,1"), Err(LineError::Field { column: "op", .. })));
         assert!(matches!(columns.line("1,R,-1,1"), Err(LineError::Field { column: "offset", .. })));
         assert!(matches!(columns.line("1,R,0,1k"), Err(LineError::Field { column: "length", .. })));
+    }
+
+    #[test]
+    fn a_map_gives_columns_by_name_or_number_and_their_units() {
+        let mut lines =
+            Csv::of(&How { columns: "op=type:1/0,offset=lba:sectors".parse().unwrap(), ..How::default() });
+        assert_eq!(lines.line("lba;length;type;time_ms"), Ok(None));
+        let line = lines.line("63;4096;0;2").unwrap().unwrap();
+        assert_eq!((line.operation, line.offset, line.length), (Operation::Write, 32_256, 4096));
+        let columns: Columns = "time=1:us,op=3,offset=4:4KiB,length=5:512,volume=2".parse().unwrap();
+        let how = How { columns, ..How::default() };
+        let (first, second) = ("7 a R 3 8", "9   b W 4 16");
+        let mut lines = Csv::of(&how);
+        let line = lines.line(first).unwrap().unwrap();
+        assert_eq!((line.volume, line.offset, line.length), (Volume("a", ""), 12_288, 4096));
+        assert_eq!(lines.line(second).unwrap().unwrap().volume, Volume("b", ""));
+        let mut lines = Csv::of(&how);
+        assert_eq!(lines.line("t v op block n"), Ok(None));
+        assert_eq!(lines.line(first).unwrap().unwrap().operation, Operation::Read);
+        let how = How { columns: "op=kind".parse().unwrap(), ..How::default() };
+        let error = LineError::NoSuchColumn { name: "kind".to_owned() };
+        assert_eq!(Csv::of(&how).line("time,op,offset,length"), Err(error));
     }
 }

@@ -1,7 +1,7 @@
 //! The formats of DiskSim and MQSim.
 //!
-//! DiskSim's validation traces are of requests sent to a real drive, and how long each took. A line is `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512
-//! bytes. The next request arrived `delay_us` after this one completed. The second column is the class that
+//! DiskSim's validation traces are of requests sent to a real drive, and how long each took. A line is
+//! `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512 bytes. The next request arrived `delay_us` after this one completed. The second column is the class that
 //! DiskSim's authors gave the request (for writes `Doub` or `Trip`); it is ignored.
 //!
 //! DiskSim's input has lines of `arrival_ms device first_block blocks flags`; MQSim's input looks the same, with
@@ -9,8 +9,11 @@
 
 use straddle_io::Operation;
 
-use super::{Fields, Line, Lines, Volume, When, is_whole, sectors, time, whole, wrong};
+use super::rows::{Role, Rows};
+use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, sectors, time, whole, wrong};
+use crate::columns::Values;
 use crate::error::LineError;
+use crate::histogram::SECTOR;
 
 /// Nanoseconds per microsecond.
 const MICRO: u64 = 1000;
@@ -55,18 +58,43 @@ pub(crate) fn is_mqsim(line: &str) -> bool {
 
 /// Parses DiskSim's input.
 #[derive(Debug)]
-pub(crate) struct Ascii;
+pub(crate) struct Ascii(Rows);
+
+impl Default for Ascii {
+    fn default() -> Self {
+        // Other flags than these are left to the slow reader.
+        Self(rows(6, [("0", Operation::Write), ("1", Operation::Read)]))
+    }
+}
+
+fn rows(exponent: u32, types: [(&str, Operation); 2]) -> Rows {
+    let own = types.map(|(name, operation)| (name.to_owned(), operation)).to_vec();
+    let sizes = [Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op(Values::Own(own).into())];
+    let roles = [Role::Time(exponent), Role::Volume].into_iter().chain(sizes);
+    Rows::new(b' ', roles.collect())
+}
 
 impl Lines for Ascii {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let is_read = |flags: &str| whole("flags", flags).map(|flags| flags & 1 == 1);
         input(line, MILLI, is_read).map(Some)
     }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
+    }
 }
 
 /// Parses MQSim's input.
 #[derive(Debug)]
-pub(crate) struct MqSim;
+pub(crate) struct MqSim(Rows);
+
+impl Default for MqSim {
+    fn default() -> Self {
+        Self(rows(0, [("0", Operation::Write), ("1", Operation::Read)]))
+    }
+}
 
 impl Lines for MqSim {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -76,6 +104,11 @@ impl Lines for MqSim {
             other => Err(wrong("type", other, "must be 0 (write) or 1 (read)")),
         };
         input(line, 1, is_read).map(Some)
+    }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
     }
 }
 

@@ -1,8 +1,10 @@
 //! FIU's traces: `time_ns pid process lba blocks W|R major minor md5`, in blocks of 512 bytes.
 
-use super::cloud::read_or_write;
-use super::{Fields, Line, Lines, Volume, When, is_whole, sectors, time};
+use super::cloud::{op, read_or_write};
+use super::rows::{Role, Rows};
+use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, sectors, time};
 use crate::error::LineError;
+use crate::histogram::SECTOR;
 
 type Columns<'a> = Fields<'a, 9>;
 
@@ -15,7 +17,15 @@ pub(crate) fn is_line(line: &str) -> bool {
 
 /// Parses lines, each of which is a request. The volume is the device's two numbers.
 #[derive(Debug)]
-pub(crate) struct Fiu;
+pub(crate) struct Fiu(Rows);
+
+impl Default for Fiu {
+    fn default() -> Self {
+        let sizes = [Role::Offset(SECTOR), Role::Length(SECTOR), op(), Role::VolumeAndNext];
+        let roles = [Role::Time(0), Role::Skip, Role::Skip].into_iter().chain(sizes);
+        Self(Rows::new(b' ', roles.collect()))
+    }
+}
 
 impl Lines for Fiu {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
@@ -26,6 +36,11 @@ impl Lines for Fiu {
         let operation = read_or_write(fields.get("type", 5)?)?;
         let volume = Volume(fields.get("major", 6)?, fields.get("minor", 7)?);
         Ok(Some(Line { volume, operation, offset, length, when }))
+    }
+
+    #[inline]
+    fn quick<'a>(&mut self, bytes: &'a [u8], at: usize) -> Option<Quick<'a>> {
+        self.0.quick(bytes, at)
     }
 }
 
@@ -39,8 +54,8 @@ mod tests {
     #[test]
     fn a_line_is_detected_and_read() {
         let text = "89966104003266 4253 kjournald 508048 8 W 6 0 0c06e6a31e8ec4bb2e96b2aa7e2d4f2b";
-        assert_eq!(Format::of_line(text), Some(Format::Fiu));
-        let line = Fiu.line(text).unwrap().unwrap();
+        assert_eq!(Format::of_line(text, &crate::how::How::default()), Some(Format::Fiu));
+        let line = Fiu::default().line(text).unwrap().unwrap();
         assert_eq!((line.volume, line.operation), (Volume("6", "0"), Operation::Write));
         assert_eq!((line.offset, line.length), (508_048 * 512, 4096));
     }

@@ -9,7 +9,8 @@
 //!   `a > u - r`. In these cases it straddles: it touches more units than its length needs.
 //! - units that it covers in part have to be read and written back: `n < u` one, and two if it straddles;
 //!   otherwise one at its head if `a > 0`, and one at its tail if `(a + r) mod u > 0`.
-//! - it is aligned if `a = 0` and `r = 0`.
+//! - it is aligned if `a = 0` and `r = 0`; it begins inside a unit if `a > 0`, and ends inside one if
+//!   `(a + r) mod u > 0`.
 
 use super::{Class, Count, Histogram, MIB};
 
@@ -25,6 +26,10 @@ pub struct Effect {
     pub misaligned: u64,
     /// Requests that touch a unit more than their length needs.
     pub straddling: u64,
+    /// Requests that begin inside a unit, and so leave its head as it was.
+    pub heads: u64,
+    /// Requests that end inside a unit, and so leave its tail as it was.
+    pub tails: u64,
     /// Units that a request covers in part: each write of one is a read-modify-write.
     pub partial: u64,
     /// Units that requests touch, each counted once for each request.
@@ -51,6 +56,8 @@ impl Effect {
             requests: self.requests + other.requests,
             misaligned: self.misaligned + other.misaligned,
             straddling: self.straddling + other.straddling,
+            heads: self.heads + other.heads,
+            tails: self.tails + other.tails,
             partial: self.partial + other.partial,
             touched: self.touched + other.touched,
             sectors: self.sectors + other.sectors,
@@ -89,7 +96,7 @@ impl Histogram {
     pub fn effects(&self, unit: u64) -> Option<Effects> {
         UNITS.contains(&unit).then(|| {
             let mut sums = Sums::new(unit);
-            for (class, count) in self.classes() {
+            for (class, count) in self.unordered() {
                 sums.add(class, count);
             }
             sums.finish()
@@ -109,6 +116,8 @@ pub(crate) fn of_class(class: Class, count: Count, unit: u64, start: u64) -> Eff
         requests,
         misaligned: requests * u64::from(a > 0 || tail),
         straddling: requests * u64::from(touched > needed),
+        heads: requests * u64::from(a > 0),
+        tails: requests * u64::from(tail),
         partial: requests * partial,
         touched: u128::from(touched) * u128::from(requests)
             + u128::from(count.beyond) * u128::from(MIB / unit),
@@ -125,6 +134,8 @@ struct Sums {
     /// Changes of a count of requests from the start before, one more than there are starts.
     straddling: Vec<i128>,
     misaligned: Vec<i128>,
+    heads: Vec<i128>,
+    tails: Vec<i128>,
     partial: Vec<i128>,
 }
 
@@ -133,7 +144,15 @@ impl Sums {
         let starts = usize::try_from(unit).unwrap_or(0);
         let zeros = || vec![0; starts + 1];
         let always = Effect { unit, ..Effect::default() };
-        Self { unit, always, straddling: zeros(), misaligned: zeros(), partial: zeros() }
+        Self {
+            unit,
+            always,
+            straddling: zeros(),
+            misaligned: zeros(),
+            heads: zeros(),
+            tails: zeros(),
+            partial: zeros(),
+        }
     }
 
     fn add(&mut self, class: Class, count: Count) {
@@ -153,6 +172,8 @@ impl Sums {
         } else {
             add(&mut self.misaligned, 0, u, more);
         }
+        add(&mut self.heads, shift(1), u - 1, more);
+        add(&mut self.tails, shift((u - r) % u + 1), u - 1, more);
         if n < u {
             add(&mut self.partial, 0, u, more);
             add(&mut self.partial, shift(beyond), u - beyond, more);
@@ -171,10 +192,13 @@ impl Sums {
                 u64::try_from(sum).unwrap_or(0)
             })
         };
-        let starts = sums(self.straddling).zip(sums(self.misaligned)).zip(sums(self.partial));
-        let effects = starts.map(|((straddling, misaligned), partial)| Effect {
+        let ends = sums(self.heads).zip(sums(self.tails));
+        let starts = sums(self.straddling).zip(sums(self.misaligned)).zip(sums(self.partial)).zip(ends);
+        let effects = starts.map(|(((straddling, misaligned), partial), (heads, tails))| Effect {
             misaligned,
             straddling,
+            heads,
+            tails,
             partial,
             touched: self.always.touched + u128::from(straddling),
             ..self.always
@@ -222,6 +246,8 @@ mod tests {
             requests: 1,
             misaligned: u64::from(!first.is_multiple_of(unit) || !end.is_multiple_of(unit)),
             straddling: u64::from(touched > u128::from(sectors.div_ceil(unit))),
+            heads: u64::from(!first.is_multiple_of(unit)),
+            tails: u64::from(!end.is_multiple_of(unit)),
             partial,
             touched,
             sectors: u128::from(sectors),

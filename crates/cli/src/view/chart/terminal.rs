@@ -13,6 +13,13 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
     bar
 }
 
+/// Returns a character whose height shows `share`; the lowest one for none at all.
+pub(crate) fn height(share: f64) -> char {
+    const HEIGHTS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let eighths = rounded(share.clamp(0.0, 1.0) * 8.0).max(usize::from(share > 0.0));
+    HEIGHTS.get(eighths).copied().unwrap_or('█')
+}
+
 /// A curve from 0 to `x_most`. `width` and `height` are in characters, without the labels.
 pub(crate) struct Plot<'a> {
     /// What the curve shows; printed above it.

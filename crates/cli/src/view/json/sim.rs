@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
-use straddle_trace::{Format, Pace, Replayed};
+use straddle_trace::{Format, Pace, Replayed, Replays};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
@@ -100,6 +100,44 @@ struct RunReport {
     flushes: Option<KindReport>,
     /// Counters from inside the drive.
     counters: CountersReport,
+    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if there is one
+    /// only, or one drive for all of them. Above them are their sums, and the longest of times that pass at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<VolumeReport>,
+}
+
+/// A volume of the trace on a drive of its own.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Volume")]
+struct VolumeReport {
+    /// Its name; absent if the trace does not name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The number of requests of all kinds.
+    requests: u64,
+    /// The number of bytes read and written.
+    bytes: u64,
+    /// The number of reads and writes that do not begin and end at boundaries of the true physical sectors.
+    misaligned_requests: u64,
+    /// The time from the first arrival to the last completion, in nanoseconds.
+    elapsed_ns: u64,
+    /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
+    busy_ns: u64,
+    /// `busy_ns` relative to the same volume in the first run.
+    ratio: f64,
+    /// Whether the drive cannot keep up with the times of the trace.
+    diverges: bool,
+    /// Reads, timed from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads: Option<KindReport>,
+    /// Writes, timed from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<KindReport>,
+    /// Flushes, timed from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flushes: Option<KindReport>,
+    /// Counters from inside its drive.
+    counters: CountersReport,
 }
 
 /// When requests were sent.
@@ -128,6 +166,31 @@ pub(crate) struct Run {
     pub(crate) shift: u64,
     pub(crate) format: Option<Format>,
     pub(crate) replayed: Replayed,
+    /// The volumes, if each had a drive of its own.
+    pub(crate) volumes: Vec<(String, Replayed)>,
+}
+
+impl Run {
+    /// Creates the run of a trace on one drive.
+    pub(crate) const fn of_one(shift: u64, format: Option<Format>, replayed: Replayed) -> Self {
+        Self { shift, format, replayed, volumes: Vec::new() }
+    }
+
+    /// Creates the run of a trace with a drive for each volume.
+    pub(crate) fn of_volumes(shift: u64, format: Option<Format>, replays: Replays) -> Self {
+        match <[_; 1]>::try_from(replays.volumes) {
+            Ok([(_, replayed)]) => Self::of_one(shift, format, replayed),
+            Err(volumes) => Self { shift, format, replayed: replays.total, volumes },
+        }
+    }
+
+    /// Whether a drive does not keep up with the times of the trace.
+    pub(crate) fn diverges(&self) -> bool {
+        match &self.volumes[..] {
+            [] => self.replayed.diverges(),
+            volumes => volumes.iter().any(|(_, replayed)| replayed.diverges()),
+        }
+    }
 }
 
 /// The runs of a replay, to be reported.
@@ -169,10 +232,6 @@ impl SimReport {
 
 fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
     let replayed = &run.replayed;
-    let kind = |times: &straddle_io::Latency| {
-        let count = times.count();
-        (count > 0).then(|| KindReport { requests: count, latency: latency(times) })
-    };
     RunReport {
         shift_bytes: run.shift,
         pace: match replayed.pace {
@@ -189,8 +248,33 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
         elapsed_ns: replayed.elapsed.get(),
         busy_ns: replayed.busy().get(),
         ratio: sim.ratio(run),
-        diverges: replayed.diverges(),
+        diverges: run.diverges(),
         behind_ns: replayed.behind.get(),
+        reads: kind(&replayed.reads),
+        writes: kind(&replayed.writes),
+        flushes: kind(&replayed.flushes),
+        counters: counters(&replayed.counters),
+        volumes: run.volumes.iter().map(|(name, replayed)| volume_report(sim, name, replayed)).collect(),
+    }
+}
+
+fn kind(times: &straddle_io::Latency) -> Option<KindReport> {
+    let count = times.count();
+    (count > 0).then(|| KindReport { requests: count, latency: latency(times) })
+}
+
+fn volume_report(sim: &Sim<'_>, name: &str, replayed: &Replayed) -> VolumeReport {
+    let first = sim.runs.first().and_then(|run| run.volumes.iter().find(|(known, _)| known == name));
+    let first = first.map_or(0.0, |(_, first)| first.busy().seconds());
+    VolumeReport {
+        name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+        requests: replayed.requests,
+        bytes: replayed.bytes,
+        misaligned_requests: replayed.misaligned,
+        elapsed_ns: replayed.elapsed.get(),
+        busy_ns: replayed.busy().get(),
+        ratio: if first > 0.0 { replayed.busy().seconds() / first } else { 1.0 },
+        diverges: replayed.diverges(),
         reads: kind(&replayed.reads),
         writes: kind(&replayed.writes),
         flushes: kind(&replayed.flushes),

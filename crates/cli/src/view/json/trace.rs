@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_trace::{Account, Effect, Format, Histogram, SECTOR, Volume};
+use straddle_trace::{
+    Account, Coalesced, Effect, Format, Histogram, Recording, SECTOR, Size, Volume, Window,
+};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -20,10 +22,19 @@ pub(crate) struct TraceReport {
     files: Vec<FileReport>,
     /// The number of lines that are no requests: headers, and events of other kinds.
     other_lines: u64,
-    /// The time from the first request of a file to its last, in nanoseconds, in the longest file.
-    span_ns: u64,
+    /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if the times
+    /// were not read, as those of a Parquet file that is only counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_ns: Option<u64>,
     /// The start that the offsets are counted from, in sectors of 512 bytes.
     started_at_sectors: u64,
+    /// How long a write is held at most to be merged with others, in nanoseconds; with `--merge-within`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge_within_ns: Option<u64>,
+    /// With `--merge-within`, the number of requests that were earlier than the one before them. They are merged as if
+    /// they had come at its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_requests: Option<u64>,
     /// All volumes together.
     total: VolumeReport,
     /// The volumes by name, in order.
@@ -69,8 +80,23 @@ struct OperationReport {
     /// The number of requests that do not begin and end on sectors of 512 bytes. They count with the sectors they
     /// touch.
     off_sector_requests: u64,
+    /// Their lengths, the shortest first.
+    sizes: Vec<SizeReport>,
     /// What they do to units of each size.
     units: Vec<UnitReport>,
+}
+
+/// The requests of one length.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Size")]
+struct SizeReport {
+    /// The length, rounded out to sectors of 512 bytes; absent for all of 2 MiB or more together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length_bytes: Option<u64>,
+    /// The number of requests.
+    requests: u64,
+    /// The number of bytes of all of them.
+    bytes: u64,
 }
 
 /// What requests do to units of one size, each request alone.
@@ -85,6 +111,25 @@ struct UnitReport {
     /// The start with the fewest units covered in part; with `--best`.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<BestReport>,
+    /// What is left behind a cache that holds each write for some time; for writes, with `--merge-within`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged: Option<MergedReport>,
+}
+
+/// What writes do to units behind a cache.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Merged")]
+struct MergedReport {
+    /// Units that are written.
+    written_units: u64,
+    /// Of these, the ones of which only a part is new: each is a read-modify-write.
+    partial_units: u64,
+    /// Of these, the ones that were written early because no more could be held. If there are any, a larger cache
+    /// writes fewer.
+    early_units: u64,
+    /// The bytes of the units written relative to the bytes of the requests. Absent if there are no requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amplification: Option<f64>,
 }
 
 /// What requests do to units from one start.
@@ -95,6 +140,10 @@ struct EffectReport {
     misaligned_requests: u64,
     /// Requests that touch a unit more than their length needs.
     straddling_requests: u64,
+    /// Requests that begin inside a unit.
+    partial_head_requests: u64,
+    /// Requests that end inside a unit.
+    partial_tail_requests: u64,
     /// Units that a request covers in part. For a write, each is a read-modify-write.
     partial_units: u64,
     /// Units that requests touch, each counted once for each request.
@@ -133,6 +182,14 @@ pub(crate) struct Counted<'a> {
     /// The start in sectors.
     pub(crate) start: u64,
     pub(crate) best: bool,
+    /// The window behind which writes were merged.
+    pub(crate) window: Option<&'a Window>,
+}
+
+impl From<(&Recording, Option<Format>)> for TraceFile {
+    fn from((recording, format): (&Recording, Option<Format>)) -> Self {
+        Self { name: recording.name.clone(), format }
+    }
 }
 
 impl TraceReport {
@@ -146,8 +203,10 @@ impl TraceReport {
                 .map(|file| FileReport { name: file.name.clone(), format: file.format.map(Format::name) })
                 .collect(),
             other_lines: counted.account.others(),
-            span_ns: counted.account.span().get(),
+            span_ns: counted.account.span().map(straddle_io::Time::get),
             started_at_sectors: counted.start,
+            merge_within_ns: counted.window.map(|window| window.within.get()),
+            late_requests: counted.window.map(|_| counted.account.late()),
             total: volume_report(counted, None, &counted.total),
             volumes: counted.account.volumes().map(volume).collect(),
         }
@@ -157,14 +216,14 @@ impl TraceReport {
 fn volume_report(counted: &Counted<'_>, name: Option<&str>, volume: &Volume) -> VolumeReport {
     VolumeReport {
         name: name.filter(|name| !name.is_empty()).map(str::to_owned),
-        reads: operation(counted, &volume.reads),
-        writes: operation(counted, &volume.writes),
-        discards: operation(counted, &volume.discards),
+        reads: operation(counted, &volume.reads, &[]),
+        writes: operation(counted, &volume.writes, &volume.coalesced),
+        discards: operation(counted, &volume.discards, &[]),
         flushes: volume.flushes,
     }
 }
 
-fn operation(counted: &Counted<'_>, histogram: &Histogram) -> OperationReport {
+fn operation(counted: &Counted<'_>, histogram: &Histogram, coalesced: &[Coalesced]) -> OperationReport {
     let unit = |unit: &u64| {
         let effects = histogram.effects(*unit)?;
         let best = counted
@@ -172,12 +231,24 @@ fn operation(counted: &Counted<'_>, histogram: &Histogram) -> OperationReport {
             .then(|| effects.best())
             .map(|(start, effect)| BestReport { started_at_sectors: start, effect: effect_report(&effect) });
         let effect = effect_report(&effects.started_at(counted.start));
-        Some(UnitReport { unit_bytes: unit * SECTOR, effect, best })
+        let merged = coalesced.iter().find(|coalesced| coalesced.unit == *unit).map(|merged| MergedReport {
+            written_units: merged.written,
+            partial_units: merged.partial,
+            early_units: merged.early,
+            amplification: merged.amplification(histogram.sectors()),
+        });
+        Some(UnitReport { unit_bytes: unit * SECTOR, effect, best, merged })
+    };
+    let size = |size: Size| SizeReport {
+        length_bytes: size.sectors.map(|sectors| sectors * SECTOR),
+        requests: size.requests,
+        bytes: whole(size.total * u128::from(SECTOR)),
     };
     OperationReport {
         requests: histogram.requests(),
         bytes: whole(histogram.sectors() * u128::from(SECTOR)),
         off_sector_requests: histogram.inexact(),
+        sizes: histogram.sizes().into_iter().map(size).collect(),
         units: counted.units.iter().filter_map(unit).collect(),
     }
 }
@@ -186,6 +257,8 @@ fn effect_report(effect: &Effect) -> EffectReport {
     EffectReport {
         misaligned_requests: effect.misaligned,
         straddling_requests: effect.straddling,
+        partial_head_requests: effect.heads,
+        partial_tail_requests: effect.tails,
         partial_units: effect.partial,
         touched_units: whole(effect.touched),
         amplification: effect.amplification(),

@@ -99,7 +99,7 @@ fn cells(
 
 /// Quotes a cell where needed. A spreadsheet takes a cell that begins with one of four characters for a
 /// formula; names on a disk are chosen by others, so a tab goes before it.
-fn quoted(cell: &str) -> String {
+pub(crate) fn quoted(cell: &str) -> String {
     let lines: Vec<String> = cell.split('\n').map(printable).collect();
     let mut text = lines.join("\n");
     if text.starts_with(['=', '+', '-', '@']) {

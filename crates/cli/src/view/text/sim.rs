@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use straddle_io::Latency;
-use straddle_trace::Pace;
+use straddle_io::{Latency, Nanos};
+use straddle_trace::{Pace, Replayed};
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, plural, printable};
@@ -16,6 +16,9 @@ pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
     let _ = write!(text, "{}\n\n", table(sim, styles));
     for run in sim.runs {
         let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
+    }
+    if sim.runs.iter().any(|run| run.volumes.len() > 1) {
+        let _ = write!(text, "\n{}", volumes(sim, styles));
     }
     if sim.runs.len() > 1 {
         let _ = write!(text, "\n{}\n", verdicts(sim, width));
@@ -32,7 +35,13 @@ fn headline(sim: &Sim<'_>) -> String {
     });
     let (trace, title) = (printable(sim.trace), printable(&sim.profile.title));
     let name = printable(sim.drive);
-    format!("{trace} on {title} (drive:{name}): {}; modelled, virtual time", pace.unwrap_or_default())
+    let volumes = sim.runs.first().map_or(0, |run| run.volumes.len());
+    let each = if volumes > 1 {
+        format!(", each of {volumes} volumes on a drive of its own")
+    } else {
+        String::new()
+    };
+    format!("{trace} on {title} (drive:{name}){each}: {}; modelled, virtual time", pace.unwrap_or_default())
 }
 
 fn depth(run: &Run) -> usize {
@@ -54,6 +63,41 @@ fn table(sim: &Sim<'_>, styles: Styles) -> String {
     }
     right(&mut table, [0].into_iter().chain(2..9));
     headed(&table, styles.heading)
+}
+
+/// The most volumes listed by name.
+const LISTED: usize = 10;
+
+/// Returns the table of volumes, those whose requests take longest in all first.
+fn volumes(sim: &Sim<'_>, styles: Styles) -> String {
+    let Some(first) = sim.runs.first() else { return String::new() };
+    let mut volumes: Vec<_> = first.volumes.iter().collect();
+    volumes.sort_by_key(|(_, replayed)| std::cmp::Reverse(replayed.busy()));
+    let shifts: Vec<String> = sim.runs.iter().map(|run| format!("SHIFT {}", run.shift)).collect();
+    let mut table = plain_table(
+        &["VOLUME", "REQUESTS"].into_iter().chain(shifts.iter().map(String::as_str)).collect::<Vec<_>>(),
+    );
+    for (name, replayed) in volumes.iter().take(LISTED) {
+        let shown = if name.is_empty() { "-".to_owned() } else { printable(name).to_string() };
+        let mut row = vec![shown, replayed.requests.to_string()];
+        for run in sim.runs {
+            let replayed = run.volumes.iter().find(|(known, _)| known == name);
+            row.push(replayed.map_or_else(String::new, |(_, replayed)| mean(replayed)));
+        }
+        table.add_row(row);
+    }
+    right(&mut table, 1..2 + shifts.len());
+    let mut text = format!("Mean time of a request:\n{}\n", headed(&table, styles.heading));
+    if volumes.len() > LISTED {
+        let _ = writeln!(text, "({} more: --json lists all)", plural(volumes.len() - LISTED, "volume"));
+    }
+    text
+}
+
+/// Returns the mean time of a request.
+fn mean(replayed: &Replayed) -> String {
+    let count = replayed.reads.count() + replayed.writes.count() + replayed.flushes.count();
+    Nanos::new(replayed.busy().get().checked_div(count).unwrap_or(0)).to_string()
 }
 
 fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
@@ -90,11 +134,10 @@ fn totals(run: &Run) -> String {
 /// their times is meaningless and is not given.
 fn verdicts(sim: &Sim<'_>, width: usize) -> String {
     let Some((first, others)) = sim.runs.split_first() else { return String::new() };
-    let mut sentences: Vec<String> =
-        sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
+    let mut sentences: Vec<String> = sim.runs.iter().filter(|run| run.diverges()).map(lags).collect();
     for run in others {
         let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
-        if !first.replayed.diverges() && !run.replayed.diverges() {
+        if !first.diverges() && !run.diverges() {
             sentences.push(format!(
                 "With shift {shift} requests take {ratio:.2} times as long as with shift {beside}."
             ));

@@ -2,20 +2,27 @@
 
 use std::fmt::Write;
 
-use straddle_trace::{Effect, Format, Histogram, SECTOR, Volume};
+use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::view::chart::terminal::bar;
+use crate::view::chart::svg::{self, Bar, Panel, Shape};
+use crate::view::chart::terminal::{bar, height};
 use crate::view::json::trace::Counted;
-use crate::view::text::{headed, plain_table, right, wrap};
+use crate::view::text::{headed, plain_table, right, trimmed, wrap};
 
 /// The most volumes listed by name.
 const LISTED: usize = 20;
 /// The width of a full bar in characters.
 const BAR: usize = 40;
+/// The width of a full bar beside a wide table.
+const NARROW: usize = 12;
+/// The most lengths listed.
+const SIZES: usize = 8;
 /// Sectors of the unit whose starts are drawn.
 const DRAWN: u64 = 8;
+/// Sectors of the larger unit that is put in words.
+const LARGE: u64 = 32;
 
 /// Returns the figures of traces in full, for a terminal of `width` characters.
 pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> String {
@@ -30,7 +37,8 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> Stri
         0 => "with the offsets of the trace".to_owned(),
         start => format!("if the partition starts at sector {start}"),
     };
-    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted, styles));
+    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted, width, styles));
+    let _ = writeln!(text, "Lengths of writes, {from}:\n{}", sizes(counted, styles));
     let _ = writeln!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
     for sentence in sentences(counted) {
         let _ = writeln!(text, "{}", wrap(&sentence, width, ""));
@@ -38,7 +46,7 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> Stri
     text
 }
 
-fn headline(counted: &Counted<'_>) -> String {
+pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let names = match counted.files {
         [file] => printable(&file.name).to_string(),
         files => plural(files.len(), "trace"),
@@ -48,10 +56,12 @@ fn headline(counted: &Counted<'_>) -> String {
     formats.dedup();
     let formats = formats.join("; ");
     let (count, total) = (counted.account.volumes().count(), &counted.total);
-    let requests =
-        total.reads.requests() + total.writes.requests() + total.discards.requests() + total.flushes;
-    let (requests, volumes) = (plural(requests, "request"), plural(count, "volume"));
+    let (requests, volumes) = (plural(total.requests(), "request"), plural(count, "volume"));
     let mut text = format!("{names} ({formats}): {requests} on {volumes}");
+    if total.requests() == 0 && counted.account.others() > 0 {
+        let others = plural(counted.account.others(), "line or event");
+        let _ = write!(text, "; {others} of other kinds (--event chooses which event counts)");
+    }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
         let _ =
@@ -62,8 +72,9 @@ fn headline(counted: &Counted<'_>) -> String {
 
 /// Returns the table of volumes, those with most written first.
 fn volumes(counted: &Counted<'_>, styles: Styles) -> String {
-    let mut table =
-        plain_table(&["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "DISCARDS", "FLUSHES"]);
+    let header =
+        ["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "512 B – 1 MIB", "DISCARDS", "FLUSHES"];
+    let mut table = plain_table(&header);
     let mut volumes: Vec<_> = counted.account.volumes().collect();
     volumes.sort_by_key(|(_, volume)| std::cmp::Reverse(volume.writes.sectors()));
     let left = volumes.len().saturating_sub(LISTED);
@@ -74,7 +85,7 @@ fn volumes(counted: &Counted<'_>, styles: Styles) -> String {
     if volumes.len() > 1 {
         table.add_row(row(counted, "all".to_owned(), &counted.total));
     }
-    right(&mut table, 1..8);
+    right(&mut table, (1..6).chain(7..9));
     let mut text = headed(&table, styles.heading);
     if left > 0 {
         let _ = write!(text, "\n({} more: --json lists all)", plural(left, "volume"));
@@ -96,33 +107,110 @@ fn row(counted: &Counted<'_>, name: String, volume: &Volume) -> Vec<String> {
         volume.writes.requests().to_string(),
         bytes(&volume.writes),
         off.map_or_else(String::new, |effect| share(effect.misaligned, effect.requests)),
+        strip(&volume.writes, counted.start),
         volume.discards.requests().to_string(),
         volume.flushes.to_string(),
     ]
 }
 
+/// Draws the share of writes that are misaligned on units of each size, the smallest first.
+fn strip(writes: &Histogram, start: u64) -> String {
+    if writes.requests() == 0 {
+        return String::new();
+    }
+    let share = |unit: u64| {
+        let effect = writes.effects(unit).map(|effects| effects.started_at(start)).unwrap_or_default();
+        ratio(effect.misaligned, effect.requests)
+    };
+    UNITS.into_iter().map(|unit| height(share(unit))).collect()
+}
+
+/// Returns the table of the most frequent lengths.
+fn sizes(counted: &Counted<'_>, styles: Styles) -> String {
+    let writes = &counted.total.writes;
+    let all = writes.requests();
+    let mut sizes = writes.sizes();
+    sizes.sort_by_key(|size| std::cmp::Reverse(size.requests));
+    let left = sizes.len().saturating_sub(SIZES);
+    sizes.truncate(SIZES);
+    sizes.sort_by_key(|size| size.sectors.unwrap_or(u64::MAX));
+    let mut table = plain_table(&["LENGTH", "WRITES", "BYTES", ""]);
+    for size in sizes {
+        let length = size.sectors.map(|sectors| ByteCount::new(sectors * SECTOR).to_string());
+        let bytes = counted_share(size.total, writes.sectors());
+        table.add_row(vec![
+            length.unwrap_or_else(|| "2 MiB and more".to_owned()),
+            share(size.requests, all),
+            bytes,
+            bar(ratio(size.requests, all), BAR),
+        ]);
+    }
+    right(&mut table, 0..3);
+    let mut text = headed(&table, styles.heading) + "\n";
+    if left > 0 {
+        let _ = writeln!(text, "({}: --json lists all)", plural(left, "more length"));
+    }
+    text
+}
+
+fn counted_share(part: u128, all: u128) -> String {
+    #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
+    let share = part as f64 / all.max(1) as f64;
+    format!("{:.1} %", share * 100.0)
+}
+
 /// Returns the table of units.
-fn units(counted: &Counted<'_>, styles: Styles) -> String {
-    let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "RMW/WRITE", "WRITTEN"];
+fn units(counted: &Counted<'_>, width: usize, styles: Styles) -> String {
+    let writes = &counted.total.writes;
+    let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "HEADS", "TAILS", "RMW/WRITE", "WRITTEN"];
     header.extend(counted.best.then_some(["BEST START", "RMW/WRITE", "WRITTEN"]).into_iter().flatten());
-    let mut table = plain_table(&header);
+    header.extend(counted.window.map(|_| ["MERGED RMW", "WRITTEN"]).into_iter().flatten());
+    let mut rows = Vec::new();
     for unit in counted.units {
-        let Some(effects) = counted.total.writes.effects(*unit) else { continue };
+        let Some(effects) = writes.effects(*unit) else { continue };
         let effect = effects.started_at(counted.start);
         let mut cells = vec![
             ByteCount::new(unit * SECTOR).to_string(),
             share(effect.misaligned, effect.requests),
             share(effect.straddling, effect.requests),
+            share(effect.heads, effect.requests),
+            share(effect.tails, effect.requests),
             per_request(&effect),
-            times(&effect),
+            times(effect.amplification()),
         ];
         if counted.best {
             let (start, best) = effects.best();
-            cells.extend([format!("{start}s"), per_request(&best), times(&best)]);
+            cells.extend([format!("{start}s"), per_request(&best), times(best.amplification())]);
         }
-        table.add_row(cells);
+        let merged = counted.total.coalesced.iter().find(|coalesced| coalesced.unit == *unit);
+        cells.extend(merged.into_iter().flat_map(|merged| {
+            let per_write = format!("{:.2}", ratio(merged.partial, effect.requests));
+            [per_write, times(merged.amplification(effect.sectors))]
+        }));
+        rows.push(cells);
     }
-    right(&mut table, 0..header.len());
+    // What a narrow terminal has no room for, and a bar where there is some.
+    let drawn = |left_out: &[usize], has_bars: bool| {
+        let kept = |cells: &[String]| {
+            let kept = cells.iter().enumerate().filter(|(index, _)| !left_out.contains(index));
+            kept.map(|(_, cell)| cell.clone()).collect::<Vec<_>>()
+        };
+        let titles = kept(&header.iter().map(|&title| title.to_owned()).collect::<Vec<_>>());
+        let columns = titles.len();
+        let titles = titles.iter().map(String::as_str).chain(has_bars.then_some(""));
+        let mut table = plain_table(&titles.collect::<Vec<_>>());
+        for (cells, unit) in rows.iter().zip(counted.units) {
+            let effect =
+                writes.effects(*unit).map(|effects| effects.started_at(counted.start)).unwrap_or_default();
+            let filled = has_bars.then(|| bar(ratio(effect.misaligned, effect.requests), NARROW));
+            table.add_row(kept(cells).into_iter().chain(filled));
+        }
+        right(&mut table, 0..columns);
+        table
+    };
+    let fits = |table: &comfy_table::Table| trimmed(table).lines().all(|line| line.chars().count() <= width);
+    let table = [drawn(&[], true), drawn(&[], false)].into_iter().find(fits);
+    let table = table.unwrap_or_else(|| drawn(&[3, 4], false));
     headed(&table, styles.heading) + "\n"
 }
 
@@ -144,33 +232,58 @@ fn begins(writes: &Histogram, start: u64) -> String {
 }
 
 /// Returns what the figures mean in words.
-fn sentences(counted: &Counted<'_>) -> Vec<String> {
-    let effect = |unit: u64, start: u64| counted.total.writes.effects(unit).map(|it| it.started_at(start));
-    let (Some(physical), Some(shown)) = (effect(DRAWN, counted.start), effect(DRAWN * 4, counted.start))
-    else {
-        return Vec::new();
+pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
+    let effect = |unit: u64| counted.total.writes.effects(unit).map(|it| it.started_at(counted.start));
+    let (Some(physical), Some(large)) = (effect(DRAWN), effect(LARGE)) else { return Vec::new() };
+    let mut first = match (counted.account.aligned(DRAWN), physical.amplification()) {
+        (Some(aligned), Some(now)) if now - aligned >= 0.005 => format!(
+            "Aligned to 1 MiB this load would write {aligned:.2} x what it is asked to on 4 KiB sectors, and not {now:.2} x"
+        ),
+        (_, now) => format!("On 4 KiB sectors this load writes {} what it is asked to", times(now)),
     };
-    let mut sentences = vec![format!(
-        "On 4 KiB sectors a drive needs {} read-modify-writes for each write, and writes {} what it is asked to; on units of 16 KiB {}.",
-        per_request(&physical),
-        times(&physical),
-        times(&shown),
-    )];
-    if let Some(share) = counted.account.costliest(DRAWN * 4, counted.start) {
-        let size = ByteCount::new(u64::from(share.sectors) * SECTOR);
-        let whose = if share.volume.is_empty() {
-            String::new()
-        } else {
-            format!(" to volume {}", printable(share.volume))
+    let _ = write!(first, "; on units of 16 KiB it writes {}", times(large.amplification()));
+    if let Some(share) = counted.account.costliest(LARGE, counted.start) {
+        let length = share
+            .sectors
+            .map_or_else(String::new, |sectors| format!("{} ", ByteCount::new(sectors * SECTOR)));
+        let whose = match share.volume {
+            None | Some("") => String::new(),
+            Some(volume) => format!(" of volume {}", printable(volume)),
         };
-        let percent = share.share * 100.0;
-        sentences.push(format!(
-            "Of what it writes besides on 16 KiB, {percent:.0} % comes from writes of {size}{whose}."
-        ));
+        let _ = write!(first, ", {:.0} % of the excess from {length}writes{whose}", share.share * 100.0);
     }
+    let mut sentences = vec![
+        first + ".",
+        format!("A 4 KiB drive has {} read-modify-writes for each write.", per_request(&physical)),
+    ];
     sentences.extend(off_boundary(counted));
-    sentences.push("Each figure is of single requests: what a cache merges costs less.".to_owned());
+    sentences.push(match counted.window {
+        None => "Each figure is of single requests, an upper bound: what a cache merges costs less (--merge-within).".to_owned(),
+        Some(window) => format!(
+            "Each figure is of single requests, an upper bound, but for the merged ones: no cache that holds a write for at most {} writes less.",
+            window.within
+        ),
+    });
+    sentences.extend(early(counted));
     sentences
+}
+
+/// Says which figures behind a window are no lower bounds, or approximate.
+fn early(counted: &Counted<'_>) -> Option<String> {
+    let early = counted.total.coalesced.iter().filter(|coalesced| coalesced.early > 0);
+    let units: Vec<String> = early.map(|it| ByteCount::new(it.unit * SECTOR).to_string()).collect();
+    let late = counted.account.late();
+    match (units.is_empty(), late) {
+        (true, 0) => None,
+        (true, late) => Some(format!(
+            "{}: they are merged as if they had come at the time of the one before.",
+            plural(late, "request") + " came earlier than the one before"
+        )),
+        (false, _) => Some(format!(
+            "More units of {} were dirty at once than are held: for them a larger cache may write less.",
+            units.join(", ")
+        )),
+    }
 }
 
 /// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts off
@@ -193,12 +306,51 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     ))
 }
 
+/// Draws the write amplification on each unit, and what each start costs on one of 16 KiB.
+pub(crate) fn svg(counted: &Counted<'_>) -> String {
+    let writes = &counted.total.writes;
+    let units = counted.units.iter().filter_map(|unit| {
+        let amplification = writes.effects(*unit)?.started_at(counted.start).amplification()?;
+        let label = ByteCount::new(unit * SECTOR).to_string();
+        Some(Bar {
+            label,
+            value: amplification,
+            caption: format!("{amplification:.2} ×"),
+            best: amplification < 1.005,
+        })
+    });
+    let effects = writes.effects(LARGE);
+    let least = effects.as_ref().map_or(0, |effects| effects.best().1.partial);
+    let starts =
+        effects.iter().flat_map(|effects| (0..).zip(effects.all())).map(|(start, effect): (u64, _)| Bar {
+            label: start.to_string(),
+            value: ratio(effect.partial, effect.requests),
+            caption: per_request(effect),
+            best: effect.partial == least,
+        });
+    let panels = [
+        Panel {
+            title: "Bytes written in whole units, per byte of the writes",
+            x_label: "unit",
+            y_label: "write amplification",
+            shape: Shape::Bars(units.collect()),
+        },
+        Panel {
+            title: "Read-modify-writes per write on units of 16 KiB, by the start of the partition",
+            x_label: "sectors of 512 bytes past a multiple of 16 KiB",
+            y_label: "read-modify-writes",
+            shape: Shape::Bars(starts.collect()),
+        },
+    ];
+    svg::draw(&headline(counted), &panels)
+}
+
 fn per_request(effect: &Effect) -> String {
     format!("{:.2}", ratio(effect.partial, effect.requests))
 }
 
-fn times(effect: &Effect) -> String {
-    effect.amplification().map_or_else(|| "-".to_owned(), |times| format!("{times:.2} x"))
+fn times(amplification: Option<f64>) -> String {
+    amplification.map_or_else(|| "-".to_owned(), |times| format!("{times:.2} x"))
 }
 
 fn share(part: u64, all: u64) -> String {

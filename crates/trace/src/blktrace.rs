@@ -1,0 +1,329 @@
+//! blktrace's binary files, one for each processor, merged by time.
+//!
+//! The law of this module: a record is what `<linux/blktrace_api.h>` says, in the byte order of its magic number.
+//! What the kernel wrote late is put right within a window of records; a record is never dropped.
+//!
+//! | byte | field of `struct blk_io_trace` |
+//! |---|---|
+//! | 0 | magic, `0x65617400` and version 7 |
+//! | 4 | sequence |
+//! | 8 | time in nanoseconds |
+//! | 16 | sector of 512 bytes |
+//! | 24 | bytes |
+//! | 28 | action: what happened in the low bits, categories from bit 16 on |
+//! | 32 | process |
+//! | 36 | device: major number from bit 20 on |
+//! | 40 | processor |
+//! | 44 | error, 16 bits |
+//! | 46 | bytes that follow the record, 16 bits |
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, BufRead, BufReader, Read};
+
+use straddle_io::{Nanos, Operation};
+
+use crate::error::{LineError, TraceError};
+use crate::format::{Format, Volume, When};
+use crate::histogram::SECTOR;
+use crate::how::{Event, How};
+use crate::reader::{Place, Source};
+use crate::record::{Order, Sink};
+
+/// `BLK_IO_TRACE_MAGIC` with `BLK_IO_TRACE_VERSION`.
+const MAGIC: u32 = 0x6561_7407;
+/// Bytes of a record, without what follows it.
+const RECORD: usize = 48;
+/// How much of each file is read at a time.
+const CHUNK: usize = 256 * 1024;
+/// Records of each file that are put in order, and of a single one, which may be of all processors: blktrace writes
+/// such a stream in buffers of 512 KiB for each of them.
+const WINDOW: usize = 256;
+const WINDOW_OF_ONE: usize = 1 << 16;
+
+/// The low bits of an action that say what happened (`enum blktrace_act`).
+const ACTION: u32 = 0xff;
+const QUEUE: u32 = 1;
+const ISSUE: u32 = 7;
+const COMPLETE: u32 = 8;
+
+/// Categories (`enum blktrace_cat`), shifted by `BLK_TC_SHIFT`.
+const WRITE: u32 = 1 << 17;
+const FLUSH: u32 = 1 << 18;
+const DEVICE_COMMAND: u32 = 1 << 25;
+const NOTIFY: u32 = 1 << 26;
+const DISCARD: u32 = 1 << 29;
+const FUA: u32 = 1 << 31;
+
+/// Bits of a device's minor number.
+const MINOR_BITS: u32 = 20;
+
+/// An event that counts as a request. They are in the order of time, then of the kernel's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    time: u64,
+    sequence: u32,
+    stream: usize,
+    number: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    device: u32,
+}
+
+/// A file.
+struct Stream<'a> {
+    input: BufReader<Box<dyn Read + Send + 'a>>,
+    name: String,
+    is_swapped: bool,
+    /// Records read, and their bytes.
+    number: u64,
+    byte: u64,
+    ended: bool,
+}
+
+/// The files of a recording.
+pub(crate) struct Blktrace<'a> {
+    streams: Vec<Stream<'a>>,
+    event: u32,
+    /// Whether the order does not matter.
+    any_order: bool,
+    /// The requests that are put in order.
+    window: BinaryHeap<Reverse<Request>>,
+    /// Whether the window has been filled.
+    begun: bool,
+    device: Option<(u32, usize)>,
+}
+
+impl<'a> Blktrace<'a> {
+    /// Whether a file begins as one of these.
+    pub(crate) fn is_one(first: &[u8]) -> bool {
+        first == MAGIC.to_le_bytes() || first == MAGIC.to_be_bytes()
+    }
+
+    pub(crate) fn new(files: Vec<(String, Box<dyn Read + Send + 'a>)>, _name: &str, how: &How) -> Self {
+        let stream = |(name, input)| Stream {
+            input: BufReader::with_capacity(CHUNK, input),
+            name,
+            is_swapped: false,
+            number: 0,
+            byte: 0,
+            ended: false,
+        };
+        let event = match how.event {
+            Event::Queue => QUEUE,
+            Event::Issue => ISSUE,
+            Event::Complete => COMPLETE,
+        };
+        Self {
+            streams: files.into_iter().map(stream).collect(),
+            event,
+            any_order: how.order == Order::Any && !how.timed,
+            window: BinaryHeap::new(),
+            begun: false,
+            device: None,
+        }
+    }
+
+    /// Reads the requests of a file up to the next one; `None` at its end.
+    fn next_of(&mut self, index: usize, others: &mut u64) -> Result<Option<Request>, TraceError> {
+        let Some(stream) = self.streams.get_mut(index) else { return Ok(None) };
+        while let Some(request) = stream.record(index)? {
+            let what = request.action & ACTION;
+            if what == self.event && request.action & (NOTIFY | DEVICE_COMMAND) == 0 {
+                return Ok(Some(request));
+            }
+            *others += 1;
+        }
+        Ok(None)
+    }
+
+    /// Takes some requests of a file into the window.
+    fn take(&mut self, index: usize, count: usize, others: &mut u64) -> Result<(), TraceError> {
+        for _ in 0..count {
+            let Some(request) = self.next_of(index, others)? else { break };
+            self.window.push(Reverse(request));
+        }
+        Ok(())
+    }
+
+    /// Returns the next request in order.
+    fn next(&mut self, others: &mut u64) -> Result<Option<Request>, TraceError> {
+        if !self.begun {
+            self.begun = true;
+            let count = if self.streams.len() == 1 { WINDOW_OF_ONE } else { WINDOW };
+            for index in 0..self.streams.len() {
+                self.take(index, count, others)?;
+            }
+        }
+        let Some(Reverse(request)) = self.window.pop() else { return Ok(None) };
+        self.take(request.stream, 1, others)?;
+        Ok(Some(request))
+    }
+
+    /// Returns the next request of whichever file has one.
+    fn next_of_any(&mut self, others: &mut u64) -> Result<Option<Request>, TraceError> {
+        for index in 0..self.streams.len() {
+            if !self.streams.get(index).is_some_and(|stream| stream.ended)
+                && let Some(request) = self.next_of(index, others)?
+            {
+                return Ok(Some(request));
+            }
+        }
+        Ok(None)
+    }
+
+    fn hand_on(&mut self, request: Request, sink: &mut Sink) -> Result<(), TraceError> {
+        let Some(operation) = operation(request.action, request.bytes) else {
+            sink.others += 1;
+            return Ok(());
+        };
+        let handed = self.line(request, operation, sink);
+        handed.map_err(|source| {
+            let name = self.streams.get(request.stream).map(|stream| stream.name.clone()).unwrap_or_default();
+            TraceError::Line { name, place: Place::Record, line: request.number, byte: None, source }
+        })
+    }
+
+    fn line(&mut self, request: Request, operation: Operation, sink: &mut Sink) -> Result<(), LineError> {
+        let volume = match self.device {
+            Some((device, index)) if device == request.device => index,
+            _ => {
+                let (major, minor) = (request.device >> MINOR_BITS, request.device & ((1 << MINOR_BITS) - 1));
+                let index = sink.volumes.index(Volume(&format!("{major},{minor}"), ""))?;
+                self.device = Some((request.device, index));
+                index
+            }
+        };
+        let too_large = LineError::TooFar { offset: u64::MAX, length: u64::from(request.bytes) };
+        let (offset, length) = match operation {
+            Operation::Flush => (0, 0),
+            _ => (request.sector.checked_mul(SECTOR).ok_or(too_large)?, u64::from(request.bytes)),
+        };
+        sink.request(request.number, volume, (operation, offset, length), When::At(Nanos::new(request.time)))
+    }
+}
+
+impl Source for Blktrace<'_> {
+    fn detect(&mut self) -> Result<Option<Format>, TraceError> {
+        Ok(Some(Format::Blktrace))
+    }
+
+    fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError> {
+        while !sink.is_full() {
+            let mut others = 0;
+            let next = if self.any_order { self.next_of_any(&mut others) } else { self.next(&mut others) };
+            sink.others += others;
+            let Some(request) = next? else { return Ok(false) };
+            self.hand_on(request, sink)?;
+        }
+        Ok(true)
+    }
+
+    fn place(&self) -> Place {
+        Place::Record
+    }
+}
+
+impl Stream<'_> {
+    /// Reads a record; `None` at the end.
+    fn record(&mut self, index: usize) -> Result<Option<Request>, TraceError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut record = [0; RECORD];
+        match self.fill(&mut record)? {
+            0 => {
+                self.ended = true;
+                return Ok(None);
+            }
+            RECORD => {}
+            _ => return Err(self.wrong(LineError::Cut)),
+        }
+        let magic = four(&record, 0);
+        if self.number == 0 {
+            self.is_swapped = magic == MAGIC.swap_bytes();
+        }
+        let swap = |value: u32| if self.is_swapped { value.swap_bytes() } else { value };
+        if swap(magic) != MAGIC {
+            return Err(self.wrong(LineError::Magic { magic: u32::from_be(magic.to_be()) }));
+        }
+        let wide = |at: usize| {
+            let (low, high) = (four(&record, at), four(&record, at + 4));
+            let (low, high) = if self.is_swapped { (swap(high), swap(low)) } else { (low, high) };
+            u64::from(high) << 32 | u64::from(low)
+        };
+        let request = Request {
+            time: wide(8),
+            sequence: swap(four(&record, 4)),
+            stream: index,
+            number: self.number + 1,
+            sector: wide(16),
+            bytes: swap(four(&record, 24)),
+            action: swap(four(&record, 28)),
+            device: swap(four(&record, 36)),
+        };
+        // The last four bytes are two numbers of 16 bits.
+        let ends = four(&record, 44);
+        let behind = if self.is_swapped { (ends >> 16).swap_bytes() >> 16 } else { ends >> 16 };
+        self.pass(behind)?;
+        self.number += 1;
+        self.byte += RECORD as u64 + u64::from(behind);
+        Ok(Some(request))
+    }
+
+    /// Fills the buffer; returns how much of it, less than all at the end only.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.input.read(rest) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(TraceError::Read { name: self.name.clone(), source }),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Passes over bytes.
+    fn pass(&mut self, bytes: u32) -> Result<(), TraceError> {
+        let mut left = bytes as usize;
+        while left > 0 {
+            let read = match self.input.fill_buf() {
+                Ok(buffer) => buffer.len().min(left),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(TraceError::Read { name: self.name.clone(), source }),
+            };
+            if read == 0 {
+                return Err(self.wrong(LineError::Cut));
+            }
+            self.input.consume(read);
+            left -= read;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, source: LineError) -> TraceError {
+        let (name, line) = (self.name.clone(), self.number + 1);
+        TraceError::Line { name, place: Place::Record, line, byte: Some(self.byte), source }
+    }
+}
+
+/// Returns four bytes as a number, the first in the lowest bits.
+fn four(record: &[u8; RECORD], at: usize) -> u32 {
+    let bytes = record.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok());
+    u32::from_le_bytes(bytes.unwrap_or_default())
+}
+
+/// Returns the operation of an action, as blkparse's letters name it; `None` if it has no data and is no flush.
+fn operation(action: u32, bytes: u32) -> Option<Operation> {
+    let has = |category: u32| action & category != 0;
+    match () {
+        () if has(DISCARD) => Some(Operation::Discard),
+        () if bytes == 0 => has(FLUSH).then_some(Operation::Flush),
+        () if has(WRITE) && has(FUA) => Some(Operation::WriteFua),
+        () if has(WRITE) => Some(Operation::Write),
+        () => Some(Operation::Read),
+    }
+}

@@ -1,0 +1,295 @@
+//! Which column of a table holds what, and in which unit.
+//!
+//! The law of this module: CSV and Parquet have the same map, `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A
+//! quantity that it leaves out is looked up by its usual names.
+
+use std::str::FromStr;
+
+use straddle_io::Operation;
+use straddle_units::parse_size;
+
+use crate::histogram::SECTOR;
+
+/// Which columns hold what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    pub(crate) time: Option<(Column, Option<Exponent>)>,
+    pub(crate) op: Option<(Column, Values)>,
+    pub(crate) offset: Option<(Column, u64)>,
+    pub(crate) length: Option<(Column, u64)>,
+    pub(crate) volume: Option<Column>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// By its name in the header, in any case.
+    Name(String),
+    /// By its number, from 0.
+    Index(usize),
+}
+
+/// A unit of time: ten to this power nanoseconds.
+pub(crate) type Exponent = u32;
+
+/// How a column names the operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// By letters and words: `R`, `read`, `W` and so on.
+    #[default]
+    Words,
+    /// By values of its own.
+    Own(Vec<(String, Operation)>),
+}
+
+/// A map of columns that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnsError {
+    /// A part is not of the form `quantity=column`.
+    #[error("{part:?} is not of the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
+    Form {
+        /// The part.
+        part: String,
+    },
+    /// There is no such quantity.
+    #[error("there is no quantity {name:?}: it is time, op, offset, length or volume")]
+    Quantity {
+        /// Its name.
+        name: String,
+    },
+    /// The unit is none of the quantity's.
+    #[error("{unit:?} is no unit of {quantity}: {known}")]
+    Unit {
+        /// The unit.
+        unit: String,
+        /// The quantity.
+        quantity: &'static str,
+        /// The units that there are.
+        known: &'static str,
+    },
+    /// A quantity occurs twice.
+    #[error("{quantity} is given twice")]
+    Twice {
+        /// The quantity.
+        quantity: &'static str,
+    },
+}
+
+/// Units of time, by name.
+const TIMES: [(&str, Exponent); 5] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0), ("100ns", 2)];
+
+impl FromStr for Columns {
+    type Err = ColumnsError;
+
+    fn from_str(text: &str) -> Result<Self, ColumnsError> {
+        let mut columns = Self::default();
+        for part in text.split(',').map(str::trim) {
+            let form = || ColumnsError::Form { part: part.to_owned() };
+            let (quantity, column) = part.split_once('=').ok_or_else(form)?;
+            let (column, unit) = match column.rsplit_once(':') {
+                Some((column, unit)) => (column, Some(unit.trim())),
+                None => (column, None),
+            };
+            let column = Column::of(column.trim()).ok_or_else(form)?;
+            match quantity.trim() {
+                "time" => put(&mut columns.time, "time", (column, unit.map(exponent).transpose()?))?,
+                "op" => put(&mut columns.op, "op", (column, values(unit)?))?,
+                "offset" => put(&mut columns.offset, "offset", (column, bytes("offset", unit)?))?,
+                "length" => put(&mut columns.length, "length", (column, bytes("length", unit)?))?,
+                "volume" if unit.is_none() => put(&mut columns.volume, "volume", column)?,
+                "volume" => return Err(form()),
+                other => return Err(ColumnsError::Quantity { name: other.to_owned() }),
+            }
+        }
+        Ok(columns)
+    }
+}
+
+fn put<T>(slot: &mut Option<T>, quantity: &'static str, value: T) -> Result<(), ColumnsError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ColumnsError::Twice { quantity }),
+    }
+}
+
+fn exponent(unit: &str) -> Result<Exponent, ColumnsError> {
+    let known = TIMES.iter().find(|(name, _)| *name == unit);
+    known.map(|(_, exponent)| *exponent).ok_or_else(|| ColumnsError::Unit {
+        unit: unit.to_owned(),
+        quantity: "time",
+        known: "s, ms, us, ns or 100ns",
+    })
+}
+
+fn bytes(quantity: &'static str, unit: Option<&str>) -> Result<u64, ColumnsError> {
+    match unit {
+        None | Some("bytes") => Ok(1),
+        Some("sectors") => Ok(SECTOR),
+        Some(unit) => {
+            let size = parse_size(unit).ok().map(straddle_units::ByteCount::get).filter(|size| *size > 0);
+            let known = "bytes, sectors (of 512 bytes), or the size of a block, such as 4KiB";
+            size.ok_or_else(|| ColumnsError::Unit { unit: unit.to_owned(), quantity, known })
+        }
+    }
+}
+
+/// Parses the values of the operations: those of a read, a write, a discard and a flush, of which the last two may
+/// be left out.
+fn values(unit: Option<&str>) -> Result<Values, ColumnsError> {
+    let Some(unit) = unit else { return Ok(Values::Words) };
+    let order = [Operation::Read, Operation::Write, Operation::Discard, Operation::Flush];
+    let own: Vec<_> = unit.split('/').map(str::to_owned).zip(order).collect();
+    if own.len() < 2 || unit.split('/').count() > order.len() || own.iter().any(|(name, _)| name.is_empty()) {
+        let known =
+            "the values of a read and a write, as in 0/1, and of a discard and a flush, as in R/W/D/F";
+        return Err(ColumnsError::Unit { unit: unit.to_owned(), quantity: "op", known });
+    }
+    Ok(Values::Own(own))
+}
+
+impl Column {
+    fn of(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return None;
+        }
+        match text.parse::<usize>() {
+            Ok(number) => number.checked_sub(1).map(Self::Index),
+            Err(_) => Some(Self::Name(text.to_owned())),
+        }
+    }
+
+    /// Returns the index of the column among those of a header.
+    pub(crate) fn among(&self, names: &[&str]) -> Option<usize> {
+        match self {
+            Self::Index(index) => Some(*index),
+            Self::Name(name) => names.iter().position(|known| known.eq_ignore_ascii_case(name)),
+        }
+    }
+
+    /// Returns the column as it was given.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Index(index) => (index + 1).to_string(),
+            Self::Name(name) => name.clone(),
+        }
+    }
+}
+
+impl Columns {
+    /// Whether a column is given by its name, so that there has to be a header.
+    pub(crate) fn has_names(&self) -> bool {
+        let all = [
+            self.time.as_ref().map(|(column, _)| column),
+            self.op.as_ref().map(|(column, _)| column),
+            self.offset.as_ref().map(|(column, _)| column),
+            self.length.as_ref().map(|(column, _)| column),
+            self.volume.as_ref(),
+        ];
+        all.into_iter().flatten().any(|column| matches!(column, Column::Name(_)))
+    }
+
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Values {
+    /// Returns the operation of a value.
+    pub(crate) fn operation(&self, value: &[u8]) -> Option<Operation> {
+        match self {
+            Self::Words => word(value),
+            Self::Own(own) => {
+                own.iter().find(|(name, _)| name.as_bytes() == value).map(|(_, operation)| *operation)
+            }
+        }
+    }
+}
+
+/// Returns the operation with this letter or word, in any case. `WF` is a write that goes through the cache.
+pub(crate) fn word(value: &[u8]) -> Option<Operation> {
+    // One letter is by far the most frequent.
+    if let [letter] = value {
+        return match letter.to_ascii_uppercase() {
+            b'R' => Some(Operation::Read),
+            b'W' => Some(Operation::Write),
+            b'F' => Some(Operation::Flush),
+            b'D' => Some(Operation::Discard),
+            _ => None,
+        };
+    }
+    const WORDS: [(&str, Operation); 5] = [
+        ("read", Operation::Read),
+        ("write", Operation::Write),
+        ("WF", Operation::WriteFua),
+        ("flush", Operation::Flush),
+        ("discard", Operation::Discard),
+    ];
+    let known = WORDS.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(value));
+    known.map(|(_, operation)| *operation)
+}
+
+/// Returns the letter of an operation.
+pub(crate) const fn letter(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "R",
+        Operation::Write => "W",
+        Operation::WriteFua => "WF",
+        Operation::Discard => "D",
+        Operation::Flush => "F",
+    }
+}
+
+/// The usual names of the time column, with the unit; lower case.
+pub(crate) const TIME_NAMES: [(&str, Exponent); 5] =
+    [("time", 9), ("time_s", 9), ("time_ms", 6), ("time_us", 3), ("time_ns", 0)];
+
+/// The usual names of the column of the volume.
+pub(crate) const VOLUME_NAMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
+
+/// Returns the unit of a time column by its name: that of its ending, or seconds.
+pub(crate) fn unit_of(name: &str) -> Exponent {
+    let ending = name.rsplit_once('_').map_or("", |(_, ending)| ending);
+    let known = TIMES.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(ending));
+    known.map_or(9, |(_, exponent)| *exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_has_columns_by_name_and_by_number_with_units() {
+        let columns: Columns =
+            "time=ts:us, op=Type:0/1,offset=3:sectors,length=len:4KiB,volume=a b".parse().unwrap();
+        let name = |name: &str| Column::Name(name.to_owned());
+        assert_eq!(columns.time, Some((name("ts"), Some(3))));
+        let own = vec![("0".to_owned(), Operation::Read), ("1".to_owned(), Operation::Write)];
+        assert_eq!(columns.op, Some((name("Type"), Values::Own(own))));
+        assert_eq!(
+            (columns.offset, columns.length),
+            (Some((Column::Index(2), 512)), Some((name("len"), 4096)))
+        );
+        assert_eq!(columns.volume, Some(name("a b")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_map_is_named() {
+        let wrong = |text: &str| text.parse::<Columns>().unwrap_err().to_string();
+        for (text, says) in [
+            ("", "not of the form"),
+            ("time", "not of the form"),
+            ("time=", "not of the form"),
+            ("offset=0", "not of the form"),
+            ("speed=a", "no quantity \"speed\""),
+            ("time=a:hours", "no unit of time"),
+            ("offset=a:0", "no unit of offset"),
+            ("op=a:1", "no unit of op"),
+            ("op=a:1/2/3/4/5", "no unit of op"),
+            ("volume=a:b", "not of the form"),
+            ("op=a,op=b", "op is given twice"),
+        ] {
+            assert!(wrong(text).contains(says), "{text}: {}", wrong(text));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Writes the requests of traces in another format.
+//!
+//! The law of this module: a request is written with all that the format can hold, and what it cannot hold is counted.
+//! What would be read back as something else is an error.
+
+mod table;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use straddle_io::{Nanos, Operation};
+
+use self::table::Table;
+use crate::columns::letter;
+use crate::error::{TraceError, WriteError};
+use crate::record::Record;
+
+/// A format that traces are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Apache Parquet.
+    Parquet,
+    /// Comma-separated values with a header.
+    Csv,
+    /// fio's I/O log, version 3.
+    Fio,
+}
+
+impl Target {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Fio];
+
+    /// Returns the name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+            Self::Fio => "fio",
+        }
+    }
+}
+
+/// What was written, and what the format cannot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Requests.
+    pub requests: u64,
+    /// Requests whose time was cut to milliseconds.
+    pub times: u64,
+    /// Writes through the cache that became plain ones.
+    pub through: u64,
+    /// Requests of which the trace says how long they took.
+    pub took: u64,
+}
+
+/// Writes a trace.
+pub struct Writer<W: Write + Send> {
+    name: String,
+    format: Output<W>,
+    written: Written,
+}
+
+enum Output<W: Write + Send> {
+    Table(Box<Table<W>>),
+    Csv { out: W, line: String },
+    Fio(Fio<W>),
+}
+
+/// A log of fio.
+struct Fio<W> {
+    out: W,
+    line: String,
+    /// The volumes that were added.
+    names: BTreeSet<String>,
+    /// The first time and the last.
+    times: Option<(Nanos, Nanos)>,
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// Begins a trace. `name` is what errors call it.
+    pub fn new(target: Target, mut out: W, name: &str) -> Result<Self, TraceError> {
+        let line = String::new();
+        let format: Result<_, WriteError> = match target {
+            Target::Parquet => Table::new(out).map(|table| Output::Table(Box::new(table))),
+            Target::Csv => out
+                .write_all(b"time_ns,volume,op,offset,length\n")
+                .map(|()| Output::Csv { out, line })
+                .map_err(Into::into),
+            Target::Fio => out
+                .write_all(b"fio version 3 iolog\n")
+                .map(|()| Output::Fio(Fio { out, line, names: BTreeSet::new(), times: None }))
+                .map_err(Into::into),
+        };
+        let format = format.map_err(|source| TraceError::Write { name: name.to_owned(), source })?;
+        Ok(Self { name: name.to_owned(), format, written: Written::default() })
+    }
+
+    /// Writes requests; `volumes` are the names of their volumes.
+    pub fn write(&mut self, records: &[Record], volumes: &[String]) -> Result<(), TraceError> {
+        for record in records {
+            let volume = volumes.get(record.volume).map_or("", String::as_str);
+            self.one(record, volume)
+                .map_err(|source| TraceError::Write { name: self.name.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, record: &Record, volume: &str) -> Result<(), WriteError> {
+        self.written.requests += 1;
+        self.written.took += u64::from(record.took.is_some());
+        match &mut self.format {
+            Output::Table(table) => table.add(record, volume),
+            Output::Csv { out, line } => {
+                use std::fmt::Write as _;
+                line.clear();
+                let _ = write!(line, "{},", record.time.get());
+                csv_name(volume, line)?;
+                let (op, offset, length) = (letter(record.operation), record.offset, record.length);
+                let _ = writeln!(line, ",{op},{offset},{length}");
+                out.write_all(line.as_bytes())?;
+                Ok(())
+            }
+            Output::Fio(fio) => {
+                self.written.through += u64::from(record.operation == Operation::WriteFua);
+                self.written.times += u64::from(fio.add(record, volume, self.written.requests)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the trace; returns the output and what was written.
+    pub fn finish(self) -> Result<(W, Written), TraceError> {
+        let Self { name, format, written } = self;
+        let out = match format {
+            Output::Table(table) => table.finish(),
+            Output::Csv { mut out, .. } => out.flush().map(|()| out).map_err(Into::into),
+            Output::Fio(fio) => fio.finish(),
+        };
+        out.map(|out| (out, written)).map_err(|source| TraceError::Write { name, source })
+    }
+}
+
+/// Returns a time in whole milliseconds, and whether there was more.
+const fn milliseconds(time: Nanos) -> (u64, bool) {
+    const MILLI: u64 = 1_000_000;
+    (time.get() / MILLI, !time.get().is_multiple_of(MILLI))
+}
+
+impl<W: Write> Fio<W> {
+    /// Writes a request; returns whether its time was cut.
+    fn add(&mut self, record: &Record, volume: &str, number: u64) -> Result<bool, WriteError> {
+        use std::fmt::Write as _;
+        let (first, last) = self.times.unwrap_or((record.time, record.time));
+        if record.time < last {
+            return Err(WriteError::Backwards { line: number });
+        }
+        self.times = Some((first, record.time));
+        let (at, is_cut) = milliseconds(record.time.saturating_sub(first));
+        // fio needs a name.
+        let volume = if volume.is_empty() { "volume" } else { volume };
+        self.line.clear();
+        if !self.names.contains(volume) {
+            if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+                return Err(WriteError::Name { name: volume.to_owned() });
+            }
+            self.names.insert(volume.to_owned());
+            let _ = writeln!(self.line, "{at} {volume} add\n{at} {volume} open");
+        }
+        let action = match record.operation {
+            Operation::Read => "read",
+            Operation::Write | Operation::WriteFua => "write",
+            Operation::Discard => "trim",
+            Operation::Flush => "sync",
+        };
+        let (offset, length) = (record.offset, record.length);
+        let _ = match record.operation {
+            Operation::Flush => writeln!(self.line, "{at} {volume} {action}"),
+            _ => writeln!(self.line, "{at} {volume} {action} {offset} {length}"),
+        };
+        self.out.write_all(self.line.as_bytes())?;
+        Ok(is_cut)
+    }
+
+    fn finish(mut self) -> Result<W, WriteError> {
+        let (end, _) =
+            self.times.map_or((0, false), |(first, last)| milliseconds(last.saturating_sub(first)));
+        for name in &self.names {
+            writeln!(self.out, "{end} {name} close")?;
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes a volume's name as a field, if it is read back as it is.
+fn csv_name(name: &str, line: &mut String) -> Result<(), WriteError> {
+    let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
+    if !is_kept {
+        return Err(WriteError::Name { name: name.to_owned() });
+    }
+    if name.contains(',') {
+        line.push('"');
+        line.push_str(name);
+        line.push('"');
+    } else {
+        line.push_str(name);
+    }
+    Ok(())
+}
