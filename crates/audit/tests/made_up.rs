@@ -314,7 +314,6 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     };
     let partitions = || vec![array(1, 0), array(2, 1)];
     let all = audit(TableKind::Gpt, None, partitions());
-    let disk = Stack { kind: TableKind::Gpt, partitions: partitions(), ..stack() };
     // (the partition asked for, the partition at which the finding is reported)
     for (partition, reported) in
         [(None, Subject::Partition(1)), (Some(1), Subject::Partition(1)), (Some(2), Subject::Partition(2))]
@@ -390,7 +389,6 @@ fn less_than_a_physical_sector_is_only_advice() {
 /// A target of which only a part is seen is not judged, unless something is found in that part.
 #[test]
 fn what_is_seen_in_part_does_not_pass() {
-    let disk = stack();
     let clean = audit(TableKind::Gpt, None, vec![partition(1, 2048, 4096, None)]);
     let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
     let part = || Recognised::Part("why".to_owned());
