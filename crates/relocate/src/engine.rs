@@ -106,10 +106,7 @@ impl Run<'_> {
             disks.flush()?;
         }
         self.check_all(disks, &mut behind)?;
-        let record = Record { direction: self.direction, number: count, kind: Kind::End };
-        let mut block = vec![0; self.journal.lead()];
-        self.journal.append(disks, &record, &mut block)?;
-        disks.flush()?;
+        self.journal.end(disks, self.direction, count)?;
         Ok(Stop::End)
     }
 

@@ -210,23 +210,13 @@ impl Journal {
                 return Err(RelocateError::Occupied(at));
             }
         }
-        let title = Title { body: body.len() as u64, hash: hash(&body) }.encode();
-        let journal = Self { job, layout, device, title: name(&title) };
+        let title = name(&Title { body: body.len() as u64, hash: hash(&body) }.encode());
+        let journal = Self { job, layout, device, title };
         if !fault::on(Fault::StaleRecords) {
             journal.clear(disks)?;
             disks.flush()?;
         }
-        let mut padded = body;
-        padded.resize(usize::try_from(layout.body).unwrap_or(usize::MAX), 0);
-        for at in layout.bodies() {
-            disks.write(device, at, &padded)?;
-        }
-        disks.flush()?;
-        let title = journal.padded(&title);
-        for at in layout.titles() {
-            disks.write(device, at, &title)?;
-        }
-        disks.flush()?;
+        journal.complete(disks)?;
         Ok(journal)
     }
 
@@ -401,6 +391,29 @@ impl Journal {
         disks.write(self.device, self.layout.slot(record.slot()), bytes)
     }
 
+    /// Reads back what was written, durably, and decides what comes next: a drive may lose a write without an error.
+    fn confirm(&self, disks: &mut Disks<'_>, at: ByteOffset, bytes: &[u8]) -> Result<(), RelocateError> {
+        let len = ByteCount::new(bytes.len() as u64);
+        Span::new(at, len).into_iter().for_each(|span| disks.get(self.device).drop_cache(span));
+        let mut found = vec![0; bytes.len()];
+        disks.read(self.device, at, &mut found)?;
+        if found == bytes { Ok(()) } else { Err(RelocateError::Changed { at, len }) }
+    }
+
+    /// Writes the record of the end, durably, and reads it back.
+    pub(crate) fn end(
+        &self,
+        disks: &mut Disks<'_>,
+        direction: Direction,
+        count: u64,
+    ) -> Result<(), RelocateError> {
+        let record = Record { direction, number: count, kind: Kind::End };
+        let mut both = vec![0; self.lead()];
+        self.append(disks, &record, &mut both)?;
+        disks.flush()?;
+        self.confirm(disks, self.layout.slot(record.slot()), &both)
+    }
+
     /// The records of `direction`, the last one first. One whose bytes are not what it says has none.
     pub(crate) fn records(
         &self,
@@ -480,6 +493,7 @@ impl Journal {
         for (_, at) in unset {
             disks.write(self.device, at, &block)?;
             disks.flush()?;
+            self.confirm(disks, at, &block)?;
         }
         Ok(())
     }

@@ -12,6 +12,8 @@ mod common;
 mod displaced;
 #[path = "carry/generations.rs"]
 mod generations;
+#[path = "carry/lost.rs"]
+mod lost;
 #[path = "carry/modelled.rs"]
 mod modelled;
 #[path = "carry/older.rs"]

@@ -25,35 +25,39 @@ impl Journal {
     /// Replaces, durably, what a crash has torn while it was written, or what else is missing, before anything that
     /// the journal is needed for: so the next crash finds both titles, and leaves something in one of the slots.
     pub(crate) fn heal(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
-        let layout = self.layout;
+        self.complete(disks)?;
+        self.heal_records(disks)
+    }
+
+    /// Writes both bodies and then both titles, durably, where they are not there yet, and reads them back.
+    pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let body = self.body(disks)?;
         let title = Title { body: body.len() as u64, hash: hash(&body) }.encode();
         if name(&title) != self.title {
             return Err(RelocateError::Damaged("its header cannot be repeated".to_owned()));
         }
         let mut padded = body;
-        padded.resize(usize::try_from(layout.body).unwrap_or(usize::MAX), 0);
-        self.complete(disks, layout.bodies(), &padded)?;
-        self.complete(disks, layout.titles(), &self.padded(&title))?;
-        self.heal_records(disks)
+        padded.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
+        self.put(disks, self.layout.bodies(), &padded)?;
+        self.put(disks, self.layout.titles(), &self.padded(&title))
     }
 
     /// Writes the bytes, durably, to each of these places that does not have them.
-    fn complete(
-        &self,
-        disks: &mut Disks<'_>,
-        places: [ByteOffset; 2],
-        bytes: &[u8],
-    ) -> Result<(), RelocateError> {
-        let mut is_whole = true;
+    fn put(&self, disks: &mut Disks<'_>, places: [ByteOffset; 2], bytes: &[u8]) -> Result<(), RelocateError> {
+        let mut missing = Vec::new();
         for at in places {
             let mut found = vec![0; bytes.len()];
             if disks.read(self.device, at, &mut found).is_err() || found != bytes {
-                disks.write(self.device, at, bytes)?;
-                is_whole = false;
+                missing.push(at);
             }
         }
-        if is_whole { Ok(()) } else { disks.flush() }
+        for at in &missing {
+            disks.write(self.device, *at, bytes)?;
+        }
+        if !missing.is_empty() {
+            disks.flush()?;
+        }
+        missing.into_iter().try_for_each(|at| self.confirm(disks, at, bytes))
     }
 
     /// Replaces, durably, records and blocks of the list that a crash has torn.
