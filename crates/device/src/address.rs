@@ -183,9 +183,10 @@ impl Address {
         self.query.as_deref()
     }
 
-    /// The user name and, after a colon, the password: both secret, and escaped as in the URL.
-    pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
+    /// The user name and the password, both secret.
+    pub fn user(&self) -> Option<(String, String)> {
+        let (name, password) = self.user.as_deref().map(|user| user.split_once(':').unwrap_or((user, "")))?;
+        Some((decoded(name), decoded(password)))
     }
 
     /// Returns the name of a copy in the current directory.
@@ -237,7 +238,7 @@ fn is_host(text: &str) -> bool {
     !name.is_empty() && name.chars().all(is_plain) && port.is_none_or(is_port)
 }
 
-/// Decodes `%XX` in a part of a path.
+/// Decodes `%XX`; empty if the result is not UTF-8.
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -280,7 +281,8 @@ mod tests {
         let address = of("HTTPS://me:pa%40ss@host.example:8443/a/disk%201.img?sig=SECRET&x=1").unwrap();
         assert_eq!(address.to_string(), "https://host.example:8443/a/disk%201.img?…");
         assert_eq!(format!("{address:?}"), "Address(https://host.example:8443/a/disk%201.img?…)");
-        assert_eq!((address.user(), address.query()), (Some("me:pa%40ss"), Some("sig=SECRET&x=1")));
+        assert_eq!(address.user(), Some(("me".to_owned(), "pa@ss".to_owned())));
+        assert_eq!(address.query(), Some("sig=SECRET&x=1"));
         assert_eq!((address.copy_name().as_str(), address.fetch_command()), ("disk 1.img", None));
         for text in [
             "https://me:SECRET@host",
