@@ -127,6 +127,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Puts what is declared into a topology.
+    fn declare(&self, topology: &mut Topology) {
+        self.assume.apply(topology);
+        if let Some(logical) = self.logical {
+            topology.logical.overrule(logical, Source::Declared, "the declared value is used");
+        }
+    }
+
     /// What is declared of the target, as options of a command, each after a space. `None` if the topology was
     /// measured.
     pub fn declared(&self) -> Option<String> {
@@ -253,10 +261,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
             }
         }
     };
-    options.assume.apply(&mut target.topology);
-    if let Some(logical) = options.logical {
-        target.topology.logical.overrule(logical, Source::Declared, "the declared value is used");
-    }
+    options.declare(&mut target.topology);
     Ok(target)
 }
 

@@ -1,7 +1,7 @@
 //! The commands that work on disks and images of this machine only.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use straddle_device::Address;
 
@@ -45,6 +45,11 @@ pub(super) fn refuse_servers(command: &Command) -> Result<(), RefusedError> {
     Err(RefusedError(format!(
         "{shown}: is on a server: straddle {name} works on disks and images of this machine; fetch it first{fetch}"
     )))
+}
+
+/// Returns the first address among these files, without its secrets.
+pub(super) fn address_among(files: &[PathBuf]) -> Option<String> {
+    files.iter().find_map(|file| address(file.as_os_str())).map(|(shown, _)| shown)
 }
 
 /// Returns an address without its secrets, and the command that fetches what it names, if that shows none.

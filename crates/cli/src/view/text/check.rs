@@ -104,7 +104,7 @@ fn traffic_line(audited: &Examined) -> String {
         plural(requests, "request"),
         object.get()
     );
-    wrap(&format!("  {line}"), width(), "    ") + "\n"
+    wrap(&line, width(), "  ") + "\n"
 }
 
 /// The most places that are named for one reason, if not all are asked for.
