@@ -12,6 +12,8 @@ mod buckets;
 mod formats;
 #[path = "remote/hostile.rs"]
 mod hostile;
+#[path = "remote/proxy.rs"]
+mod proxy;
 #[path = "remote/refused.rs"]
 mod refused;
 #[path = "remote/server.rs"]
