@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{ran, straddle};
-use crate::tools::{Dir, number, present, shell, word};
+use crate::tools::{Dir, number, present, shell, signal, word};
 
 /// Makes an authority, a certificate of it for localhost and 127.0.0.1, and a file without certificates.
 fn certificates(dir: &Path) {
@@ -22,7 +22,7 @@ fn certificates(dir: &Path) {
     );
 }
 
-/// A running web server. It is killed when dropped.
+/// A running web server. It is ended when dropped, with its workers, which a kill would leave.
 struct WebServer {
     program: &'static str,
     child: Child,
@@ -33,7 +33,7 @@ struct WebServer {
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        signal(self.child.id(), "TERM");
         let _ = self.child.wait();
     }
 }
