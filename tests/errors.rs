@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// Crates that `straddle` does not use directly, or not yet: their errors appear as causes of others.
-const BELOW: &[&str] = &["relocate", "vhost"];
+const BELOW: &[&str] = &["relocate", "remote", "vhost"];
 
 /// Pairs of a crate's name and one of its source files.
 fn sources() -> Vec<(String, PathBuf)> {

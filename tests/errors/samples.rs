@@ -24,6 +24,7 @@ use straddle_media::{MediaError, StoreError};
 use straddle_probe::ProbeError;
 use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
 use straddle_relocate::{Device, RelocateError};
+use straddle_remote::FetchError;
 use straddle_repair::apply::{ApplyError, BackupError};
 use straddle_repair::copy::CopyError;
 use straddle_repair::realign::{MoveError, RealignError};
@@ -109,7 +110,17 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples.extend(of_measurements());
     samples.extend(of_guests());
     samples.extend(of_repairs());
+    samples.extend(of_servers());
     samples
+}
+
+fn of_servers() -> Vec<Sample> {
+    let connection = || FetchError::Connection { host: text(), source: cause() };
+    vec![
+        sample(connection()),
+        sample(FetchError::Credentials { host: text(), hint: None, source: Box::new(connection()) }),
+        sample(ReadError::Fetch { at: at(), source: Box::new(connection()) }),
+    ]
 }
 
 fn of_repairs() -> Vec<Sample> {

@@ -216,6 +216,8 @@ Examples:
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
   straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
   straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
+  straddle check https://host/vm.qcow2    an image where it lies: a few hundred KiB are fetched
+  straddle check --verbose s3://bucket/vm.vhd gs://bucket/vm.vmdk az://container/vm.vhdx
   straddle check --domain all             the disks of every virtual machine of libvirt
   straddle check --domain ./web.xml       those of the one that a file describes";
 
@@ -223,7 +225,11 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
-    /// Block devices, image files or modelled drives (drive:NAME) [default: every local disk].
+    /// Block devices, images, modelled drives (drive:NAME) or URLs of images (https, http, s3, gs, az)
+    /// [default: every local disk].
+    ///
+    /// Of an image on a server only the bytes that matter are fetched; --verbose and --json say how many.
+    /// Credentials for buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) targets: Vec<PathBuf>,
 
@@ -262,7 +268,7 @@ pub(crate) struct CheckArguments {
         hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) columns: Vec<String>,
 
-    /// Also draw the layers with their offsets, and show the source of every figure.
+    /// Also draw the layers with their offsets, and show the source of every figure and what was fetched.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -305,7 +311,8 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Time limit for a block device to respond. One that does not respond fails, without delaying the others.
+    /// Time limit for a block device to respond, and for fetching from a server. A target that takes longer fails,
+    /// without delaying the others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 

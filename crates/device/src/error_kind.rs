@@ -19,6 +19,7 @@ impl OpenError {
             | Self::Empty
             | Self::NoMedium
             | Self::NotRead { .. }
+            | Self::Whole { .. }
             | Self::Unpack { .. }
             | Self::Image(_)
             | Self::Allowed { .. }
@@ -34,9 +35,11 @@ impl ReadError {
     /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::PastEnd { .. } | Self::Unmapped { .. } | Self::Image { .. } | Self::Io { .. } => {
-                ErrorKind::Failed
-            }
+            Self::PastEnd { .. }
+            | Self::Unmapped { .. }
+            | Self::Image { .. }
+            | Self::Fetch { .. }
+            | Self::Io { .. } => ErrorKind::Failed,
         }
     }
 }

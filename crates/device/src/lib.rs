@@ -8,6 +8,7 @@
 #[path = "../../../tests/tools/skip.rs"]
 mod skip;
 
+pub mod address;
 mod assume;
 pub mod claim;
 pub mod durability;
@@ -28,10 +29,13 @@ pub mod sysfs;
 mod target;
 pub mod topology;
 
+pub use address::{Address, AddressError};
 pub use assume::{Assume, AssumeError};
 pub use claim::FileId;
 pub use evidence::Identity;
 pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
 pub use standby::{Standby, UnknownPower};
 pub use sysfs::{DeviceKind, KernelPartition};
-pub use target::{Discovered, OpenError, Options, Target, Through, Zoned, discover, open};
+pub use target::{
+    Discovered, OpenError, Options, Target, Through, Traffic, Zoned, discover, open, open_object,
+};

@@ -36,6 +36,15 @@ pub enum ReadError {
         #[source]
         source: Box<ImageError>,
     },
+    /// The bytes are on a server that did not supply them.
+    #[error("byte {at}: cannot fetch")]
+    Fetch {
+        /// First byte that could not be fetched.
+        at: ByteOffset,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The operating system refused the read, or the read failed.
     #[error("byte {at}: cannot read")]
     Io {

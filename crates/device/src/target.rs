@@ -3,6 +3,8 @@
 //! Opening is the risky step: a FIFO would hang, some character devices act on being opened, and the path may
 //! come from anyone. So the file type is checked before the file is opened, and again after.
 
+mod image;
+
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -11,19 +13,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, OFlags};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
+use crate::address::Address;
 use crate::assume::Assume;
 use crate::claim::FileId;
 use crate::evidence::{self, Identity};
-use crate::image::{
-    self, Access, Allowed, Container, Format, ImageError, Limits, Opened, Packing, SectorSizes, UnpackError,
-};
+use crate::image::{Container, Format, ImageError, Limits, Packing, UnpackError};
 use crate::ioctl;
 use crate::live::{self, Machine};
 use crate::looped::Looped;
 use crate::medium::{FileMedium, Medium};
 use crate::standby::{self, Standby, UnknownPower};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
-use crate::topology::{AlignmentOffset, Figure, Source, Topology};
+use crate::topology::{AlignmentOffset, Source, Topology};
+
+pub use self::image::open_object;
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +51,14 @@ pub enum OpenError {
         /// The compressed file that contained it.
         within: Option<&'static str>,
         /// The command that converts it to a raw image, where there is a usual one.
+        command: Option<String>,
+    },
+    /// A compressed object on a server.
+    #[error("is {what}, which would have to be fetched whole{}", .command.as_ref().map_or_else(|| ": fetch it, and check the file".to_owned(), |line| format!(": {line}")))]
+    Whole {
+        /// What it is: "a gzip file".
+        what: &'static str,
+        /// The command that fetches it, if that shows no secret.
         command: Option<String>,
     },
     /// A compressed file whose contents cannot be read.
@@ -116,6 +127,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Puts what is declared into a topology.
+    fn declare(&self, topology: &mut Topology) {
+        self.assume.apply(topology);
+        if let Some(logical) = self.logical {
+            topology.logical.overrule(logical, Source::Declared, "the declared value is used");
+        }
+    }
+
     /// What is declared of the target, as options of a command, each after a space. `None` if the topology was
     /// measured.
     pub fn declared(&self) -> Option<String> {
@@ -138,6 +157,17 @@ pub struct Through {
     pub command: String,
 }
 
+/// What was fetched from servers to read an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// The number of requests, with those that were redirected, repeated, or asked for credentials.
+    pub requests: u64,
+    /// The number of bytes received: headers and contents, and what TLS adds.
+    pub received: u64,
+    /// The size of the object.
+    pub object: ByteCount,
+}
+
 /// An open target.
 pub struct Target {
     /// Its kind.
@@ -148,6 +178,10 @@ pub struct Target {
     pub through: Option<Through>,
     /// Its size in bytes; for an image, the size of its disk.
     pub size: ByteCount,
+    /// Where its bytes are fetched from, for an object on a server.
+    pub address: Option<Address>,
+    /// What was fetched, for an object on a server that has been read.
+    pub traffic: Option<Traffic>,
     /// Its bytes, where they may be read.
     pub medium: Option<Box<dyn Medium>>,
     /// What is known about its sectors.
@@ -180,6 +214,8 @@ impl Target {
             kind: DeviceKind::Image,
             container: None,
             through: None,
+            address: None,
+            traffic: None,
             size: medium.len(),
             medium: Some(medium),
             topology: Topology::unknown(),
@@ -217,7 +253,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
             let metadata = fs::metadata(path).map_err(OpenError::Io)?;
             let kind = metadata.file_type();
             if kind.is_file() {
-                open_image(path, options)?
+                image::open_image(path, options)?
             } else if kind.is_block_device() {
                 open_device(path, &metadata, options.no_wake)?
             } else {
@@ -225,10 +261,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
             }
         }
     };
-    options.assume.apply(&mut target.topology);
-    if let Some(logical) = options.logical {
-        target.topology.logical.overrule(logical, Source::Declared, "the declared value is used");
-    }
+    options.declare(&mut target.topology);
     Ok(target)
 }
 
@@ -252,103 +285,6 @@ fn describe(metadata: &Metadata) -> &'static str {
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
-}
-
-fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
-    let file = open_for_reading(path).map_err(OpenError::Io)?;
-    let metadata = file.metadata().map_err(OpenError::Io)?;
-    // The path may have been replaced since its type was checked.
-    if !metadata.is_file() {
-        return Err(OpenError::NotATarget(describe(&metadata)));
-    }
-    let size = ByteCount::new(metadata.len());
-    if size == ByteCount::ZERO {
-        return Err(OpenError::Empty);
-    }
-
-    let allowed =
-        Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
-    let mut medium: Box<dyn Medium> = Box::new(FileMedium::new(file, size));
-    let mut through = None;
-    if options.format.is_none()
-        && let Some(limits) = options.read_through
-        && let Some((way, unpacked)) = read_through(path, medium.as_ref(), limits)?
-    {
-        if unpacked.is_empty() {
-            return Err(OpenError::Empty);
-        }
-        through = Some(way);
-        medium = unpacked;
-    }
-    let access = Access::new(path, &allowed);
-    let opened = match options.format {
-        Some(format) => image::open_as(format, medium, &access),
-        None => image::open(medium, &access),
-    };
-    let within = through.as_ref().map(|through| through.packing.a_file());
-    let not_read = |error| match error {
-        ImageError::NotRead(foreign) => {
-            let command = match &through {
-                Some(through) => {
-                    let line = foreign.command(&through.unpacked);
-                    line.map(|line| format!("{} && {line}", through.command))
-                }
-                None => foreign.command(&path.display().to_string()),
-            };
-            OpenError::NotRead { what: foreign.what, within, command }
-        }
-        error => OpenError::Image(error),
-    };
-    let mut target = match opened.map_err(not_read)? {
-        Opened::Raw(medium) => Target::image(medium),
-        Opened::Image(image) => {
-            if image.len() == ByteCount::ZERO {
-                return Err(OpenError::Empty);
-            }
-            let (container, sectors) = (image.container().clone(), image.sectors());
-            let remarks = image.remarks().to_vec();
-            let mut target = Target { container: Some(container), remarks, ..Target::image(image) };
-            if let Some(sectors) = sectors {
-                adopt_sectors(&mut target.topology, sectors);
-            }
-            target
-        }
-    };
-    (target.through, target.id) = (through, Some(FileId::of(&metadata)));
-    Ok(target)
-}
-
-/// The compressed file, and the bytes in it.
-type Unpacked = (Through, Box<dyn Medium>);
-
-/// Returns the contents of the file at `path`, where `medium` shows that it is compressed.
-fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
-    let Err(foreign) = Format::detect(medium) else { return Ok(None) };
-    let Some(packing) = foreign.packing else { return Ok(None) };
-    let name = path.display().to_string();
-    let command = foreign.command(&name);
-    let file = open_for_reading(path).map_err(OpenError::Io)?;
-    let unpacked = image::unpack(file, packing, limits).map_err(|source| {
-        // No other program can unpack a damaged file either.
-        let helps = !matches!(source, UnpackError::Damaged { .. });
-        OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
-    })?;
-    let through = Through { packing, unpacked: format!("{name}.raw"), command: command.unwrap_or_default() };
-    Ok(Some((through, unpacked)))
-}
-
-/// Takes the sector sizes that an image states for its disk.
-fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
-    let SectorSizes { logical, physical } = sectors;
-    topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    // The container's figure describes the guest's disk, not the host's: 512 here is no reason to judge more
-    // leniently.
-    let source = Source::Container("VHDX metadata, physical sector size");
-    if physical >= topology.physical.value() {
-        topology.physical = Figure::new(physical, source);
-    } else {
-        topology.physical.also(physical, source, "the larger is used: aligning to it is right for both");
-    }
 }
 
 fn open_device(path: &Path, metadata: &Metadata, no_wake: bool) -> Result<Target, OpenError> {
@@ -472,6 +408,8 @@ fn from_sysfs(
         kind,
         container: None,
         through: None,
+        address: None,
+        traffic: None,
         size,
         medium,
         topology,

@@ -10,6 +10,10 @@ impl ExamineError {
         match self {
             Self::Open(error) => error.kind(),
             Self::Read(error) => error.kind(),
+            #[cfg(feature = "remote")]
+            Self::Remote(error) => error.kind(),
+            #[cfg(not(feature = "remote"))]
+            Self::NotBuilt => ErrorKind::Failed,
             Self::Gone(_) | Self::OutOfReach(_) => ErrorKind::Failed,
         }
     }

@@ -12,7 +12,8 @@ use straddle_units::ByteOffset;
 
 use crate::gone::{gone, gone_soon};
 use crate::{
-    ExamineError, Examiner, connected, exception, guest, in_use, member, moves, read, recognised, sectors,
+    ExamineError, Examiner, connected, exception, guest, in_use, member, moves, object, read, recognised,
+    sectors,
 };
 
 /// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
@@ -31,7 +32,7 @@ pub struct Examined {
     costs: Vec<Option<Cost>>,
     exceptions: BTreeSet<usize>,
     judgement: Judgement,
-    ready: Option<String>,
+    ready: Vec<String>,
     is_unread: bool,
 }
 
@@ -99,9 +100,9 @@ impl Examined {
         &self.exceptions
     }
 
-    /// The command at the end of the target's last remark, if it ends with one.
-    pub fn ready(&self) -> Option<&str> {
-        self.ready.as_deref()
+    /// The commands at the ends of remarks.
+    pub fn ready(&self) -> impl Iterator<Item = &str> {
+        self.ready.iter().map(String::as_str)
     }
 
     /// Whether none of the target's bytes could be read.
@@ -176,16 +177,17 @@ pub(crate) fn examine(
     target.remarks.extend(remarks);
     target.remarks.extend(recognised::remark_by_name(&target, &stack));
 
-    let mut findings = audit(examiner, &name, &target, &stack, &disagreements);
+    let local = object::local_name(&target, &name);
+    let mut findings = audit(examiner, (&name, &local), &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     guest::withhold(&mut target, &mut findings);
-    let mut ready = None;
-    let file = target.through.as_ref().map_or_else(|| name.clone(), |through| through.unpacked.clone());
+    let mut ready = Vec::new();
+    let file = target.through.as_ref().map_or(&local, |through| &through.unpacked).clone();
     if let Some(container) = &target.container
         && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
     {
         target.remarks.push(format!("{remark}: {line}"));
-        ready = Some(line);
+        ready.push(line);
     }
     // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
@@ -193,6 +195,7 @@ pub(crate) fn examine(
         return Err(ExamineError::Gone(node.to_owned()));
     }
     read_through(&mut target, &findings);
+    ready.extend(object::remark_copy(&mut target, &findings));
 
     let recognised = recognised::recognised(&target, &stack, examiner);
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
@@ -224,19 +227,20 @@ pub(crate) fn examine(
     Ok(Examined { name, target, stack, in_table, findings, costs, exceptions, judgement, ready, is_unread })
 }
 
-/// Returns every finding, with where it is reported.
+/// Returns every finding, with where it is reported. The names are that of the target, and that of the file that
+/// commands are for.
 fn audit(
     examiner: &Examiner,
-    name: &str,
+    (name, local): (&str, &str),
     target: &Target,
     stack: &Stack,
     disagreements: &[Disagreement],
 ) -> Findings {
     let options = examiner.options();
-    let file = target.through.as_ref().map_or(name, |through| &through.unpacked);
+    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
-    let moves = moves::of(examiner, name, target, stack);
+    let moves = moves::of(examiner, local, target, stack);
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.

@@ -125,7 +125,8 @@ impl Examiner {
             open.assume = open.assume.with_sectors_of(topology);
         }
         let options = Options { open, ..self.options().clone() };
-        let examiner = Self { options, machine: Arc::clone(&self.machine) };
+        let mut examiner = Self::new(options);
+        examiner.machine = Arc::clone(&self.machine);
         examiner.examine_target(disk.path.display().to_string(), target)
     }
 

@@ -36,12 +36,14 @@ mod member;
 mod merge;
 mod modelled;
 mod moves;
+mod object;
 mod read;
 mod recognised;
 mod sectors;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use straddle_audit::Code;
 use straddle_device::live::Machine;
@@ -73,6 +75,8 @@ pub struct Options {
     pub exceptions: Vec<TargetException>,
     /// What else is examined in the same run.
     pub alongside: Alongside,
+    /// How long reading an object on a server may take; `None` for the default.
+    pub fetch_time: Option<Duration>,
     /// Prices misalignment; without it no cost is computed.
     pub price: Option<Arc<dyn Price>>,
 }
@@ -105,6 +109,16 @@ pub enum ExamineError {
     /// The kernel no longer has the device.
     #[error("{} was unplugged or removed while it was read", .0.display())]
     Gone(PathBuf),
+    /// It is on a server that did not supply it.
+    #[cfg(feature = "remote")]
+    #[error(transparent)]
+    Remote(Arc<straddle_remote::RemoteError>),
+    /// It is on a server, and the program was built without the feature `remote`.
+    #[cfg(not(feature = "remote"))]
+    #[error(
+        "is on a server, and this straddle was built without the feature 'remote': fetch it, and check the file"
+    )]
+    NotBuilt,
     /// A disk of a virtual machine is stored in a way that is not read here.
     #[error("{0}")]
     OutOfReach(String),
@@ -115,12 +129,20 @@ pub struct Examiner {
     options: Options,
     /// The kernel's block devices, read once, and only if a target is one of them.
     machine: Arc<OnceLock<Machine>>,
+    /// The connections to servers, made only if a target is on one.
+    #[cfg(feature = "remote")]
+    client: OnceLock<straddle_remote::Client>,
 }
 
 impl Examiner {
     /// Creates an examiner with these options.
     pub fn new(options: Options) -> Self {
-        Self { options, machine: Arc::default() }
+        Self {
+            options,
+            machine: Arc::default(),
+            #[cfg(feature = "remote")]
+            client: OnceLock::new(),
+        }
     }
 
     /// The options in effect.
@@ -145,6 +167,13 @@ impl Examiner {
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
             merge::merge(examined, machine);
         }
+    }
+
+    #[cfg(feature = "remote")]
+    fn client(&self) -> &straddle_remote::Client {
+        let usual = straddle_remote::Limits::default();
+        let time = self.options.fetch_time.unwrap_or(usual.time);
+        self.client.get_or_init(|| straddle_remote::Client::new(straddle_remote::Limits { time, ..usual }))
     }
 
     fn machine(&self) -> &Machine {

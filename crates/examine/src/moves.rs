@@ -24,11 +24,11 @@ pub fn unfinished(path: &Path) -> Option<Unfinished> {
 }
 
 /// The unfinished move by its marker; or by its journal, if that can be: in a compressed file, reading before
-/// the end takes all of it.
+/// the end takes all of it, and from a server the ends of a disk are many megabytes.
 fn found(target: &Target, stack: &Stack) -> Option<Unfinished> {
     let medium = target.medium.as_deref()?;
     let marked = realign::unfinished(medium, stack).ok()?;
-    let has_ends = target.through.is_none() && target.partition.is_none();
+    let has_ends = target.through.is_none() && target.address.is_none() && target.partition.is_none();
     marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
 }
 

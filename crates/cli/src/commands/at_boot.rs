@@ -333,7 +333,8 @@ fn agree(disk: &Path, realign: &Realign) -> Result<()> {
 pub(super) fn note(targets: &[PathBuf]) -> Option<String> {
     let log = fs::read_to_string(LOG).ok()?;
     let (disk, text) = log.split_once('\n')?;
-    let same = |target: &PathBuf| fs::canonicalize(target).ok() == fs::canonicalize(disk).ok();
+    let disk_path = fs::canonicalize(disk).ok();
+    let same = |target: &PathBuf| disk_path.is_some() && fs::canonicalize(target).ok() == disk_path;
     let is_meant = targets.is_empty() || targets.iter().any(same);
     is_meant.then(|| format!("{disk}: at the last start: {}", text.trim_end()))
 }

@@ -33,6 +33,10 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     if let Some(option) = foreign.filter(|_| form == Form::Map) {
         return Err(UsageError(format!("{option} is an option of straddle check")).into());
     }
+    if let Some(shown) = super::local::address_among(&arguments.allow_backing) {
+        let message = format!("{shown}: --allow-backing names files of this machine");
+        return Err(UsageError(message).into());
+    }
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
     let run = Run::new(config, form, styles);

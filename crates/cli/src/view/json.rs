@@ -27,5 +27,6 @@ pub(crate) mod serve;
 pub(crate) mod sim;
 pub(in crate::view) mod table;
 pub(crate) mod trace;
+mod traffic;
 
 pub(crate) use check::{Status, TargetReport};

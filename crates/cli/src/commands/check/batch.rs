@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -22,6 +24,9 @@ pub(super) const BATCH: usize = 512;
 /// than it saves.
 pub(super) const PARALLEL_FROM: usize = 16;
 
+/// Objects on servers that are read at a time, each over one connection.
+const CONNECTIONS: usize = 16;
+
 /// Examines a batch of targets, in order. A device that does not answer delays neither the other targets nor
 /// the listing.
 pub(super) fn examine_all(
@@ -38,14 +43,26 @@ pub(super) fn examine_all(
         let (run, device) = (Arc::clone(run), subject.clone());
         pending.push(limited::Pending::start(limit, move || examine(&device, &run)));
     }
-    let single = |subject: &Subject| (!is_device(subject)).then(|| examine(subject, run));
-    let files: Vec<Option<Result<Examined>>> =
-        if in_parallel { batch.par_iter().map(single).collect() } else { batch.iter().map(single).collect() };
+    let is_object = |subject: &Subject| matches!(subject, Subject::Object(_));
+    let single =
+        |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
+    let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
+    let (files, objects): (Vec<Option<Result<Examined>>>, _) = thread::scope(|scope| {
+        let fetching = scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
+        let files = match in_parallel {
+            true => batch.par_iter().map(single).collect(),
+            false => batch.iter().map(single).collect(),
+        };
+        (files, fetching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let mut objects = objects.into_iter();
     let mut devices = pending.into_iter().map(|pending| {
         let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
         pending.wait().unwrap_or_else(late)
     });
-    let examined = files.into_iter().filter_map(|file| file.or_else(|| devices.next()));
+    let examined = files.into_iter().zip(batch).filter_map(|(file, subject)| {
+        file.or_else(|| if is_object(subject) { objects.next() } else { devices.next() })
+    });
     let mut examined: Vec<_> = batch.iter().map(Subject::name).zip(examined).collect();
     let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
     run.examiner.merge(&mut all);
@@ -56,6 +73,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
     let path = match subject {
         Subject::Path(path) => path,
         Subject::Disk(disk) => return Ok(run.examiner.examine_guest_disk(disk)?),
+        Subject::Object(address) => return Ok(run.examiner.examine_object(address)?),
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
     };
@@ -72,6 +90,28 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
             Ok(run.examiner.examine(&path)?)
         }
     }
+}
+
+/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
+fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(item)));
+        }
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..items.len().min(CONNECTIONS)).map(|_| scope.spawn(run)).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is

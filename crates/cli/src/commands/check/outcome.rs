@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use straddle_audit::{Finding, Reported, Severity};
-use straddle_device::OpenError;
 use straddle_device::shown::quote_path;
+use straddle_device::{Address, OpenError};
 use straddle_examine::{ExamineError, Examined};
 
 use super::{Form, Run};
@@ -41,7 +41,7 @@ impl Outcome {
             Err(error) => error,
         };
         let reason = match error.downcast_ref() {
-            Some(ExamineError::Open(OpenError::NotRead { .. })) => {
+            Some(ExamineError::Open(OpenError::NotRead { .. } | OpenError::Whole { .. })) => {
                 Some((format!("it {error:#}"), Exit::Failed))
             }
             // It was asked for.
@@ -71,7 +71,10 @@ impl Outcome {
         let domains: Vec<_> =
             domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
         let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
-        let ready = overlay::command(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing);
+        let is_here = Address::parse(&name).is_none();
+        let ready = is_here
+            .then(|| overlay::command(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing));
+        let ready = ready.flatten();
         failed(name, format!("{error:#}"), ready, run)
     }
 }
@@ -130,7 +133,7 @@ fn render(examined: &Examined, run: &Run) -> String {
     } else if run.arguments.quiet {
         text::lines(examined)
     } else if run.form == Form::Map {
-        text::map(examined, styles)
+        text::map(examined, run.arguments.verbose, styles)
     } else {
         text::target(examined, run.arguments.verbose, styles)
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use straddle_device::Address;
 use straddle_device::shown::with_causes;
 use straddle_domain::Libvirt;
 use straddle_examine::{FoundDisk, GuestDisk};
@@ -17,6 +18,8 @@ use crate::output;
 pub(super) enum Subject {
     /// A device, an image or a modelled drive.
     Path(PathBuf),
+    /// An object on a server.
+    Object(Address),
     /// A disk of a virtual machine.
     Disk(Box<GuestDisk>),
     /// A disk of a virtual machine that cannot be read from this host.
@@ -26,7 +29,7 @@ pub(super) enum Subject {
         /// Why not.
         why: String,
     },
-    /// A virtual machine whose disks are not known.
+    /// A virtual machine whose disks are not known, or an address that is not valid.
     Failed {
         /// Its name.
         name: String,
@@ -40,6 +43,7 @@ impl Subject {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Path(path) => path.display().to_string(),
+            Self::Object(address) => address.to_string(),
             Self::Disk(disk) => disk.path.display().to_string(),
             Self::OutOfReach { name, .. } | Self::Failed { name, .. } => name.clone(),
         }
@@ -50,7 +54,7 @@ impl Subject {
         match self {
             Self::Path(path) => Some(path),
             Self::Disk(disk) => Some(&disk.path),
-            Self::OutOfReach { .. } | Self::Failed { .. } => None,
+            Self::Object(_) | Self::OutOfReach { .. } | Self::Failed { .. } => None,
         }
     }
 }
@@ -58,7 +62,7 @@ impl Subject {
 /// Returns what the run is about.
 pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if arguments.domains.is_empty() {
-        return Ok(targets(arguments)?.into_iter().map(Subject::Path).collect());
+        return Ok(targets(arguments)?.into_iter().map(of_target).collect());
     }
     let libvirt = Libvirt::new(Duration::from_secs(arguments.time_limit));
     let subjects: Vec<Subject> =
@@ -67,6 +71,15 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
         output::complain("no disk of a domain found");
     }
     Ok(subjects)
+}
+
+/// Returns the subject that a target names.
+fn of_target(target: PathBuf) -> Subject {
+    match target.to_str().and_then(|text| Some((text, Address::parse(text)?))) {
+        None => Subject::Path(target),
+        Some((_, Ok(address))) => Subject::Object(address),
+        Some((text, Err(error))) => Subject::Failed { name: Address::redacted(text), why: error.to_string() },
+    }
 }
 
 /// Returns the disks of the domains that `word` names.

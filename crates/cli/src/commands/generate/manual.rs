@@ -82,7 +82,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The variables that the program reads: the commands that do, all if there are none, the names, and the effect.
-const VARIABLES: [(&[&str], &str, &str); 7] = [
+const VARIABLES: [(&[&str], &str, &str); 10] = [
     (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
     (&[], "TERM", "If it is dumb, nothing is coloured."),
     (
@@ -101,6 +101,21 @@ const VARIABLES: [(&[&str], &str, &str); 7] = [
         "The folder of the folder straddle/inputs, which keeps generated inputs [default: ~/.cache].",
     ),
     (&["lab", "reproduce"], "LINUX_UML", "User-Mode Linux, the kernel of guests [default: linux.uml]."),
+    (
+        &["check", "map"],
+        "AWS_*, GOOGLE_*, AZURE_*",
+        "The credentials for buckets, and the settings of their servers, such as AWS_REGION and AWS_ENDPOINT.",
+    ),
+    (
+        &["check", "map"],
+        "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
+        "The proxy for servers with images, and the hosts that are asked without it.",
+    ),
+    (
+        &["check", "map"],
+        "SSL_CERT_FILE, SSL_CERT_DIR",
+        "The certificates of authorities for HTTPS [default: those of the system].",
+    ),
     (
         &["check"],
         "VIRSH_DEFAULT_CONNECT_URI, LIBVIRT_DEFAULT_URI",

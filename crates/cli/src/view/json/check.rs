@@ -9,6 +9,7 @@ use super::device::{DeviceReport, device_report};
 use super::finding::{FindingReport, IgnoredReport, finding_report, ignored_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
+use super::traffic::TrafficReport;
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -108,6 +109,9 @@ pub(crate) struct TargetReport {
     /// The image format, for images that are not raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<ContainerReport>,
+    /// What was fetched, for an object on a server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<TrafficReport>,
     /// The layer on the whole disk, if there is no partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
@@ -219,6 +223,7 @@ impl TargetReport {
             device: None,
             table: None,
             container: None,
+            traffic: None,
             layer: None,
             partitions: Vec::new(),
             findings: Vec::new(),
@@ -246,6 +251,7 @@ impl TargetReport {
             device: Some(device_report(audited)),
             table: Some(table_report(stack)),
             container: target.container.as_ref().map(container_report),
+            traffic: target.traffic.map(TrafficReport::from),
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
             findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use straddle_audit::{RULES, Severity};
+use straddle_device::Address;
 
 use super::{Report, fix_lines, place, unjudged};
 use crate::output::json_escaped;
@@ -117,11 +118,15 @@ fn level(severity: &str) -> &'static str {
     }
 }
 
-/// Returns a URI reference for a target: `file:` for an absolute path, relative otherwise.
+/// What is not escaped in a URL: it has its meaning there.
+const IN_URL: &[u8] = b":/?@!$&'()*+,;=%[]~";
+
+/// Returns a URI reference for a target: `file:` for an absolute path, relative otherwise; a URL as it is.
 fn uri(target: &str) -> String {
+    let is_url = Address::parse(target).is_some();
     let mut uri = if target.starts_with('/') { "file://".to_owned() } else { String::new() };
     for byte in target.bytes() {
-        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) {
+        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) || (is_url && IN_URL.contains(&byte)) {
             uri.push(char::from(byte));
         } else {
             uri += &format!("%{byte:02X}");
@@ -138,5 +143,6 @@ mod tests {
     fn names_become_uris() {
         assert_eq!(uri("/dev/sda"), "file:///dev/sda");
         assert_eq!(uri("a b/ä:#?.img"), "a%20b/%C3%A4%3A%23%3F.img");
+        assert_eq!(uri("https://host:80/a%20b.img?…"), "https://host:80/a%20b.img?%E2%80%A6");
     }
 }

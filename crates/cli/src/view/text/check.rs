@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use straddle_audit::{Code, Finding, Reason, Reported};
+use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{Guest, SectorFormat};
 use straddle_examine::{Cost, Examined};
@@ -45,9 +46,12 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
         let _ = writeln!(text, "{}", sectors(topology));
     }
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
+    if verbose {
+        text += &traffic_line(audited);
+    }
     for remark in &audited.remarks() {
         // Do not wrap a command.
-        let ready = audited.ready().filter(|line| remark.ends_with(*line));
+        let ready = audited.ready().find(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
         let note = wrap(&format!("note: {}", printable(sentence)), width(), "  ");
         let _ = writeln!(text, "{}", paint(styles.faint, &note));
@@ -69,7 +73,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
 }
 
 /// Returns a target drawn: what it is, and its layers with the codes of their findings.
-pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
+pub(crate) fn map(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let _ = writeln!(
         text,
@@ -78,6 +82,9 @@ pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
         table_line(audited),
         status_line(audited, styles)
     );
+    if verbose {
+        text += &traffic_line(audited);
+    }
     text += &tree::draw(audited, styles);
     // What is drawn is neither the old layout nor the new one.
     let unfinished: Vec<(&Finding, Option<&Cost>)> =
@@ -86,6 +93,18 @@ pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
         text += &finding_text(audited, &unfinished, at, styles);
     }
     text + &ignored(audited, false, styles)
+}
+
+/// Returns a line with what was fetched, if the target is on a server.
+fn traffic_line(audited: &Examined) -> String {
+    let Some(Traffic { requests, received, object }) = audited.target().traffic else { return String::new() };
+    let fetched = ByteCount::new(received);
+    let line = format!(
+        "fetched {fetched} ({received} bytes) in {}, of an object of {object} ({} bytes)",
+        plural(requests, "request"),
+        object.get()
+    );
+    wrap(&line, width(), "  ") + "\n"
 }
 
 /// The most places that are named for one reason, if not all are asked for.
