@@ -1,0 +1,157 @@
+//! Opening images: files of this machine, and objects on servers.
+//!
+//! The law of this module: of an object on a server nothing is fetched but the bytes that are read, and no other
+//! object. A file is unpacked within limits; an object, which would have to be fetched whole, is not.
+
+use std::path::Path;
+
+use straddle_units::ByteCount;
+
+use super::{OpenError, Options, Target, Through, describe, open_for_reading};
+use crate::address::Address;
+use crate::claim::FileId;
+use crate::image::{
+    self, Access, Allowed, Foreign, Format, ImageError, Limits, Opened, SectorSizes, UnpackError,
+};
+use crate::medium::{FileMedium, Medium};
+use crate::topology::{Figure, Source, Topology};
+
+/// Opens the image at `path`.
+pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
+    let file = open_for_reading(path).map_err(OpenError::Io)?;
+    let metadata = file.metadata().map_err(OpenError::Io)?;
+    // The path may have been replaced since its type was checked.
+    if !metadata.is_file() {
+        return Err(OpenError::NotATarget(describe(&metadata)));
+    }
+    let size = ByteCount::new(metadata.len());
+    if size == ByteCount::ZERO {
+        return Err(OpenError::Empty);
+    }
+
+    let mut medium: Box<dyn Medium> = Box::new(FileMedium::new(file, size));
+    let mut through = None;
+    if options.format.is_none()
+        && let Some(limits) = options.read_through
+        && let Some((way, unpacked)) = read_through(path, medium.as_ref(), limits)?
+    {
+        if unpacked.is_empty() {
+            return Err(OpenError::Empty);
+        }
+        through = Some(way);
+        medium = unpacked;
+    }
+    let not_read = |foreign: &Foreign| {
+        let command = match &through {
+            Some(through) => {
+                let line = foreign.command(&through.unpacked);
+                line.map(|line| format!("{} && {line}", through.command))
+            }
+            None => foreign.command(&path.display().to_string()),
+        };
+        let within = through.as_ref().map(|through| through.packing.a_file());
+        OpenError::NotRead { what: foreign.what, within, command }
+    };
+    let mut target = opened(medium, path, options, not_read)?;
+    (target.through, target.id) = (through, Some(FileId::of(&metadata)));
+    Ok(target)
+}
+
+/// Opens the object at `address`, whose bytes `medium` fetches as they are read.
+///
+/// # Errors
+///
+/// As for a file of the same contents, but for compressed ones: [`OpenError::Whole`].
+pub fn open_object(
+    medium: Box<dyn Medium>,
+    address: Address,
+    options: &Options,
+) -> Result<Target, OpenError> {
+    if medium.is_empty() {
+        return Err(OpenError::Empty);
+    }
+    let fetch = address.fetch_command();
+    if options.format.is_none()
+        && let Err(foreign) = Format::detect(medium.as_ref())
+        && foreign.packing.is_some()
+    {
+        return Err(OpenError::Whole { what: foreign.what, command: fetch });
+    }
+    let name = address.copy_name();
+    let not_read = |foreign: &Foreign| {
+        let command = fetch.zip(foreign.command(&name)).map(|(fetch, line)| format!("{fetch} && {line}"));
+        OpenError::NotRead { what: foreign.what, within: None, command }
+    };
+    let mut target = opened(medium, Path::new(&name), options, not_read)?;
+    target.address = Some(address);
+    options.declare(&mut target.topology);
+    Ok(target)
+}
+
+/// Makes a target of an image. Relative names in it start from the folder of `path`.
+fn opened(
+    medium: Box<dyn Medium>,
+    path: &Path,
+    options: &Options,
+    not_read: impl FnOnce(&Foreign) -> OpenError,
+) -> Result<Target, OpenError> {
+    let allowed =
+        Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
+    let access = Access::new(path, &allowed);
+    let opened = match options.format {
+        Some(format) => image::open_as(format, medium, &access),
+        None => image::open(medium, &access),
+    };
+    let opened = opened.map_err(|error| match error {
+        ImageError::NotRead(foreign) => not_read(foreign),
+        error => OpenError::Image(error),
+    });
+    match opened? {
+        Opened::Raw(medium) => Ok(Target::image(medium)),
+        Opened::Image(image) => {
+            if image.len() == ByteCount::ZERO {
+                return Err(OpenError::Empty);
+            }
+            let (container, sectors) = (image.container().clone(), image.sectors());
+            let remarks = image.remarks().to_vec();
+            let mut target = Target { container: Some(container), remarks, ..Target::image(image) };
+            if let Some(sectors) = sectors {
+                adopt_sectors(&mut target.topology, sectors);
+            }
+            Ok(target)
+        }
+    }
+}
+
+/// The compressed file, and the bytes in it.
+type Unpacked = (Through, Box<dyn Medium>);
+
+/// Returns the contents of the file at `path`, where `medium` shows that it is compressed.
+fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
+    let Err(foreign) = Format::detect(medium) else { return Ok(None) };
+    let Some(packing) = foreign.packing else { return Ok(None) };
+    let name = path.display().to_string();
+    let command = foreign.command(&name);
+    let file = open_for_reading(path).map_err(OpenError::Io)?;
+    let unpacked = image::unpack(file, packing, limits).map_err(|source| {
+        // No other program can unpack a damaged file either.
+        let helps = !matches!(source, UnpackError::Damaged { .. });
+        OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
+    })?;
+    let through = Through { packing, unpacked: format!("{name}.raw"), command: command.unwrap_or_default() };
+    Ok(Some((through, unpacked)))
+}
+
+/// Takes the sector sizes that an image states for its disk.
+fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
+    let SectorSizes { logical, physical } = sectors;
+    topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
+    // The container's figure describes the guest's disk, not the host's: 512 here is no reason to judge more
+    // leniently.
+    let source = Source::Container("VHDX metadata, physical sector size");
+    if physical >= topology.physical.value() {
+        topology.physical = Figure::new(physical, source);
+    } else {
+        topology.physical.also(physical, source, "the larger is used: aligning to it is right for both");
+    }
+}
