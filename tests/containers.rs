@@ -126,8 +126,10 @@ fn the_user_may_say_that_it_is_raw() {
     forms(&dir);
     for name in ["wim", "ghost", "dmg", "esx"] {
         let before = fs::read(dir.join(name)).unwrap();
-        let plan =
-            ["--table", "gpt", "--part", "rest", "--grain", "4096", "--format", "raw", "--save", "plan"];
+        let plan = [
+            "--table", "gpt", "--part", "rest", "--grain", "4096", "--format", "raw", "--wipe", "--save",
+            "plan",
+        ];
         let planned = straddle_in(dir.path(), &[&["plan", name][..], &plan].concat());
         assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));
         let applied = straddle_in(dir.path(), &["apply", "plan", "--write", name, "--format", "raw"]);
