@@ -159,8 +159,8 @@ fn messages_say_what_is_meant() {
     let plan = ["plan", "disk.img", "--table", "gpt", "--part"];
     let cases: [(&[&str], i32, &str); 13] = [
         (&["check", "--time-limit", "0", "disk.img"], 2, "give a whole number of seconds, 1 or more"),
-        (&["check", "--cost", "wd10ears", "disk.img"], 2, "a modelled drive is named drive:wd10ears"),
-        (&["check", "--cost", "nothing", "disk.img"], 2, "nothing: No such file"),
+        (&["check", "--cost", "wd10ears", "disk.img"], 1, "on wd10ears: random 4 KiB writes take"),
+        (&["check", "--cost", "nothing", "disk.img"], 2, "no file has that name either"),
         (
             &["check", "--measured", "text.txt", "disk.img"],
             2,

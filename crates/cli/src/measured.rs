@@ -109,7 +109,12 @@ impl Known {
         });
         match is_saved {
             true => load(text).map(Self::Probe),
-            false => Drive::open(text).map(Self::Model).map_err(|error| target::shown(&error)),
+            false => Drive::open(text).map(Self::Model).map_err(|error| {
+                // A path is looked for as a profile, and the error says so.
+                let is_path = text.contains('/') || Path::new(text).exists();
+                let no_file = if is_path { "" } else { "; no file has that name either" };
+                format!("{}{no_file}", target::shown(&error))
+            }),
         }
     }
 }
