@@ -174,6 +174,6 @@ pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, inspect_grown,
     is_latest, is_same, is_untouched, journal_len, journal_len_with, open,
 };
-pub use search::{search, search_ends, search_near_ends};
+pub use search::{named_at_ends, search, search_ends, search_near_ends};
 pub use traffic::{Traffic, WindowTraffic};
 pub use whereabouts::{Found, Whereabouts};

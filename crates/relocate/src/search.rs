@@ -63,12 +63,28 @@ pub fn search_ends(
     ends: &[ByteOffset],
     mut counts: impl FnMut(Span) -> bool,
 ) -> Option<Span> {
+    let mut left = MOST;
+    let ends = possible_ends(&mut disks, ends);
+    ends.into_iter()
+        .find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left, &mut counts))
+}
+
+/// The places that journals which end at one of `ends` name as their own, whether or not the rest of them is there.
+pub fn named_at_ends(mut disks: Disks<'_>, ends: &[ByteOffset]) -> Vec<Span> {
+    let mut titles = Vec::new();
+    for end in possible_ends(&mut disks, ends) {
+        titles.extend(titles_between(&mut disks, end.saturating_sub(LARGEST), end));
+    }
+    titles.truncate(in_memory(ByteCount::new(MOST.into())));
+    titles.into_iter().filter_map(|at| Journal::located(&mut disks, ByteOffset::new(at))).collect()
+}
+
+/// Those of `ends` at which a journal can end.
+fn possible_ends(disks: &mut Disks<'_>, ends: &[ByteOffset]) -> Vec<u64> {
     let device = disks.device_of_journal();
     let size = disks.get(device).size().get();
     let is_end = |end: &u64| *end >= SECTOR && *end <= size && end.is_multiple_of(SECTOR);
-    let mut ends = ends.iter().map(|end| end.get()).filter(is_end);
-    let mut left = MOST;
-    ends.find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left, &mut counts))
+    ends.iter().map(|end| end.get()).filter(is_end).collect()
 }
 
 /// The journal that `counts` with the last title in these bytes. `left` counts the titles that are still followed.
@@ -79,6 +95,16 @@ fn within(
     left: &mut u32,
     counts: &mut dyn FnMut(Span) -> bool,
 ) -> Option<Span> {
+    let titles = titles_between(disks, start, end);
+    titles.into_iter().rev().find_map(|at| {
+        *left = left.checked_sub(1)?;
+        let place = Journal::located(disks, ByteOffset::new(at))?;
+        (matches!(Journal::read_grown(disks, place), Ok(Some(_))) && counts(place)).then_some(place)
+    })
+}
+
+/// The titles in these bytes, in order.
+fn titles_between(disks: &mut Disks<'_>, start: u64, end: u64) -> Vec<u64> {
     let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
     let mut bytes = vec![0; in_memory(ByteCount::new(end - start))];
     let disk = disks.get(device);
@@ -90,10 +116,5 @@ fn within(
         }
     }
     let sectors = (start..).step_by(sector).zip(bytes.chunks(sector));
-    let titles: Vec<u64> = sectors.filter_map(|(at, sector)| is_title(sector).then_some(at)).collect();
-    titles.into_iter().rev().find_map(|at| {
-        *left = left.checked_sub(1)?;
-        let place = Journal::located(disks, ByteOffset::new(at))?;
-        (matches!(Journal::read_grown(disks, place), Ok(Some(_))) && counts(place)).then_some(place)
-    })
+    sectors.filter_map(|(at, sector)| is_title(sector).then_some(at)).collect()
 }

@@ -23,7 +23,7 @@ use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::{
     Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, Whereabouts, begin, forget, inspect,
-    inspect_grown, open, search_ends,
+    inspect_grown, named_at_ends, open,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -508,16 +508,9 @@ impl<'a> Run<'a> {
         // Those of other plans may begin or end there.
         let begun = self.place.start().checked_add(block);
         let ends: Vec<ByteOffset> = std::iter::once(self.place.end()).chain(begun).collect();
-        let mut places = vec![self.place];
-        self.with_disks(|disks, _| {
-            let other = |place| {
-                places.push(place);
-                false
-            };
-            search_ends(disks, &ends, other);
-            Ok(())
-        })?;
-        for place in places {
+        // One that is no longer whole, since a partition has taken its other end, still has a title here.
+        let others = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends)))?;
+        for place in std::iter::once(self.place).chain(others) {
             if self.is_over(place)? {
                 self.with_disks(|disks, _| forget(disks, place, block, &free))?;
             }
