@@ -4,7 +4,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::disk::{Disks, SECTOR};
 use crate::error::{Device, RelocateError};
-use crate::job::Job;
+use crate::job::{Job, Move};
 use crate::journal::in_memory;
 use crate::sequence::Sequence;
 
@@ -122,6 +122,44 @@ pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> 
     spans.sort_unstable_by_key(|span| span.start());
     spans.dedup();
     spans
+}
+
+/// The list when all `moves` are complete. A filler that was written where a later move began has moved with it:
+/// whether it was there already is seen by what is in the new place.
+pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Vec<Bad> {
+    let mut settled = Vec::new();
+    for bad in list {
+        let place = Span::new(bad.to, bad.from.len());
+        if !moves.iter().any(|one| place.is_some_and(|place| one.from.overlaps(place))) {
+            settled.push(*bad);
+            continue;
+        }
+        let mut at = bad.from.start();
+        while let Some(from) = sector_at(at).filter(|_| at < bad.from.end()) {
+            let to =
+                ByteOffset::new(at.get().wrapping_add(bad.to.get()).wrapping_sub(bad.from.start().get()));
+            settled.push(Bad { from, to: taken_along(disks, moves, at, to) });
+            at = from.end();
+        }
+    }
+    normal(settled)
+}
+
+/// Where the filler for the sector at byte `from` is, which was written at byte `at`.
+fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: ByteOffset) -> ByteOffset {
+    let (filler, mut bytes) = (filler(from), [0; 512]);
+    moves.iter().fold(at, |at, one| {
+        let is_source = sector_at(at).is_some_and(|sector| one.from.contains(sector));
+        let offset = at.checked_since(one.from.start()).filter(|_| is_source);
+        let next = offset.and_then(|offset| one.to.checked_add(offset));
+        let mut holds =
+            |next: &ByteOffset| disks.read(Device::Data, *next, &mut bytes).is_ok() && bytes == filler;
+        next.filter(|next| holds(next)).unwrap_or(at)
+    })
+}
+
+fn sector_at(at: ByteOffset) -> Option<Span> {
+    Span::new(at, ByteCount::new(SECTOR))
 }
 
 /// The physical sector that begins at `at`, up to `end`.

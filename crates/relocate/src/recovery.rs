@@ -2,7 +2,7 @@
 
 use straddle_units::{ByteCount, Span};
 
-use crate::bad::{Bad, Skip, untouched};
+use crate::bad::{Bad, Skip, settled, untouched};
 use crate::disk::Disks;
 use crate::engine::{Run, Stop, Verify, Watch};
 use crate::error::RelocateError;
@@ -440,10 +440,6 @@ macro_rules! states {
                 &self.0.journal.job
             }
 
-            /// What could not be read since the job began, in ascending order.
-            pub fn bad(&self) -> &[Bad] {
-                &self.0.skip.list
-            }
         }
 
         impl std::fmt::Debug for $name<'_> {
@@ -455,3 +451,20 @@ macro_rules! states {
 }
 
 states! { Unfinished Moved Turned Back }
+
+impl Back<'_> {
+    /// What could not be read since the job began, in ascending order.
+    pub fn bad(&self) -> &[Bad] {
+        &self.0.skip.list
+    }
+}
+
+impl Moved<'_> {
+    /// What could not be read since the job began, with the places where the fillers are now, in ascending order.
+    ///
+    /// Reads those that a later move has taken along.
+    pub fn bad(&mut self) -> Vec<Bad> {
+        let Held { disks, journal, skip, .. } = &mut self.0;
+        settled(disks, journal.job.moves(), &skip.list)
+    }
+}

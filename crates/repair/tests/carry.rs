@@ -20,6 +20,8 @@ mod modelled;
 mod older;
 #[path = "carry/torn.rs"]
 mod torn;
+#[path = "carry/used.rs"]
+mod used;
 
 use std::ops::ControlFlow;
 

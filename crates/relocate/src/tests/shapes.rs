@@ -210,8 +210,8 @@ impl World {
     }
 
     fn moved(&self, ended: Ended<Moved<'_>>) -> Final {
-        let Ended::Complete(moved) = ended else { panic!("{ended:?}") };
-        *self.listed.borrow_mut() = moved.bad().to_vec();
+        let Ended::Complete(mut moved) = ended else { panic!("{ended:?}") };
+        *self.listed.borrow_mut() = moved.bad();
         Final::Moved
     }
 
@@ -263,13 +263,16 @@ impl World {
         Ok(())
     }
 
-    /// Whether all data are where they belong after this, and all else is as it was.
+    fn filler(&self, sector: usize) -> u32 {
+        let at = ByteOffset::new(sector as u64 * SECTOR);
+        self.store.borrow_mut().number(&filler(at))
+    }
+
+    /// Whether all data are where they belong after this, what could not be read is listed where its filler is, and
+    /// all else is as it was.
     pub(super) fn is_right(&self, image: &Image, end: Final) -> Result<(), String> {
         let data = if end == Final::Moved { &self.moved } else { &self.data };
-        let is_filled = |sector: usize| {
-            let at = ByteOffset::new(sector as u64 * SECTOR);
-            self.bad.contains(&sector) && image[sector] == self.store.borrow_mut().number(&filler(at))
-        };
+        let is_filled = |sector: usize| self.bad.contains(&sector) && image[sector] == self.filler(sector);
         let is_lost = |sector: usize, number: u32| {
             image[sector] != number && !(end == Final::Back && is_filled(sector))
         };
@@ -283,6 +286,16 @@ impl World {
         for (sector, _) in self.data.iter().filter(|(sector, _)| self.bad.contains(sector)) {
             if (end == Final::Moved || (end == Final::Back && is_filled(*sector))) && !is_listed(*sector) {
                 return Err(format!("{end:?}: sector {sector} was not read, and is not listed"));
+            }
+        }
+        let fillers: Vec<u32> = self.bad.iter().map(|sector| self.filler(*sector)).collect();
+        for (sector, number) in data.iter().filter(|(sector, _)| fillers.contains(&image[*sector])) {
+            let is_here = |bad: &Bad| {
+                let sector = *sector as u64 * SECTOR;
+                (bad.to.get()..bad.to.get() + bad.from.len().get()).contains(&sector)
+            };
+            if end == Final::Moved && !self.listed.borrow().iter().any(is_here) {
+                return Err(format!("sector {sector} has a filler that is listed elsewhere, for {number}"));
             }
         }
         let others = (0..image.len()).filter(|sector| !self.may_change[*sector]);
@@ -335,6 +348,7 @@ pub(super) fn shapes() -> Vec<Shape> {
         shape("512e, down 1", &[[65, 20, 64]], (8, 0), 8, 90),
         shape("512e, phase 7", &[[63, 20, 71]], (8, 7), 8, 100),
         shape("512e, two from 63", &[[33, 20, 40], [9, 24, 16]], (8, 0), 16, 66),
+        shape("torn, beside the next", &[[2, 7, 4], [11, 8, 12]], (4, 0), 4, 26),
     ];
     for (name, holes) in [
         ("up 1", &[4, 6, 7, 8][..]),
@@ -354,6 +368,7 @@ pub(super) fn shapes() -> Vec<Shape> {
         ("moved twice", &[4, 9]),
         ("torn, up 1", &[6, 7]),
         ("512e, two from 63", &[40, 41, 42, 43, 44, 45, 46, 47]),
+        ("torn, beside the next", &[11]),
     ] {
         let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
         shapes.push(Shape { bad, ..one });

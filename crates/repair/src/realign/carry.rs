@@ -348,7 +348,8 @@ impl<'a> Run<'a> {
         self.check_way(&state, true)?;
         self.check_table(&state)?;
         self.check_data(&state, true)?;
-        if state == State::NotBegun {
+        // With the old table the disk may have been in use: it stays as it is.
+        if state == State::NotBegun && self.payload.table(self.disk)? != Some(Table::Old) {
             self.enter_marked()?;
         }
         if state == State::Moved {
@@ -386,11 +387,14 @@ impl<'a> Run<'a> {
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
         let bad: Vec<Bad> = bad.into_iter().map(|one| self.after_rollback(one)).collect();
-        if self.payload.table(self.disk)? != Some(Table::Old) {
+        let is_old = self.payload.table(self.disk)? == Some(Table::Old);
+        if !is_old {
             self.payload.mend_old(self.disk)?;
         }
         list(&bad).map_err(MoveError::List)?;
-        self.payload.write(self.disk, Table::Old)?;
+        if !is_old {
+            self.payload.write(self.disk, Table::Old)?;
+        }
         self.end()?;
         let in_kernel = tell_kernel(self.disk, Some(Expected::before(&self.payload.realign.plan)));
         self.close()?;
@@ -417,11 +421,11 @@ impl<'a> Run<'a> {
                 Some(Recovered::Unfinished(held)) => {
                     let held = if skips_bad { held.skip_bad() } else { held };
                     match held.resume(verify, watch)? {
-                        Ended::Complete(moved) => Some(moved.bad().to_vec()),
+                        Ended::Complete(mut moved) => Some(moved.bad()),
                         Ended::Paused => None,
                     }
                 }
-                Some(Recovered::Moved(moved)) => Some(moved.bad().to_vec()),
+                Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
                 Some(Recovered::Turned(_) | Recovered::Back(_)) | None => {
                     return Err(RelocateError::Damaged("its state has changed meanwhile".to_owned()));
                 }

@@ -162,6 +162,14 @@ impl Guard {
         &self.was
     }
 
+    /// Whether another one has the same bytes where they may not be anything.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let is_free = |byte: usize| self.free.iter().any(|(from, to)| (*from..*to).contains(&byte));
+        let mut bytes = self.was.iter().zip(&other.was).enumerate();
+        (self.at, self.was.len(), &self.free) == (other.at, other.was.len(), &other.free)
+            && bytes.all(|(at, (one, other))| one == other || is_free(at))
+    }
+
     /// Whether this fits a disk of so many bytes.
     pub(super) fn fits(&self, size: ByteCount) -> bool {
         self.span().is_some_and(|span| Span::first(size).contains(span))

@@ -107,6 +107,11 @@ pub enum MoveError {
         "nothing was written: byte {0} does not hold what the journal says: it is an older copy, or of another run, or something has written to the data; --trust-journal goes on all the same"
     )]
     NotThere(ByteOffset),
+    /// No data have moved, and the disk was used since.
+    #[error(
+        "nothing was written: no data have moved, and byte {0} was written to since the journal was made: 'straddle resume --rollback' removes the journal; plan again"
+    )]
+    UsedSince(ByteOffset),
     /// The journal is older than the data.
     #[error(
         "nothing was written: the data have moved on since the journal was written: it is an older copy, or of another run; --trust-journal goes on all the same"
@@ -157,6 +162,7 @@ impl MoveError {
             | Self::LeftOver
             | Self::Copied
             | Self::NotThere(_)
+            | Self::UsedSince(_)
             | Self::Outdated
             | Self::Turned
             | Self::NotBegun

@@ -152,6 +152,24 @@ pub(super) struct Payload {
     birth: Option<Birth>,
 }
 
+/// Guards, as the disk is now: of the table, of boot sectors, of the new and of the old chain.
+fn guards_of(
+    disk: &dyn Medium,
+    realign: &Realign,
+    (places, records): (&[Place], &[Record]),
+) -> [Vec<Guard>; 4] {
+    let of = |table| -> Vec<(u64, &[u8])> {
+        let of = records.iter().filter(|record| record.of == table);
+        of.map(|record| (record.at, record.bytes.as_slice())).collect()
+    };
+    [
+        Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span)),
+        Guard::of_boot_sectors(disk, realign),
+        Guard::of_records(disk, realign, &of(Table::New), true),
+        Guard::of_records(disk, realign, &of(Table::Old), false),
+    ]
+}
+
 impl Payload {
     /// Prepares the tables of `realign` for the disk, on which `stack` was read.
     pub(super) fn new(
@@ -186,14 +204,7 @@ impl Payload {
             }
         }
         name_core(realign, disk, &enter, &mut places)?;
-        let guards = Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span));
-        let boot_guards = Guard::of_boot_sectors(disk, realign);
-        let of = |table| -> Vec<(u64, &[u8])> {
-            let of = records.iter().filter(|record| record.of == table);
-            of.map(|record| (record.at, record.bytes.as_slice())).collect()
-        };
-        let new_guards = Guard::of_records(disk, realign, &of(Table::New), true);
-        let old_guards = Guard::of_records(disk, realign, &of(Table::Old), false);
+        let [guards, boot_guards, new_guards, old_guards] = guards_of(disk, realign, (&places, &records));
         let rest = restore::rest(disk, stack, &places, realign)?;
         let (samples, heads) = (sample::take(disk, realign), heads::take(disk, realign));
         let realign = realign.clone();
@@ -352,6 +363,17 @@ impl Payload {
             Some(Step::Write { at: guard.at(), old: Vec::new(), new, what: what.to_owned() })
         };
         self.guards.iter().filter_map(mended).collect()
+    }
+
+    /// Where the disk, which has the old table, holds something else than when the journal was made, in a physical
+    /// sector that would be restored from it.
+    pub(super) fn used_since(&self, disk: &dyn Medium) -> Option<ByteOffset> {
+        let now = guards_of(disk, &self.realign, (&self.places, &self.records));
+        let then = [&self.guards, &self.boot_guards, &self.new_guards, &self.old_guards];
+        let changed = |(then, now): (&Vec<Guard>, &Vec<Guard>)| {
+            then.iter().find(|guard| !now.iter().any(|other| guard.is_as(other))).map(Guard::at)
+        };
+        then.into_iter().zip(&now).find_map(changed).map(ByteOffset::new)
     }
 
     /// Writes them, durably.

@@ -2,7 +2,8 @@
 //!
 //! The law of this module: before the first write, the table on the disk is the one that the journal's state leaves,
 //! and the data are where the journal says: a file may be a journal of another run, or an older copy of the right
-//! one. Only what the user vouches for is not looked at.
+//! one. Only what the user vouches for is not looked at. As long as the old table counts, the disk may be in use: what
+//! the journal would restore is then compared in any case.
 
 use straddle_device::Medium;
 use straddle_relocate::{State, Whereabouts, is_latest};
@@ -91,16 +92,20 @@ impl Run<'_> {
         {
             return Err(MoveError::Copied);
         }
+        let is_unmarked = *state == State::NotBegun && table == Some(Table::Old);
+        if is_unmarked && !self.payload.realign.is_wrap() {
+            // The disk may have been in use since.
+            self.payload.realign.check_contents(self.disk)?;
+            if let Some(at) = self.payload.used_since(self.disk) {
+                return Err(MoveError::UsedSince(at));
+            }
+        }
         if self.trust.over_data {
             return Ok(());
         }
-        if *state == State::NotBegun && table == Some(Table::Old) && !self.payload.realign.is_wrap() {
-            // The disk was in use since.
-            self.payload.realign.check_contents(self.disk)?;
-        }
         let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
         if let Some(at) = self.payload.mismatch(self.disk, &places) {
-            return Err(MoveError::NotThere(at));
+            return Err(if is_unmarked { MoveError::UsedSince(at) } else { MoveError::NotThere(at) });
         }
         match self.with_disks(is_latest)? {
             true => Ok(()),
