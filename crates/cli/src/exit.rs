@@ -125,6 +125,7 @@ kinds! {
     straddle_bench::TargetError,
     straddle_bench::WorkloadError,
     straddle_bench::fio::FioError,
+    straddle_boot::BootError,
     straddle_device::AddressError,
     straddle_device::AssumeError,
     straddle_device::OpenError,
