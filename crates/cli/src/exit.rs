@@ -74,7 +74,7 @@ impl Exit {
 }
 
 /// A failure caused by the command line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
 impl std::fmt::Display for UsageError {
@@ -92,7 +92,7 @@ impl UsageError {
 }
 
 /// A refusal for safety.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RefusedError(pub(crate) String);
 
 impl std::fmt::Display for RefusedError {
@@ -182,6 +182,13 @@ kinds! {
 /// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
 /// report whether that succeeded.
 pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
+    // Parsers of values return these where clap's message would repeat the value, which may be secret.
+    if let Some(refused) = error.source().and_then(|cause| cause.downcast_ref::<RefusedError>()) {
+        return Err(refused.clone().into());
+    }
+    if let Some(usage) = error.source().and_then(|cause| cause.downcast_ref::<UsageError>()) {
+        return Err(usage.clone().into());
+    }
     if error.use_stderr() {
         let is_coloured =
             io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());

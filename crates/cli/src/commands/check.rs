@@ -16,6 +16,7 @@ use self::batch::{BATCH, PARALLEL_FROM};
 use self::outcome::Outcome;
 pub(crate) use self::run::Form;
 use self::run::Run;
+use self::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
@@ -32,10 +33,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     };
     if let Some(option) = foreign.filter(|_| form == Form::Map) {
         return Err(UsageError(format!("{option} is an option of straddle check")).into());
-    }
-    if let Some(shown) = super::local::address_among(&arguments.allow_backing) {
-        let message = format!("{shown}: --allow-backing names files of this machine");
-        return Err(UsageError(message).into());
     }
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
@@ -54,7 +51,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
         readable += examined.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_unread())).count();
-        let of = |(name, examined): (String, Result<Examined>)| Outcome::of(name, examined, &run);
+        let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
             false => examined.into_iter().map(of).collect(),
@@ -87,10 +84,12 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
+    let paths = arguments.paths();
     if form == Form::Audit
         && arguments.captured().is_none()
         && arguments.domains.is_empty()
-        && let Some(note) = super::at_boot::note(&arguments.targets)
+        && (arguments.targets.is_empty() || !paths.is_empty())
+        && let Some(note) = super::at_boot::note(&paths)
     {
         out.flush()?;
         output::complain(&note);
