@@ -30,7 +30,7 @@ const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
 /// How long the reason for starting again is shown.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Who watches a move at boot.
+/// Receives what a move at boot has to say.
 pub struct Console<'c> {
     /// Receives the progress, and may stop the moves at a safe point.
     pub watch: Watch<'c>,

@@ -367,11 +367,6 @@ impl CheckArguments {
         self.sysroot.as_deref().filter(|root| !is_running_system(root))
     }
 
-    /// Returns the targets that are paths.
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.targets.iter().filter_map(ReadTarget::path).map(Path::to_owned).collect()
-    }
-
     /// Whether every disk of the running system is audited.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         self.targets.is_empty() && self.domains.is_empty() && self.captured().is_none()

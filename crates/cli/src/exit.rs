@@ -182,12 +182,11 @@ kinds! {
 /// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
 /// report whether that succeeded.
 pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
-    // Parsers of values return these where clap's message would repeat the value, which may be secret.
-    if let Some(refused) = error.source().and_then(|cause| cause.downcast_ref::<RefusedError>()) {
-        return Err(refused.clone().into());
+    if let Some(refused) = of_parser::<RefusedError>(&error) {
+        return Err(refused.into());
     }
-    if let Some(usage) = error.source().and_then(|cause| cause.downcast_ref::<UsageError>()) {
-        return Err(usage.clone().into());
+    if let Some(usage) = of_parser::<UsageError>(&error) {
+        return Err(usage.into());
     }
     if error.use_stderr() {
         let is_coloured =
@@ -204,6 +203,12 @@ pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
+}
+
+/// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value: that may
+/// be secret.
+fn of_parser<E: Error + Clone + 'static>(error: &clap::Error) -> Option<E> {
+    Error::source(error)?.downcast_ref().cloned()
 }
 
 /// Returns the error with the words typed, or taken from a file's name, made printable. clap's message has

@@ -2,13 +2,14 @@
 //! is parsed once, by clap with the parsers of this module; all other code works with the value. A command that
 //! does not read from servers cannot be given an address: its parser refuses it, without showing its secrets.
 
-use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
+};
 use clap::error::ErrorKind;
 use straddle_device::shown::with_causes;
 use straddle_device::{Address, Assume};
@@ -133,12 +134,13 @@ impl ReadTarget {
         }
     }
 
-    /// Returns the path if it is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Local(target) => target.path(),
+    /// Returns those that are paths.
+    pub(crate) fn paths(targets: &[Self]) -> Vec<PathBuf> {
+        let path = |target: &Self| match target {
+            Self::Local(target) => target.path().map(Path::to_owned),
             Self::Object(_) | Self::Invalid { .. } => None,
-        }
+        };
+        targets.iter().filter_map(path).collect()
     }
 }
 
@@ -219,16 +221,9 @@ impl<P: TypedValueParser> TypedValueParser for Local<P> {
         argument: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<Self::Value, clap::Error> {
-        let name = command.get_name().to_owned();
-        let local = PathBufValueParser::new().try_map(move |path| match refused(&name, &path) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        });
-        // What else is wrong with it, the other parser says in its own words.
-        if let Err(error) = local.parse_ref(command, argument, value)
-            && error.source().is_some()
-        {
-            return Err(error);
+        if let Some(error) = refused(command.get_name(), Path::new(value)) {
+            let refuse = OsStringValueParser::new().try_map(move |_| Err(error.clone()));
+            return refuse.parse_ref(command, argument, value);
         }
         self.0.parse_ref(command, argument, value)
     }

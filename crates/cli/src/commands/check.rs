@@ -21,6 +21,7 @@ use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
+use crate::target::ReadTarget;
 use crate::view::json::check::Summary;
 use crate::view::report;
 use crate::view::text;
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
-    let paths = arguments.paths();
+    let paths = ReadTarget::paths(&arguments.targets);
     if form == Form::Audit
         && arguments.captured().is_none()
         && arguments.domains.is_empty()

@@ -162,7 +162,7 @@ impl Guard {
         &self.was
     }
 
-    /// Whether this fits a disk of so many bytes.
+    /// Whether this fits a disk of this size.
     pub(super) fn fits(&self, size: ByteCount) -> bool {
         self.span().is_some_and(|span| Span::first(size).contains(span))
     }

@@ -12,6 +12,7 @@ use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::output::{self, Styles};
+use crate::target::ReadTarget;
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Run {
             exceptions,
             alongside: match arguments.is_of_this_machine() {
                 true => Alongside::Everything,
-                false => Alongside::These(arguments.paths()),
+                false => Alongside::These(ReadTarget::paths(&arguments.targets)),
             },
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
