@@ -44,7 +44,7 @@ impl System {
     }
 
     /// One whose files are below `root`, for tests. The disks and the kernel are still this machine's.
-    pub fn below(root: PathBuf) -> Self {
+    fn below(root: PathBuf) -> Self {
         Self { root }
     }
 
