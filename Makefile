@@ -25,7 +25,7 @@ demo: build
 test: setup
 	@scripts/test
 
-# The tests that boot no guest (User-Mode Linux, QEMU): three to four minutes on two processors after a build.
+# The tests that boot no guest (User-Mode Linux, QEMU): about two minutes on two processors after a build.
 quick: setup
 	@scripts/test --quick
 
@@ -41,7 +41,7 @@ lint: setup
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck $$(grep -lE '^#!.*sh$$' scripts/*) tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
-	    crates/cli/src/commands/at_boot/initramfs-* crates/cli/src/commands/at_boot/dracut-* \
+	    crates/boot/hooks/* \
 	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
 	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle \

@@ -196,7 +196,7 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
     refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");
     refused(&["random-write", drive, "--offsets", "7..0"], "runs backwards");
-    refused(&["random-write", drive, "--offsets", "1152921504606846976"], "no target has so many sectors");
+    refused(&["random-write", drive, "--offsets", "1152921504606846976"], "past the end of any target");
     refused(&["sequential-read", drive, "--time", "0"], "seconds");
     refused(&["no-such-workload", drive], "no-such-workload");
 }

@@ -35,10 +35,12 @@ fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {
 #[test]
 fn json_names_carry_their_units_and_types_read_well() {
     const UNITS: [&str; 7] = ["bytes", "ns", "seconds", "lba", "sectors", "rpm", "percent"];
-    const COMMANDS: [&str; 15] = [
+    const COMMANDS: [&str; 17] = [
         "report",
         "check",
         "plan",
+        "realign",
+        "realign-to",
         "explain",
         "explain-rmw",
         "efficiency",

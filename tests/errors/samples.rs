@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use straddle_bench::fio::FioError;
 use straddle_bench::{RunError, TargetError, WorkloadError};
+use straddle_boot::BootError;
 use straddle_device::claim::LockError;
 use straddle_device::identify::IdentifyError;
 use straddle_device::image::{Format, ImageError, UnpackError};
@@ -111,6 +112,7 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples.extend(of_guests());
     samples.extend(of_repairs());
     samples.extend(of_servers());
+    samples.extend(of_boots());
     samples
 }
 
@@ -120,6 +122,26 @@ fn of_servers() -> Vec<Sample> {
         sample(connection()),
         sample(FetchError::Credentials { host: text(), hint: None, source: Box::new(connection()) }),
         sample(ReadError::Fetch { at: at(), source: Box::new(connection()) }),
+    ]
+}
+
+fn of_boots() -> Vec<Sample> {
+    let failed = || Box::new(BootError::File { path: path(), what: "write", source: cause() });
+    let json = || serde_json::from_str::<u8>("x").unwrap_err();
+    vec![
+        sample(*failed()),
+        sample(BootError::Run { program: "a program", source: cause() }),
+        sample(BootError::Removed { again: text(), source: failed() }),
+        sample(BootError::Store(json())),
+        sample(BootError::Plan(PlanError::Read(ReadError::Io { at: at(), source: cause() }).into())),
+        sample(BootError::Target(DiskError::Io(cause()))),
+        sample(BootError::Change(ChangeError::Target(DiskError::Io(cause())))),
+        sample(BootError::Read(ReadError::Io { at: at(), source: cause() })),
+        sample(BootError::Move(MoveError::Write { at: at(), source: cause() })),
+        sample(BootError::NotMoved(failed())),
+        sample(BootError::Unfinished(failed())),
+        sample(BootError::EndedBadly(failed())),
+        sample(BootError::NoRestart(cause())),
     ]
 }
 

@@ -47,8 +47,8 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(StackedOptimum { member, size, physical }) = &context.topology.stacked_optimum {
         let message = format!(
             "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} bytes, is \
-             no multiple of the {}-byte physical sector: the offsets of the devices below agree, and starts are judged by \
-             them",
+             not a multiple of the {}-byte physical sector: the offsets of the devices below agree, and starts are \
+             judged by them",
             size.get(),
             physical.get()
         );

@@ -122,7 +122,7 @@ pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
 pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, Stage, Unfinished};
-pub use names::{called, level_name};
+pub use names::called;
 pub use optimum::bogus_io_opt;
 pub use picture::picture;
 pub use placement::{OfStart, starts};

@@ -17,7 +17,7 @@ pub fn called(layer: &Layer) -> String {
 }
 
 /// The array's level, such as `raid5` or `linear`.
-pub fn level_name(md: &Md) -> String {
+pub(crate) fn level_name(md: &Md) -> String {
     match md.level {
         -1 => "linear".to_owned(),
         -4 => "multipath".to_owned(),

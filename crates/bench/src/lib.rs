@@ -24,14 +24,10 @@ mod workload;
 pub use interval::{Interval, centre, median};
 pub use mock::Mock;
 pub use off_boundary::OffBoundary;
-pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
 pub use samples::{Samples, Stop};
 pub use surface::Surface;
-pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep, warm_sweep};
+pub use sweep::{Arm, Ratio, Sweep, sweep, warm_sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
-pub use workload::{
-    DD_COUNT, ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, RANDOM_COUNT, SEQUENTIAL_SECONDS,
-    STRIDED_COUNT, Sync, Workload, WorkloadError,
-};
+pub use workload::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync, Workload, WorkloadError};

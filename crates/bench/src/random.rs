@@ -14,9 +14,6 @@ const DISCARDED: usize = 10;
 const MULTIPLIER: i64 = 16_807;
 const MODULUS: i64 = 2_147_483_647;
 
-/// The largest number that [`GlibcRandom::next`] returns.
-pub const RANDOM_MAX: u32 = 0x7FFF_FFFF;
-
 /// The sequence of `random()` after `srandom(seed)`.
 #[derive(Clone, Debug)]
 pub struct GlibcRandom {
@@ -48,7 +45,7 @@ impl GlibcRandom {
         generator
     }
 
-    /// Returns the next number, 0 to [`RANDOM_MAX`].
+    /// Returns the next number, 0 to 0x7FFF_FFFF.
     #[allow(
         clippy::should_implement_trait,
         reason = "it never ends, and the name is that of every generator"

@@ -53,7 +53,7 @@ pub enum RunError {
     #[error("there is no offset to measure at")]
     NoOffsets,
     /// An offset that, times the logical sector size, is past the end of any target.
-    #[error("offset {offset}: no target has so many sectors")]
+    #[error("offset {offset}: past the end of any target")]
     Offset {
         /// The offset in logical sectors.
         offset: u64,

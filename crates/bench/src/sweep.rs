@@ -8,7 +8,7 @@ use crate::workload::Workload;
 
 /// Arms whose ratio is closer to 1 than this are called equal even if there is no spread: no published figure
 /// is more exact.
-pub const EQUAL: f64 = 0.01;
+const EQUAL: f64 = 0.01;
 
 /// The number of standard errors by which two arms may differ by chance, when the best and the worst of many
 /// are picked.

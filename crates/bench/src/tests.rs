@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::random::GlibcRandom;
 use crate::*;
 
 const GIB: u64 = 1 << 30;

@@ -9,10 +9,7 @@ mod program;
 
 use serde::{Deserialize, Serialize};
 
-pub use pattern::{
-    DD_COUNT, ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, RANDOM_COUNT, SEQUENTIAL_SECONDS,
-    STRIDED_COUNT, Sync,
-};
+pub use pattern::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync};
 pub(crate) use program::Program;
 
 /// Left free after the last block of a random workload, so that all arms of a sweep draw from the same

@@ -39,6 +39,7 @@ pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::TraceArguments;
 use crate::cost::Pricing;
 use crate::exit;
+use crate::target::{self, ReadTarget};
 
 /// Examples for `--help`.
 const EXAMPLES: &str = "\
@@ -230,8 +231,8 @@ pub(crate) struct CheckArguments {
     ///
     /// Of an image on a server only the bytes that matter are fetched; --verbose and --json say how many.
     /// Credentials for buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) targets: Vec<PathBuf>,
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
+    pub(crate) targets: Vec<ReadTarget>,
 
     /// Audit the disks of a libvirt domain, as its guest is shown them: its name, a file of its XML, or all. Can
     /// be repeated.
@@ -308,7 +309,8 @@ pub(crate) struct CheckArguments {
     /// Also open this backing, parent or extent file if an image names it. Can be repeated.
     ///
     /// By default, no other file that an image names is opened.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
 
     /// Time limit for a block device to respond, and for fetching from a server. A target that takes longer fails,

@@ -74,7 +74,7 @@ impl Exit {
 }
 
 /// A failure caused by the command line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
 impl std::fmt::Display for UsageError {
@@ -92,7 +92,7 @@ impl UsageError {
 }
 
 /// A refusal for safety.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RefusedError(pub(crate) String);
 
 impl std::fmt::Display for RefusedError {
@@ -125,6 +125,7 @@ kinds! {
     straddle_bench::TargetError,
     straddle_bench::WorkloadError,
     straddle_bench::fio::FioError,
+    straddle_boot::BootError,
     straddle_device::AddressError,
     straddle_device::AssumeError,
     straddle_device::OpenError,
@@ -181,6 +182,12 @@ kinds! {
 /// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
 /// report whether that succeeded.
 pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
+    if let Some(refused) = of_parser::<RefusedError>(&error) {
+        return Err(refused.into());
+    }
+    if let Some(usage) = of_parser::<UsageError>(&error) {
+        return Err(usage.into());
+    }
     if error.use_stderr() {
         let is_coloured =
             io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -196,6 +203,12 @@ pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
+}
+
+/// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value: that may
+/// be secret.
+fn of_parser<E: Error + Clone + 'static>(error: &clap::Error) -> Option<E> {
+    Error::source(error)?.downcast_ref().cloned()
 }
 
 /// Returns the error with the words typed, or taken from a file's name, made printable. clap's message has

@@ -1,19 +1,23 @@
-//! What a command works on, as given on the command line: a path, or a modelled drive. It is parsed once,
-//! here; all other code works with the value.
+//! What a command works on, as given on the command line: a path, a modelled drive, or an object on a server. It
+//! is parsed once, by clap with the parsers of this module; all other code works with the value. A command that
+//! does not read from servers cannot be given an address: its parser refuses it, without showing its secrets.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
+};
 use clap::error::ErrorKind;
-use straddle_device::Assume;
 use straddle_device::shown::with_causes;
+use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 use straddle_reproduce::lab::StepOutcome;
 
-use crate::exit::UsageError;
+use crate::exit::{RefusedError, UsageError};
 use crate::output::printable_lines;
 
 /// The prefix that names a modelled drive, everywhere.
@@ -45,7 +49,7 @@ impl fmt::Display for Drive {
     }
 }
 
-/// A target.
+/// A target of this machine.
 #[derive(Clone, Debug)]
 pub(crate) enum TargetSpec {
     /// A file or a device.
@@ -55,11 +59,10 @@ pub(crate) enum TargetSpec {
 }
 
 impl TargetSpec {
-    /// Parses the target at `path`.
-    pub(crate) fn parse(path: &Path) -> Result<Self, ProfileError> {
+    fn parse(path: PathBuf) -> Result<Self, ProfileError> {
         match path.to_str().filter(|text| text.starts_with(PREFIX)) {
             Some(text) => Drive::open(text).map(Self::Modelled),
-            None => Ok(Self::Path(path.to_owned())),
+            None => Ok(Self::Path(path)),
         }
     }
 
@@ -100,6 +103,47 @@ impl fmt::Display for TargetSpec {
     }
 }
 
+/// A target of a command that reads many. One that is not valid is a target that fails: the others are read all
+/// the same.
+#[derive(Clone, Debug)]
+pub(crate) enum ReadTarget {
+    /// One of this machine.
+    Local(TargetSpec),
+    /// An object on a server.
+    Object(Address),
+    /// Neither a modelled drive nor an address, although it begins like one.
+    Invalid {
+        /// Its name, without secrets.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ReadTarget {
+    fn parse(path: PathBuf) -> Self {
+        let address = path.to_str().and_then(|text| Some((Address::redacted(text), Address::parse(text)?)));
+        match address {
+            Some((_, Ok(address))) => Self::Object(address),
+            Some((name, Err(error))) => Self::Invalid { name, why: with_causes(&error) },
+            None => {
+                let name = path.display().to_string();
+                TargetSpec::parse(path)
+                    .map_or_else(|error| Self::Invalid { name, why: with_causes(&error) }, Self::Local)
+            }
+        }
+    }
+
+    /// Returns those that are paths.
+    pub(crate) fn paths(targets: &[Self]) -> Vec<PathBuf> {
+        let path = |target: &Self| match target {
+            Self::Local(target) => target.path().map(Path::to_owned),
+            Self::Object(_) | Self::Invalid { .. } => None,
+        };
+        targets.iter().filter_map(path).collect()
+    }
+}
+
 /// Returns the target that a modelled drive is, from its specification.
 pub(crate) fn modelled(specification: &str) -> String {
     format!("{PREFIX}{specification}")
@@ -120,10 +164,29 @@ pub(crate) fn refuse_bare_drive(path: &Path) -> Result<(), UsageError> {
     Err(UsageError(format!("{text}: no such file; did you mean {PREFIX}{text}?")))
 }
 
+/// Returns a parser for a [`ReadTarget`].
+pub(crate) fn read_targets() -> impl TypedValueParser<Value = ReadTarget> {
+    PathBufValueParser::new().map(ReadTarget::parse)
+}
+
 /// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
-    Names { prefix: PREFIX }
-        .try_map(|text| TargetSpec::parse(Path::new(&text)).map_err(|error| shown(&error)))
+    Local(Names { prefix: PREFIX })
+        .try_map(|text| TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error)))
+}
+
+/// Returns a parser for the path of a file or device that a command writes to, or plans to.
+pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
+    Local(PathBufValueParser::new())
+}
+
+/// Returns a parser for files that images of this machine name.
+pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let shown = path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted);
+        let refused = |shown| UsageError(format!("{shown}: --allow-backing names files of this machine"));
+        shown.map_or(Ok(path), |shown| Err(refused(shown)))
+    })
 }
 
 /// Returns a parser for a [`Drive`] that completes to the shipped drives.
@@ -138,11 +201,47 @@ pub(crate) fn shown(error: &ProfileError) -> String {
 
 /// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    let assume = match TargetSpec::parse(Path::new(text)).map_err(|error| shown(&error))? {
+    let assume = match TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error))? {
         TargetSpec::Modelled(drive) => straddle_examine::assume_drive(&drive.profile),
         TargetSpec::Path(_) => text.parse(),
     };
     assume.map_err(|error| with_causes(&error))
+}
+
+/// Parses what `P` does, but refuses an address: the command works on disks and images of this machine only.
+#[derive(Clone, Debug)]
+struct Local<P>(P);
+
+impl<P: TypedValueParser> TypedValueParser for Local<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        if let Some(error) = refused(command.get_name(), Path::new(value)) {
+            let refuse = OsStringValueParser::new().try_map(move |_| Err(error.clone()));
+            return refuse.parse_ref(command, argument, value);
+        }
+        self.0.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        self.0.possible_values()
+    }
+}
+
+/// Returns why the command of this name refuses `path`: it is an address.
+fn refused(command: &str, path: &Path) -> Option<RefusedError> {
+    let text = path.to_str()?;
+    let fetch = Address::parse(text)?.ok().and_then(|address| address.fetch_command());
+    let fetch = fetch.map_or_else(String::new, |fetch| format!(": {fetch}"));
+    let shown = Address::redacted(text);
+    Some(RefusedError(format!(
+        "{shown}: is on a server: straddle {command} works on disks and images of this machine; fetch it first{fetch}"
+    )))
 }
 
 /// Parses any text, and completes to `prefix` plus the names of the shipped profiles.
@@ -159,7 +258,7 @@ impl TypedValueParser for Names {
         &self,
         command: &clap::Command,
         argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
+        value: &OsStr,
     ) -> Result<String, clap::Error> {
         let text = StringValueParser::new().parse_ref(command, argument, value)?;
         if text.is_empty() {

@@ -96,7 +96,7 @@ impl Address {
         Some(if scheme.is_bucket() { Self::bucket(scheme, rest) } else { Self::web(scheme, rest) })
     }
 
-    /// Returns `text` without what may be secret, also if it is no valid address. Other text than an address is
+    /// Returns `text` without what may be secret, also if it is not a valid address. Other text than an address is
     /// returned unchanged.
     pub fn redacted(text: &str) -> String {
         let Some((scheme, rest)) = Scheme::split(text) else { return text.to_owned() };

@@ -23,7 +23,6 @@
 //! ```
 
 mod below;
-pub mod boot;
 mod change;
 mod connected;
 mod error_kind;

@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
         self.displace()
     }
 
-    /// Reads so many other places that a read cache has dropped everything before.
+    /// Reads other places until a read cache has dropped everything before.
     pub(crate) fn displace(&mut self) -> Step<()> {
         for _ in 0..DISPLACING {
             let slot = self.slot();

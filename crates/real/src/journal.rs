@@ -152,7 +152,7 @@ struct Header {
     disk: Disk,
     /// A lower bound of the time of the first write, in seconds since 1970. Nothing is written before the
     /// journal has its final name.
-    began_unix_s: u64,
+    began_unix_seconds: u64,
     areas: Vec<SavedArea>,
 }
 
@@ -371,7 +371,7 @@ impl Journal {
             identity: opened.id,
             born: opened.file.metadata().ok().as_ref().and_then(born),
             disk: Disk::of(opened),
-            began_unix_s: now().as_secs(),
+            began_unix_seconds: now().as_secs(),
             areas: saved.collect(),
         };
         header.encode().ok_or(JournalError::Name { path: header.target })

@@ -19,7 +19,7 @@ const PIECE: u64 = 4 * MIB;
 /// What an implementation of [`Disk`](crate::Disk) over a file or a block device needs, through the page
 /// cache.
 ///
-/// It neither locks nor claims the file, and writes wherever it is asked to: it is no safety boundary. The code
+/// It neither locks nor claims the file, and writes wherever it is asked to: it is not a safety boundary. The code
 /// that opens the file must ensure that it may be written, as the `Target` of crate `repair` does.
 #[derive(Clone, Copy, Debug)]
 pub struct FileAccess<'f>(&'f File);

@@ -87,7 +87,7 @@ pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
     hasher.finish()
 }
 
-/// A count of bytes in memory; what does not fit is no allocation that succeeds.
+/// A count of bytes in memory; what does not fit cannot be allocated.
 pub(crate) fn in_memory(count: ByteCount) -> usize {
     usize::try_from(count.get()).unwrap_or(usize::MAX)
 }

@@ -25,7 +25,7 @@ pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Opt
     between(&mut disks, (0, size), &mut { MOST }, &mut counts)
 }
 
-/// The same within so many bytes of either end of the disk.
+/// The same within this number of bytes of either end of the disk.
 pub fn search_near_ends(
     mut disks: Disks<'_>,
     near: ByteCount,

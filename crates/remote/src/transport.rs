@@ -114,7 +114,7 @@ impl Transport {
 
 /// An answer whose header has been received.
 pub(crate) struct Answer {
-    /// Who answers.
+    /// The host that answered.
     pub(crate) host: String,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -34,7 +34,7 @@ pub use file::CopyFile;
 use layout::{Ground, Item};
 pub use run::Copied;
 pub(crate) use run::is_unfinished;
-pub use source::Source;
+pub use source::{Source, shared};
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;

@@ -40,7 +40,7 @@ pub use error::PlanError;
 pub use fingerprint::Fingerprint;
 pub use grain::{Considered, Grain};
 pub use guid::Seed;
-pub use kinds::{ALIASES, Alias, type_name};
+pub use kinds::type_name;
 pub use lost::Lost;
 pub use plan::{
     Change, ChangeFile, ConsideredFile, Entry, EntryFile, FingerprintFile, Format, LostFile, Plan, PlanFile,

@@ -9,7 +9,7 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "RAID member's data starts inside a physical sector",
     what: "The data offset of a Linux software RAID member does not fall on a physical sector of the disk.",
-    why: "The array's byte 0 is at the member's data offset. Offsets that are no multiple of the sector come \
+    why: "The array's byte 0 is at the member's data offset. Offsets that are not a multiple of the sector come \
           from --data-offset given in sectors, from mdadm before 3.2 (136 or 272 sectors), or from bitmaps \
           moved by hand.",
     cost: "Every block of whatever is on the array lies across two sectors of this member: see S001.",

@@ -12,8 +12,8 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     why: "Some USB enclosures show a 512-byte drive as one with 4096-byte sectors, some controllers the \
           reverse. The GPT header stands in the second sector, so with the other size it is not found; an \
           MBR is found, but every number in it means eight times more or less.",
-    cost: "The partitions are invisible or at the wrong place: data seems lost, and is overwritten when \
-           somebody \"repairs\" it.",
+    cost: "The partitions are invisible or at the wrong place: data seems lost, and a \
+           \"repair\" overwrites it.",
     fix: "Connect the drive as it was when it was partitioned, or have the table rewritten in place (straddle plan --convert-table), or copy the data off and make a new table.",
     sources: &[
         "UEFI specification 2.10, section 5.3",

@@ -5,13 +5,13 @@
 use serde::{Deserialize, Serialize};
 
 /// The number of requests of the random workloads, with which the published program was run.
-pub const RANDOM_COUNT: u64 = 1000;
+const RANDOM_COUNT: u64 = 1000;
 /// The number of requests of the strided workload, with which phybs was run.
-pub const STRIDED_COUNT: u64 = 32_768;
+const STRIDED_COUNT: u64 = 32_768;
 /// The number of requests of `dd`.
-pub const DD_COUNT: u64 = 1024;
+const DD_COUNT: u64 = 1024;
 /// The running time of the sequential workloads in seconds: fio's `runtime` in the published job.
-pub const SEQUENTIAL_SECONDS: f64 = 60.0;
+const SEQUENTIAL_SECONDS: f64 = 60.0;
 /// The number of blocks of the random workloads: the modulus in the published program.
 pub const RANDOM_BLOCKS: u64 = 200_000_000;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::plan::TableFormat;
+use crate::target::local_paths;
 
 /// What to do instead of moving partitions.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ pub(crate) struct InsteadArguments {
     /// Copy everything to this other disk or image instead, laid out right; the target is only read.
     ///
     /// A file that does not exist is made by 'straddle apply', as a sparse raw image.
-    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath,
+    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_paths(),
           conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
@@ -29,6 +30,7 @@ pub(crate) struct InsteadArguments {
     pub(crate) wipe: bool,
 
     /// With --to: also open this backing, parent or extent file if an image names it. Can be repeated.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "to")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), requires = "to")]
     pub(crate) allow_backing: Vec<PathBuf>,
 }

@@ -10,6 +10,7 @@ use straddle_units::{BlockSize, ByteCount};
 
 use super::instead::InsteadArguments;
 use super::{block_size, positive_size};
+use crate::target::local_paths;
 
 /// Examples for `plan --help`.
 const PLAN_EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ an MBR type in hexadecimal), name, fs, start, role (primary, logical), uuid, num
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct PlanArguments {
     /// Block device or raw image. Nothing is written to it.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) target: PathBuf,
 
     /// Create a new table of this format; existing partitions are not kept.
@@ -206,7 +207,8 @@ pub(crate) struct ApplyArguments {
     pub(crate) plan: PathBuf,
 
     /// Block device or raw image to write to.
-    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), required = true)]
     pub(crate) write: PathBuf,
 
     /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
@@ -218,7 +220,7 @@ pub(crate) struct ApplyArguments {
     pub(crate) backup: Option<PathBuf>,
 
     /// Disk or image to copy from, with a plan of 'straddle realign --to'. It is only read.
-    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) from: Option<PathBuf>,
 
     /// Format of the image to copy from, as 'straddle realign --to' was given it with --format.
@@ -226,7 +228,8 @@ pub(crate) struct ApplyArguments {
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
     /// With --from: also open this backing, parent or extent file if an image names it. Can be repeated.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "from")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), requires = "from")]
     pub(crate) allow_backing: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -255,7 +258,8 @@ pub(crate) struct UndoArguments {
     pub(crate) backup: PathBuf,
 
     /// Block device or raw image to write to.
-    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), required = true)]
     pub(crate) write: PathBuf,
 
     /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
@@ -289,7 +293,7 @@ cut, loses nothing: a journal has what is being overwritten. It is in unallocate
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct RealignArguments {
     /// Block device or raw image. Nothing is written to it.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) target: PathBuf,
 
     /// Align only this partition [default: those that have to move, as `check` says]. Can be repeated.
@@ -405,7 +409,7 @@ If no data have moved and the table was lost, in a power cut, the old table is r
 #[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ResumeArguments {
     /// Block device or raw image with an unfinished move.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) target: PathBuf,
 
     /// Bring back the old layout, contents included, instead of completing the new one.

@@ -9,6 +9,7 @@ use straddle_reproduce::experiment::Experiment;
 
 use crate::exit;
 use crate::target;
+use crate::target::local_paths;
 
 /// Examples for `reproduce --help`.
 const EXAMPLES: &str = "\
@@ -65,11 +66,12 @@ pub(crate) struct ReproduceArguments {
 
     /// Run the lab's scripts on this machine's kernel and this block device instead, in real time, as root.
     /// All data on the device is lost.
-    #[arg(long, value_name = "DEVICE", requires = "destroy_data", conflicts_with_all = ["drive", "model_only", "list", "guests"])]
+    #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "destroy_data",
+        conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub(crate) on: Option<PathBuf>,
 
     /// The same device again, to confirm that its data will be lost.
-    #[arg(long, value_name = "DEVICE", requires = "on")]
+    #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "on")]
     pub(crate) destroy_data: Option<PathBuf>,
 
     /// Run at full length what the lab shortens, such as the copy of a file of 17 GiB.

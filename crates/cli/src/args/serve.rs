@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use straddle_media::Tear;
 use straddle_serve::{Endpoint, MOST_CLIENTS};
 
-use crate::target::{TargetSpec, targets};
+use crate::target::{TargetSpec, local_paths, targets};
 
 /// Examples for `serve --help`.
 const EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ pub(crate) struct ServeArguments {
 
     /// Keep the contents in this file [default: in memory]. It is created sparse if it does not exist, and
     /// used as it is if it has the drive's size.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) store: Option<PathBuf>,
 
     /// Run the drive's clock FACTOR times as fast as real time.

@@ -16,10 +16,12 @@ use self::batch::{BATCH, PARALLEL_FROM};
 use self::outcome::Outcome;
 pub(crate) use self::run::Form;
 use self::run::Run;
+use self::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
+use crate::target::ReadTarget;
 use crate::view::json::check::Summary;
 use crate::view::report;
 use crate::view::text;
@@ -32,10 +34,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     };
     if let Some(option) = foreign.filter(|_| form == Form::Map) {
         return Err(UsageError(format!("{option} is an option of straddle check")).into());
-    }
-    if let Some(shown) = super::local::address_among(&arguments.allow_backing) {
-        let message = format!("{shown}: --allow-backing names files of this machine");
-        return Err(UsageError(message).into());
     }
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
@@ -54,7 +52,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
         readable += examined.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_unread())).count();
-        let of = |(name, examined): (String, Result<Examined>)| Outcome::of(name, examined, &run);
+        let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
             false => examined.into_iter().map(of).collect(),
@@ -87,10 +85,12 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
         );
     }
+    let paths = ReadTarget::paths(&arguments.targets);
     if form == Form::Audit
         && arguments.captured().is_none()
         && arguments.domains.is_empty()
-        && let Some(note) = super::at_boot::note(&arguments.targets)
+        && (arguments.targets.is_empty() || !paths.is_empty())
+        && let Some(note) = super::at_boot::note(&paths)
     {
         out.flush()?;
         output::complain(&note);

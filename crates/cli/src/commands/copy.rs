@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use straddle_device::image::{Format, Limits};
 use straddle_device::live::Machine;
-use straddle_device::{FileId, MemoryMedium, Options};
+use straddle_device::{MemoryMedium, Options};
 use straddle_examine::{Depth, Present};
 use straddle_layout::read_stack;
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
@@ -96,15 +96,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
 
 /// Refuses to copy a disk onto itself, whatever the names.
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
-    let machine = Machine::read(None);
-    let ids = |path: &Path| -> Vec<FileId> {
-        let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
-        let behind = machine.behind(&metadata).into_iter().map(|(id, _)| id);
-        behind.chain([FileId::of(&metadata)]).collect()
-    };
-    let new_ids = ids(new);
-    let mut files = std::iter::once(old).chain(options.allow_backing.iter().map(PathBuf::as_path));
-    if let Some(old) = files.find(|old| ids(old).iter().any(|id| new_ids.contains(id))) {
+    if let Some(old) = copy::shared(old, options, new) {
         let text = format!("{}: is {}, which is copied: name another one", new.display(), old.display());
         return Err(RefusedError(text).into());
     }

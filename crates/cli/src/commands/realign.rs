@@ -183,12 +183,6 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun)
 }
 
-/// Runs to the end when the machine starts.
-pub(super) fn carry_on(run: Run<'_>, path: &Path, is_back: bool) -> Result<Exit> {
-    let moves = MoveArguments { journal: None, verify: VerifyMode::Read, skip_bad: None };
-    carry(run, &path.display().to_string(), path, &moves, is_back)
-}
-
 /// Runs to the end, or to the first safe point after an interrupt.
 fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;

@@ -201,7 +201,7 @@ fn a_header_says_when_writing_began_and_of_what() {
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let path = case.dead();
     let header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
-    assert!((before..=before + 600).contains(&header.began_unix_s));
+    assert!((before..=before + 600).contains(&header.began_unix_seconds));
     let metadata = fs::metadata(&case.target).unwrap();
     assert_eq!((header.identity, header.born), (FileId::of(&metadata), born(&metadata)));
     assert_eq!(header.target, case.target.canonicalize().unwrap());

@@ -245,7 +245,7 @@ impl Unstored {
 impl Backup {
     /// Loads a stored backup and checks its version and its checksum, which detects damage.
     ///
-    /// The checksum is no signature: anyone can make a file that has the right one. [`undo`](Self::undo)
+    /// The checksum is not a signature: anyone can make a file that has the right one. [`undo`](Self::undo)
     /// accepts such a file if it names the disk's size and serial number, and if every sector that it would
     /// restore holds one of the two contents that it gives for it. It can then write any bytes to any place of
     /// that disk, partitions included: undo only from files of a trusted origin.

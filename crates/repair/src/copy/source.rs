@@ -11,7 +11,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use straddle_device::claim::{self, LockError};
@@ -100,13 +100,17 @@ impl<'a> Source<'a> {
     pub(super) fn is_behind(&self, file: &File) -> bool {
         let machine = Machine::read(None);
         let Ok(new) = file.metadata() else { return true };
-        let new = ways(&machine, &new);
-        let of_source = self.files.iter().map(File::metadata);
-        of_source.into_iter().any(|found| match found {
-            Ok(found) => ways(&machine, &found).iter().any(|id| new.contains(id)),
-            Err(_) => true,
-        })
+        self.files.iter().any(|own| own.metadata().map_or(true, |own| is_same(&machine, &own, &new)))
     }
+}
+
+/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
+/// name, or through loop devices. A file that cannot be examined is none, as it cannot be opened either.
+pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
+    let new = std::fs::metadata(new).ok()?;
+    let machine = Machine::read(None);
+    let is_shared = |path: &&Path| std::fs::metadata(path).is_ok_and(|own| is_same(&machine, &own, &new));
+    std::iter::once(path).chain(options.allow_backing.iter().map(PathBuf::as_path)).find(is_shared)
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -116,6 +120,12 @@ fn open(path: &Path) -> io::Result<File> {
 
 fn failed(error: io::Error) -> TargetError {
     OpenError::Io(error).into()
+}
+
+/// Whether two files or devices have bytes in common.
+fn is_same(machine: &Machine, one: &Metadata, other: &Metadata) -> bool {
+    let other = ways(machine, other);
+    ways(machine, one).iter().any(|id| other.contains(id))
 }
 
 /// The file or device with this `metadata`, and those behind it through loop devices.
@@ -165,8 +175,13 @@ mod tests {
         let other = folder.path().join("other");
         std::fs::hard_link(&path, &other).unwrap();
         assert!(opened.is_behind(&File::open(&other).unwrap()));
+        assert_eq!(shared(&path, &options, &other), Some(path.as_path()));
         std::fs::write(folder.path().join("apart"), [1; 512]).unwrap();
         assert!(!opened.is_behind(&File::open(folder.path().join("apart")).unwrap()));
+        assert_eq!(shared(&path, &options, &folder.path().join("apart")), None);
+        assert_eq!(shared(&path, &options, &folder.path().join("none")), None);
+        let backed = Options { allow_backing: vec![other.clone()], ..Options::default() };
+        assert_eq!(shared(&folder.path().join("apart"), &backed, &path), Some(other.as_path()));
         assert!(Target::open(&path, options.format).is_err(), "it is locked");
     }
 }

@@ -219,8 +219,9 @@ fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> 
 /// Fills in the bytes of a new entry.
 fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     let guid = |text: &str| {
-        parse_guid(text)
-            .ok_or_else(|| PlanError::Invalid(format!("partition {}: '{text}' is no GUID", planned.number)))
+        parse_guid(text).ok_or_else(|| {
+            PlanError::Invalid(format!("partition {}: '{text}' is not a GUID", planned.number))
+        })
     };
     bytes[..16].copy_from_slice(&guid(&planned.kind)?);
     bytes[entry::GUID..entry::START].copy_from_slice(&guid(planned.uuid.as_deref().unwrap_or_default())?);

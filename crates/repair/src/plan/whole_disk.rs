@@ -84,8 +84,8 @@ impl Plan {
         plan.checked()
     }
 
-    /// The boundary on which the only partition must start, and what must be cleared, or why this is no plan
-    /// of one partition.
+    /// The boundary on which the only partition must start, and what must be cleared, or why this is not a
+    /// plan of one partition.
     pub(crate) fn is_around(&self) -> bool {
         let is_new = self.fresh && self.converts.is_none() && !self.relocate_backup && self.before.is_empty();
         let [entry] = self.table.partitions.as_slice() else { return false };

@@ -170,7 +170,7 @@ impl Guard {
             && bytes.all(|(at, (one, other))| one == other || is_free(at))
     }
 
-    /// Whether this fits a disk of so many bytes.
+    /// Whether this fits a disk of this size.
     pub(super) fn fits(&self, size: ByteCount) -> bool {
         self.span().is_some_and(|span| Span::first(size).contains(span))
     }

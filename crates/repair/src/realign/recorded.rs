@@ -47,9 +47,9 @@ pub(super) struct Site {
 enum Form {
     /// A boot sector.
     BootSector,
-    /// The boot region of exFAT, with sectors of so many bytes.
+    /// The boot region of exFAT, with sectors of this size in bytes.
     Exfat(usize),
-    /// The first sector of GRUB's core image, with a list of so many pieces.
+    /// The first sector of GRUB's core image, with a list of this number of pieces.
     GrubCore(usize),
     /// GRUB's boot image.
     GrubImage,

@@ -20,7 +20,7 @@ pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
 /// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever the
-/// table lists: of at least this, and at so many places of a disk at most.
+/// table lists: of at least this, and at this number of places of a disk at most.
 const STEP: u64 = 64 * MIB;
 const PLACES: u64 = 32;
 /// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
@@ -91,7 +91,7 @@ impl Realign {
         Ok(())
     }
 
-    /// Returns a place of so many bytes in free space, as near to the moves as there is: heads travel between
+    /// Returns a place of this size in free space, as near to the moves as there is: heads travel between
     /// both for each window, and the outer tracks are the fast ones.
     fn place(&self, needed: ByteCount) -> Option<Span> {
         let ends = self.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();

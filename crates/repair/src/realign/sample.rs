@@ -38,7 +38,7 @@ pub(super) struct Sample {
     hash: String,
 }
 
-/// The most bytes that the samples of so many moves take in the journal.
+/// The most bytes that the samples of this number of moves take in the journal.
 pub(super) fn most_bytes(moves: usize) -> usize {
     // Each move has one that is begun, and the last one.
     LONGEST.saturating_mul(usize::try_from(SAMPLES).unwrap_or(0).saturating_add(2 * moves))

@@ -29,11 +29,11 @@ const CONNECTIONS: usize = 16;
 
 /// Examines a batch of targets, in order. A device that does not answer delays neither the other targets nor
 /// the listing.
-pub(super) fn examine_all(
-    batch: &[Subject],
+pub(super) fn examine_all<'a>(
+    batch: &'a [Subject],
     run: &Arc<Run>,
     in_parallel: bool,
-) -> Vec<(String, Result<Examined>)> {
+) -> Vec<(&'a Subject, Result<Examined>)> {
     let limit = Duration::from_secs(run.arguments.time_limit);
     let is_device = |subject: &Subject| {
         run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(limited::is_device)
@@ -63,33 +63,30 @@ pub(super) fn examine_all(
     let examined = files.into_iter().zip(batch).filter_map(|(file, subject)| {
         file.or_else(|| if is_object(subject) { objects.next() } else { devices.next() })
     });
-    let mut examined: Vec<_> = batch.iter().map(Subject::name).zip(examined).collect();
+    let mut examined: Vec<_> = batch.iter().zip(examined).collect();
     let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
     run.examiner.merge(&mut all);
     examined
 }
 
 fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
-    let path = match subject {
-        Subject::Path(path) => path,
-        Subject::Disk(disk) => return Ok(run.examiner.examine_guest_disk(disk)?),
-        Subject::Object(address) => return Ok(run.examiner.examine_object(address)?),
+    let open = &run.examiner.options().open;
+    Ok(match subject {
+        Subject::Local(TargetSpec::Modelled(drive)) => {
+            let target = straddle_examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
+            run.examiner.examine_target(drive.to_string(), target)?
+        }
+        Subject::Local(TargetSpec::Path(path)) => {
+            if open.sysroot.is_none() {
+                refuse_bare_drive(path)?;
+            }
+            run.examiner.examine(path)?
+        }
+        Subject::Object(address) => run.examiner.examine_object(address)?,
+        Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
-    };
-    let open = &run.examiner.options().open;
-    match TargetSpec::parse(path)? {
-        TargetSpec::Modelled(drive) => {
-            let target = straddle_examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
-            Ok(run.examiner.examine_target(drive.to_string(), target)?)
-        }
-        TargetSpec::Path(path) => {
-            if open.sysroot.is_none() {
-                refuse_bare_drive(&path)?;
-            }
-            Ok(run.examiner.examine(&path)?)
-        }
-    }
+    })
 }
 
 /// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.

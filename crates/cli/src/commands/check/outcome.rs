@@ -5,10 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use straddle_audit::{Finding, Reported, Severity};
+use straddle_device::OpenError;
 use straddle_device::shown::quote_path;
-use straddle_device::{Address, OpenError};
 use straddle_examine::{ExamineError, Examined};
 
+use super::subject::Subject;
 use super::{Form, Run};
 use crate::exit::Exit;
 use crate::output;
@@ -35,7 +36,8 @@ pub(super) struct Outcome {
 
 impl Outcome {
     /// Returns the outcome for a target from the result of examining it.
-    pub(super) fn of(name: String, examined: Result<Examined>, run: &Run) -> Self {
+    pub(super) fn of(subject: &Subject, examined: Result<Examined>, run: &Run) -> Self {
+        let name = subject.name();
         let error = match examined {
             Ok(examined) => return judged(&name, &examined, run),
             Err(error) => error,
@@ -71,8 +73,8 @@ impl Outcome {
         let domains: Vec<_> =
             domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
         let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
-        let is_here = Address::parse(&name).is_none();
-        let ready = is_here
+        let is_path = subject.path().is_some();
+        let ready = is_path
             .then(|| overlay::command(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing));
         let ready = ready.flatten();
         failed(name, format!("{error:#}"), ready, run)

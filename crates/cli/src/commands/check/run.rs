@@ -1,11 +1,10 @@
 //! What all targets of a run share.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use straddle_device::Address;
 use straddle_device::image::Limits;
 use straddle_examine::{Alongside, Examiner, Options, Price};
 
@@ -13,6 +12,7 @@ use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::output::{self, Styles};
+use crate::target::ReadTarget;
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,6 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(config: Config, form: Form, styles: Styles) -> Arc<Self> {
         let Config { arguments, exceptions } = config;
-        let is_here = |path: &&PathBuf| path.to_str().is_none_or(|text| Address::parse(text).is_none());
-        let targets = arguments.targets.iter().filter(is_here).cloned().collect();
         let options = Options {
             open: straddle_device::Options {
                 sysroot: arguments.captured().map(Path::to_owned),
@@ -52,7 +50,7 @@ impl Run {
             exceptions,
             alongside: match arguments.is_of_this_machine() {
                 true => Alongside::Everything,
-                false => Alongside::These(targets),
+                false => Alongside::These(ReadTarget::paths(&arguments.targets)),
             },
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),

@@ -1,6 +1,6 @@
 //! What a run is about: targets, and disks of virtual machines.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,12 +12,13 @@ use straddle_examine::{FoundDisk, GuestDisk};
 use crate::args::CheckArguments;
 use crate::exit::UsageError;
 use crate::output;
+use crate::target::{ReadTarget, TargetSpec};
 
 /// One part of a run.
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
     /// A device, an image or a modelled drive.
-    Path(PathBuf),
+    Local(TargetSpec),
     /// An object on a server.
     Object(Address),
     /// A disk of a virtual machine.
@@ -29,7 +30,7 @@ pub(super) enum Subject {
         /// Why not.
         why: String,
     },
-    /// A virtual machine whose disks are not known, or an address that is not valid.
+    /// A virtual machine whose disks are not known, or a target that is not valid.
     Failed {
         /// Its name.
         name: String,
@@ -42,7 +43,7 @@ impl Subject {
     /// The name of the target, as it is printed.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Path(path) => path.display().to_string(),
+            Self::Local(target) => target.to_string(),
             Self::Object(address) => address.to_string(),
             Self::Disk(disk) => disk.path.display().to_string(),
             Self::OutOfReach { name, .. } | Self::Failed { name, .. } => name.clone(),
@@ -52,7 +53,7 @@ impl Subject {
     /// The path that is opened.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
-            Self::Path(path) => Some(path),
+            Self::Local(target) => target.path(),
             Self::Disk(disk) => Some(&disk.path),
             Self::Object(_) | Self::OutOfReach { .. } | Self::Failed { .. } => None,
         }
@@ -62,7 +63,7 @@ impl Subject {
 /// Returns what the run is about.
 pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if arguments.domains.is_empty() {
-        return Ok(targets(arguments)?.into_iter().map(of_target).collect());
+        return targets(arguments);
     }
     let libvirt = Libvirt::new(Duration::from_secs(arguments.time_limit));
     let subjects: Vec<Subject> =
@@ -73,12 +74,13 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// Returns the subject that a target names.
-fn of_target(target: PathBuf) -> Subject {
-    match target.to_str().and_then(|text| Some((text, Address::parse(text)?))) {
-        None => Subject::Path(target),
-        Some((_, Ok(address))) => Subject::Object(address),
-        Some((text, Err(error))) => Subject::Failed { name: Address::redacted(text), why: error.to_string() },
+impl From<ReadTarget> for Subject {
+    fn from(target: ReadTarget) -> Self {
+        match target {
+            ReadTarget::Local(target) => Self::Local(target),
+            ReadTarget::Object(address) => Self::Object(address),
+            ReadTarget::Invalid { name, why } => Self::Failed { name, why },
+        }
     }
 }
 
@@ -111,13 +113,13 @@ fn of_domain(word: &str, libvirt: &Libvirt) -> Vec<Subject> {
 }
 
 /// Returns the targets given, or every disk.
-fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
+fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if !arguments.targets.is_empty() {
         if arguments.all {
             let message = "--all widens the search for disks: give it without targets";
             return Err(UsageError(message.to_owned()).into());
         }
-        return Ok(arguments.targets.clone());
+        return Ok(arguments.targets.iter().cloned().map(Subject::from).collect());
     }
     let found = straddle_device::discover(arguments.captured(), arguments.all)
         .context("cannot list the disks of this machine")?;
@@ -125,5 +127,5 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     if found.disks.is_empty() {
         output::complain("no disk found; --all also looks at loop, ram and zram devices");
     }
-    Ok(found.disks)
+    Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
 }

@@ -108,7 +108,7 @@ struct EstimateReport {
     drive: Option<String>,
     /// The time on that drive in seconds; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    time_s: Option<u64>,
+    time_seconds: Option<u64>,
 }
 
 /// A move of data.
@@ -234,7 +234,7 @@ impl RealignReport {
                 journal_bytes: estimate.journal,
                 flushes: estimate.flushes,
                 drive: estimate.drive.clone(),
-                time_s: estimate.seconds,
+                time_seconds: estimate.seconds,
             }),
             references: realign.references().iter().map(|one| reference(one, words(&one.1))).collect(),
             notes: plan.notes().to_vec(),

@@ -20,7 +20,7 @@ pub(crate) struct TraceReport {
     straddle: &'static str,
     /// The traces that were read.
     files: Vec<FileReport>,
-    /// The number of lines that are no requests: headers, and events of other kinds.
+    /// The number of lines that are not requests: headers, and events of other kinds.
     other_lines: u64,
     /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if the times
     /// were not read, as those of a Parquet file that is only counted.

@@ -268,7 +268,7 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
     sentences
 }
 
-/// Says which figures behind a window are no lower bounds, or approximate.
+/// Says which figures behind a window are not lower bounds, or approximate.
 fn early(counted: &Counted<'_>) -> Option<String> {
     let early = counted.total.coalesced.iter().filter(|coalesced| coalesced.early > 0);
     let units: Vec<String> = early.map(|it| ByteCount::new(it.unit * SECTOR).to_string()).collect();

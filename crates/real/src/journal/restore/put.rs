@@ -83,7 +83,8 @@ fn put_back_files(
     errors: &mut Vec<JournalError>,
 ) -> Option<Put> {
     let first = files.first()?;
-    let began = UNIX_EPOCH.checked_add(Duration::from_secs(first.header.began_unix_s)).unwrap_or(UNIX_EPOCH);
+    let began =
+        UNIX_EPOCH.checked_add(Duration::from_secs(first.header.began_unix_seconds)).unwrap_or(UNIX_EPOCH);
     let target = first.header.target.clone();
     let mut put =
         Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: format_moment(began) };

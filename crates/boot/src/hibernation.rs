@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 
+use crate::System;
+
 /// Why something may be hibernated; `None` if nothing is.
-pub fn suspected() -> Option<String> {
-    let commands = fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    let more = fs::read_dir("/etc/cmdline.d").into_iter().flatten().flatten();
+pub(crate) fn suspected(system: &System) -> Option<String> {
+    let commands = fs::read_to_string(system.path("/proc/cmdline")).unwrap_or_default();
+    let more = fs::read_dir(system.path("/etc/cmdline.d")).into_iter().flatten().flatten();
     let more: Vec<String> = more.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     // initramfs-tools exports these to its scripts.
@@ -26,7 +28,7 @@ pub fn suspected() -> Option<String> {
         return None;
     }
     const HELP: &str = "add noresume to the kernel's command line";
-    let variables = fs::read_dir("/sys/firmware/efi/efivars").into_iter().flatten().flatten();
+    let variables = fs::read_dir(system.path("/sys/firmware/efi/efivars")).into_iter().flatten().flatten();
     let mut names = variables.map(|entry| entry.file_name());
     if names.any(|name| name.to_string_lossy().starts_with("HibernateLocation-")) {
         return Some(format!("the firmware records a hibernated system: resume and shut it down, or {HELP}"));
@@ -34,13 +36,13 @@ pub fn suspected() -> Option<String> {
     if settings.has_offset {
         return Some(format!("it cannot be seen whether a system is hibernated in a swap file: {HELP}"));
     }
-    let devices = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let devices = fs::read_dir(system.path("/sys/class/block")).into_iter().flatten().flatten();
     let mut devices = devices.map(|entry| Path::new("/dev").join(entry.file_name()));
-    if let Some(device) = devices.find(|device| is_suspended(device) == Some(true)) {
+    if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
         return Some(format!("{} holds a hibernated system: resume and shut it down", device.display()));
     }
     let device = settings.device.filter(|device| device != "none")?;
-    if path_of(&device).is_some_and(|path| is_suspended(&path).is_some()) {
+    if path_of(system, &device).is_some_and(|path| is_suspended(&path).is_some()) {
         return None;
     }
     Some(format!("it cannot be seen yet whether a system is hibernated in {device}: {HELP}"))
@@ -70,13 +72,14 @@ impl Settings {
 }
 
 /// The device of a `resume=`; `None` if it is not there.
-fn path_of(device: &str) -> Option<PathBuf> {
+fn path_of(system: &System, device: &str) -> Option<PathBuf> {
     let path = match device.split_once('=') {
         Some(("UUID", uuid)) => Path::new("/dev/disk/by-uuid").join(uuid),
         Some(("LABEL", label)) => Path::new("/dev/disk/by-label").join(label),
         Some(("PARTUUID", uuid)) => Path::new("/dev/disk/by-partuuid").join(uuid),
         _ => PathBuf::from(device),
     };
+    let path = system.path(path);
     path.exists().then_some(path)
 }
 

@@ -1,0 +1,80 @@
+//! Moves at boot: the partitions of the disk that the system starts from are moved in the initramfs, before the
+//! root file system is mounted.
+//!
+//! The law of this crate: while data move, the partitions that move are not listed, and no boot loader finds
+//! its files in them. A move is prepared only if everything that is read before the move can go on, from the
+//! boot code to the initramfs, is elsewhere. When the machine starts, whatever fails before the first write
+//! lets it start as before; it never goes on with partitions in the kernel that the table does not have.
+//!
+//! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of them
+//! or none; [`System::cancel`] removes them. At the next start a hook has the program call
+//! [`System::carry_out`], which moves the data or resumes the move, and records what it did for [`System::last`].
+
+mod carry;
+mod error;
+mod hibernation;
+mod installed;
+mod needed;
+mod prepare;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use carry::{Console, Ended};
+pub use error::BootError;
+
+/// Where everything is that the initramfs needs, under the same path in both.
+const HOME: &str = "/var/lib/straddle/at-boot";
+/// What the last start did.
+const LOG: &str = "/run/initramfs/straddle.log";
+
+/// The running system, or its initramfs.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+}
+
+impl System {
+    /// The one that this process runs in.
+    pub fn running() -> Self {
+        Self::below(PathBuf::from("/"))
+    }
+
+    /// One whose files are below `root`, for tests. The disks and the kernel are still this machine's.
+    fn below(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// A file of it.
+    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn home(&self) -> PathBuf {
+        self.path(HOME)
+    }
+
+    /// Returns what the last start did to one of `targets`, or to any disk if there are none.
+    pub fn last(&self, targets: &[PathBuf]) -> Option<String> {
+        let log = fs::read_to_string(self.path(LOG)).ok()?;
+        let (disk, text) = log.split_once('\n')?;
+        let disk_path = fs::canonicalize(disk).ok();
+        let same = |target: &PathBuf| disk_path.is_some() && fs::canonicalize(target).ok() == disk_path;
+        let is_meant = targets.is_empty() || targets.iter().any(same);
+        is_meant.then(|| format!("{disk}: at the last start: {}", text.trim_end()))
+    }
+}
+
+/// The folder of a whole disk in sysfs; `None` if it is something else.
+fn sysfs_of(disk: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::FileTypeExt;
+
+    let disk = fs::canonicalize(disk).ok()?;
+    let is_device = fs::metadata(&disk).is_ok_and(|found| found.file_type().is_block_device());
+    let sys = Path::new("/sys/block").join(disk.file_name()?);
+    (is_device && sys.exists()).then_some(sys)
+}

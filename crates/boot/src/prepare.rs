@@ -1,0 +1,102 @@
+//! Preparing a move, and cancelling it.
+//!
+//! The law of this module: nothing is installed unless the machine can start while its partitions are being moved;
+//! what is installed in part is removed again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use straddle_examine::Present;
+use straddle_repair::Change;
+use straddle_repair::realign::Realign;
+
+use crate::installed::{GENERATORS, Generator, write};
+use crate::needed::{BootFiles, boot_files};
+use crate::{BootError, HOME, System, sysfs_of};
+
+impl System {
+    /// Installs what moves the partitions of `disk` at the next start: `realign`, made from what is `present`
+    /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`.
+    ///
+    /// # Errors
+    ///
+    /// [`BootError`]; nothing is prepared.
+    pub fn prepare(
+        &self,
+        disk: &Path,
+        realign: &Realign,
+        present: &Present,
+        program: &Path,
+    ) -> Result<(), BootError> {
+        let sys = sysfs_of(disk).ok_or(BootError::NotADisk)?;
+        check_start(realign, present, &sys)?;
+        self.install(&stable_name(disk), realign, program)
+    }
+
+    /// Installs everything, or nothing.
+    pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
+        let generator = Generator::find(self).ok_or(BootError::NoGenerator)?;
+        generator.check(self)?;
+        let plan = realign.to_json().map_err(BootError::Store)? + "\n";
+        let unread = |source| BootError::File { path: program.to_owned(), what: "read", source };
+        let program = fs::read(program).map_err(unread)?;
+        let home = self.home();
+        let installed = write(&home.join("straddle"), &program, 0o755)
+            .and_then(|()| write(&home.join("plan.json"), plan.as_bytes(), 0o600))
+            .and_then(|()| write(&home.join("disk"), format!("{}\n", disk.display()).as_bytes(), 0o644))
+            .and_then(|()| generator.install(self))
+            .and_then(|()| generator.run(self));
+        installed.map_err(|error| {
+            let _ = fs::remove_dir_all(home);
+            let _ = generator.remove(self);
+            BootError::Removed { again: generator.command(), source: Box::new(error) }
+        })
+    }
+
+    /// Removes what [`prepare`](Self::prepare) installed.
+    ///
+    /// # Errors
+    ///
+    /// [`BootError::NotPrepared`], or why something of it is still there.
+    pub fn cancel(&self) -> Result<(), BootError> {
+        let home = self.home();
+        if !home.exists() {
+            return Err(BootError::NotPrepared);
+        }
+        for generator in &GENERATORS {
+            if generator.remove(self)? {
+                generator.run(self)?;
+            }
+        }
+        let failed = |source| BootError::File { path: HOME.into(), what: "remove", source };
+        fs::remove_dir_all(home).map_err(failed)
+    }
+}
+
+/// Checks that the machine can start while the partitions are being moved.
+fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
+    if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
+        return Err(BootError::Blocked(why));
+    }
+    match boot_files(sys, &moving(realign)) {
+        None => Ok(()),
+        Some(BootFiles::Unknown(path)) => Err(BootError::Unknown(path.to_owned())),
+        Some(BootFiles::In(path, number)) => Err(BootError::BootFiles { folder: path.to_owned(), number }),
+    }
+}
+
+/// The numbers of the partitions that move.
+pub(crate) fn moving(realign: &Realign) -> Vec<u32> {
+    let entries = realign.plan().table().partitions.iter();
+    entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).map(|entry| entry.number).collect()
+}
+
+/// A name of the disk that does not depend on the order in which disks are found.
+fn stable_name(disk: &Path) -> PathBuf {
+    let real = fs::canonicalize(disk).unwrap_or_else(|_| disk.to_owned());
+    let names = fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut same: Vec<PathBuf> =
+        names.filter(|name| fs::canonicalize(name).is_ok_and(|found| found == real)).collect();
+    same.sort();
+    same.into_iter().next().unwrap_or(real)
+}
