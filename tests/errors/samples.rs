@@ -178,6 +178,8 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::HalfWritten(Box::new(MoveError::Unwritten))),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
         sample(CopyError::Table(PlanError::Read(read()))),
+        sample(CopyError::List(cause())),
+        sample(CopyError::SourceWritten(path())),
         sample(CopyError::Wrap(RealignError::Moves(moves()))),
         sample(CopyError::Apply(ApplyError::Read(read()))),
         sample(CopyError::Record(MoveError::Moves(moves()))),

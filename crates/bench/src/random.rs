@@ -16,7 +16,7 @@ const MODULUS: i64 = 2_147_483_647;
 
 /// The sequence of `random()` after `srandom(seed)`.
 #[derive(Clone, Debug)]
-pub struct GlibcRandom {
+pub(crate) struct GlibcRandom {
     state: [u32; DEGREE],
     front: usize,
     rear: usize,
@@ -24,7 +24,7 @@ pub struct GlibcRandom {
 
 impl GlibcRandom {
     /// Creates the state after `srandom(seed)`.
-    pub fn new(seed: u32) -> Self {
+    pub(crate) fn new(seed: u32) -> Self {
         let seed = if seed == 0 { 1 } else { seed };
         let mut state = [seed; DEGREE];
         // The C code keeps the words in int32_t, so seeds from 2³¹ on are negative there.
@@ -50,7 +50,7 @@ impl GlibcRandom {
         clippy::should_implement_trait,
         reason = "it never ends, and the name is that of every generator"
     )]
-    pub fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         let sum = self.state[self.front].wrapping_add(self.state[self.rear]);
         self.state[self.front] = sum;
         self.front = (self.front + 1) % DEGREE;

@@ -11,13 +11,13 @@ use crate::plan::Format;
 
 /// A name and the partition types it stands for.
 #[derive(Clone, Copy, Debug)]
-pub struct Alias {
+pub(crate) struct Alias {
     /// The name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The GPT type.
-    pub guid: &'static str,
+    pub(crate) guid: &'static str,
     /// The MBR type, if there is one.
-    pub mbr: Option<u8>,
+    pub(crate) mbr: Option<u8>,
 }
 
 const fn alias(name: &'static str, guid: &'static str, mbr: Option<u8>) -> Alias {
@@ -26,7 +26,7 @@ const fn alias(name: &'static str, guid: &'static str, mbr: Option<u8>) -> Alias
 
 /// All names. The GUIDs are those of the UEFI specification, the Discoverable Partitions Specification and
 /// util-linux (include/pt-gpt-partnames.h); the MBR types are those of include/pt-mbr-partnames.h.
-pub const ALIASES: [Alias; 19] = [
+pub(crate) const ALIASES: [Alias; 19] = [
     alias("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
     alias("esp", ESP, Some(0xEF)),
     alias("bios", BIOS_BOOT, None),

@@ -56,7 +56,8 @@ fn planned(old: &Memory, new: Option<&Memory>, wanted: &CopyWanted) -> Result<Co
 fn run(copy: &Copy, old: &dyn Medium, drive: &mut Cut, skips_bad: bool) -> Result<Copied, CopyError> {
     let source = Source::simulated(old);
     let mut disk = target(drive);
-    copy.run(&source, &mut disk, (true, skips_bad), &mut |_| ControlFlow::Continue(()))
+    let how = (true, skips_bad);
+    copy.run(&source, &mut disk, how, (&mut |_| ControlFlow::Continue(()), &mut |_| Ok(())))
 }
 
 fn bytes(medium: &dyn Medium, start: u64, len: u64) -> Vec<u8> {
@@ -202,7 +203,8 @@ fn an_unfinished_copy_says_so() {
     {
         let mut disk = target(&mut drive);
         let source = Source::simulated(&old);
-        let stopped = copy.run(&source, &mut disk, (true, false), &mut |_| ControlFlow::Break(()));
+        let stopped =
+            copy.run(&source, &mut disk, (true, false), (&mut |_| ControlFlow::Break(()), &mut |_| Ok(())));
         assert_eq!(stopped.unwrap(), Copied::Stopped);
     }
     let found = Run::find(&mut target(&mut drive), None).err().unwrap();
@@ -267,5 +269,42 @@ fn a_new_image_has_room_for_its_plan() {
         let target = Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
         let made = plan(&source, &target, &WANTED).unwrap();
         assert_eq!(made.total().get(), sectors * 512, "nothing is left out");
+    }
+}
+
+/// A source that somebody writes to during the copy, at any of its bytes, or whose list cannot be kept.
+#[test]
+fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = source(Format::Mbr, SHAPES[0].1);
+    let copy = planned(&old, None, &WANTED).unwrap();
+    let (from, to) = (folder.path().join("old"), folder.path().join("new"));
+    let all = bytes(&old, 0, old.len().get());
+    for (writes, keeps) in [(false, true), (true, true), (false, false)] {
+        std::fs::write(&from, &all).unwrap();
+        std::fs::write(&to, vec![0; usize::try_from(copy.plan().disk().size.get()).unwrap()]).unwrap();
+        let source = Source::open(&from, &straddle_device::Options::default()).unwrap();
+        let mut disk = straddle_repair::Target::open(&to, None).unwrap();
+        let watch = &mut |_| {
+            if writes {
+                // A kernel's loop device takes no lock either.
+                let file = std::fs::File::options().write(true).open(&from).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &[1], old.len().get() - 1).unwrap();
+            }
+            ControlFlow::Continue(())
+        };
+        let list = &mut |_: &[_]| if keeps { Ok(()) } else { Err(std::io::ErrorKind::StorageFull.into()) };
+        let copied = copy.run(&source, &mut disk, (true, false), (watch, list));
+        match copied {
+            Ok(Copied::Complete(_)) => assert!(!writes && keeps),
+            Err(CopyError::SourceWritten(path)) => assert!(writes && path == from),
+            Err(CopyError::List(_)) => assert!(!keeps),
+            other => panic!("{other:?}"),
+        }
+        drop(disk);
+        let read = std::fs::read(&to).unwrap();
+        let mut new = Memory::new(read.len() as u64);
+        new.put(0, &read);
+        assert_eq!(is_complete(&copy, &old, &new), !writes && keeps);
     }
 }

@@ -15,11 +15,10 @@ use straddle_repair::{Situation, Target};
 use straddle_units::ByteCount;
 
 use super::plan::random_seed;
-use super::realign::{check_map, rescue_map};
+use super::realign::{UnreadableMap, check_map};
 use super::saved::save;
 use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
 use crate::view::json::copy::CopyReport;
@@ -139,10 +138,12 @@ fn run(
     target: &mut Target<'_>,
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
-    let mut watcher = Watcher::start("copying")?;
     let moves = &arguments.moves;
+    let map = UnreadableMap::make(moves, &[&arguments.write])?;
+    let mut watcher = Watcher::start("copying")?;
     let how = (moves.verify == VerifyMode::Read, moves.skip_bad.is_some());
-    Ok(made.run(source, target, how, &mut |progress| watcher.look(progress))?)
+    let mut watch = |progress| watcher.look(progress);
+    Ok(made.run(source, target, how, (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 /// The options with which `apply` opens the source as `realign` did, each after a space.
@@ -221,8 +222,5 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
     writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
     writeln!(out, "  it has the identities of its source: do not use both at the same time")?;
     out.flush()?;
-    let Some(map) = &arguments.moves.skip_bad else { return Ok(Exit::Success) };
-    keep::write(map, rescue_map(&bad).as_bytes(), &[&arguments.write])?;
-    output::complain(&format!("{}: {} could not be read", map.display(), output::plural(bad.len(), "area")));
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }

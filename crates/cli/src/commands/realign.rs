@@ -1,5 +1,6 @@
 //! `straddle realign` and `straddle resume`, and the part of `straddle apply` that moves data.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +12,8 @@ use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Trust, Wanted,
+    self, JournalFileHandle, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Trust,
+    Wanted,
 };
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -22,7 +24,7 @@ use super::instead;
 use super::saved::save;
 use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::estimate;
-use crate::exit::{Exit, RefusedError};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, quote_path};
@@ -196,22 +198,13 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     }
     let moved =
         run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
-    // It can be written, which is known before anything moves.
-    if let Some(map) = &moves.skip_bad {
-        keep::write(map, rescue_map(&[]).as_bytes(), &[path])?;
-    }
-    let mut is_listed = false;
-    let mut list = |bad: &[Bad]| {
-        is_listed = true;
-        list_unreadable(bad, moves)
-    };
+    let map = UnreadableMap::make(moves, &[path])?;
+    let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {
-        true => run.roll_back_listing(&mut watch, &mut list),
-        false => run.finish_listing(&mut watch, &mut list),
+        true => run.roll_back_listing(&mut watch, list),
+        false => run.finish_listing(&mut watch, list),
     };
-    if let Some(map) = moves.skip_bad.as_ref().filter(|_| !is_listed) {
-        let _ = fs::remove_file(map);
-    }
+    drop(map);
     drop(watcher);
     let operand = quote_path(path);
     let journal = moves.journal.as_deref();
@@ -276,25 +269,54 @@ fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) 
     }
 }
 
-/// Saves the list of what could not be read, at the places where its filler is now, durably; without a file for
-/// it, it goes to standard error.
-fn list_unreadable(bad: &[Bad], moves: &MoveArguments) -> io::Result<()> {
-    let text = rescue_map(bad);
-    let areas = output::plural(bad.len(), "area");
-    match &moves.skip_bad {
-        Some(map) => {
-            let named = |error| io::Error::other(format!("{}: {error}", map.display()));
-            let mut file = fs::File::options().write(true).truncate(true).open(map).map_err(named)?;
-            file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
-            output::complain(&format!("{}: {areas} could not be read", map.display()));
-        }
-        None if bad.is_empty() => {}
-        None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
-    }
-    Ok(())
+/// The file for the list of what could not be read. Without a list it is removed.
+pub(super) struct UnreadableMap<'m> {
+    path: Option<&'m Path>,
+    is_listed: Cell<bool>,
 }
 
+impl<'m> UnreadableMap<'m> {
+    /// Makes it, so that it is known to be possible before anything moves.
+    pub(super) fn make(moves: &'m MoveArguments, beside: &[&Path]) -> Result<Self> {
+        let path = moves.skip_bad.as_deref();
+        if let Some(path) = path {
+            keep::write(path, rescue_map(&[]).as_bytes(), beside)?;
+        }
+        Ok(Self { path, is_listed: Cell::new(false) })
+    }
+
+    /// Saves the list, with the places of the fillers, durably; without a file it goes to standard error.
+    pub(super) fn list(&self, bad: &[Bad]) -> io::Result<()> {
+        let text = rescue_map(bad);
+        let areas = output::plural(bad.len(), "area");
+        match self.path {
+            Some(path) => {
+                let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+                let mut file = fs::File::options().write(true).truncate(true).open(path).map_err(named)?;
+                file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
+                output::complain(&format!("{}: {areas} could not be read", path.display()));
+            }
+            None if bad.is_empty() => {}
+            None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
+        }
+        self.is_listed.set(true);
+        Ok(())
+    }
+}
+
+impl Drop for UnreadableMap<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.filter(|_| !self.is_listed.get()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Refuses a file for the list that exists, or is to be the journal.
 pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {
+    if moves.skip_bad.is_some() && moves.skip_bad == moves.journal {
+        return Err(UsageError("--journal and --skip-bad need files of their own".to_owned()).into());
+    }
     match &moves.skip_bad {
         Some(map) if fs::symlink_metadata(map).is_ok() => {
             Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into())

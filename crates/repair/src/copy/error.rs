@@ -1,6 +1,7 @@
 //! Why a disk is not copied.
 
 use std::io;
+use std::path::PathBuf;
 
 use straddle_device::ReadError;
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
@@ -36,6 +37,17 @@ pub enum CopyError {
     /// The source is not the one of the plan, or has changed since.
     #[error("nothing was written: {0}")]
     OtherSource(String),
+    /// The source was written to during the copy, or is in use.
+    #[error(
+        "{}: it was written to while it was copied, or is in use: the new disk has no table; run the same command again when nothing writes to the source",
+        .0.display()
+    )]
+    SourceWritten(PathBuf),
+    /// The list of what could not be read cannot be kept.
+    #[error(
+        "the list of what could not be read cannot be saved; the new disk has no table: run the same command again"
+    )]
+    List(#[source] io::Error),
     /// What is on the new disk has changed since the plan was made.
     #[error("nothing was written: it does not hold what it held when the plan was made: plan again")]
     Changed,
@@ -102,6 +114,7 @@ impl CopyError {
             Self::Record(error) => error.kind(),
             Self::TooLarge | Self::Invalid(_) | Self::Read(_) | Self::Unreadable { .. } => ErrorKind::Failed,
             Self::Write { .. } | Self::Differs { .. } | Self::OtherTable(_) => ErrorKind::Failed,
+            Self::SourceWritten(_) | Self::List(_) => ErrorKind::Failed,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The law of this module: nothing is written to the new disk before it is known to be the plan's and to hold
 //! what it held; its table is written when everything else is on the medium and, unless that is left out, was
-//! read back.
+//! read back, and if the source was not written to since it was opened.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -23,7 +23,9 @@ use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::guid::Seed;
 use crate::plan::{Entry, Situation, WIPED};
-use crate::realign::{MoveError, Reference, Watch, Which, hibernated, marker_sector, obstacle, record};
+use crate::realign::{
+    Listing, MoveError, Reference, Watch, Which, hibernated, marker_sector, obstacle, record,
+};
 use crate::target::{Disk, Identity, Target};
 
 /// What the marker of an unfinished copy says, and where.
@@ -57,7 +59,7 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 
 impl Copy {
     /// Copies `source` to `target`. With `verify` everything is read back; with `skips_bad` a sector that
-    /// cannot be read is replaced by a filler.
+    /// cannot be read is replaced by a filler. `list` receives what could not be read before the table is written.
     ///
     /// # Errors
     ///
@@ -67,7 +69,7 @@ impl Copy {
         source: &Source<'_>,
         target: &mut Target<'_>,
         (verify, skips_bad): (bool, bool),
-        watch: Watch<'_>,
+        (watch, list): (Watch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
         if target.is_file(|file| source.is_behind(file)) {
@@ -101,8 +103,12 @@ impl Copy {
             return Ok(Copied::Stopped);
         }
         let bad = std::mem::take(&mut work.bad);
+        if let Some(path) = source.written() {
+            return Err(CopyError::SourceWritten(path.to_owned()));
+        }
         self.lead(disk, &lead)?;
         self.record(disk)?;
+        list(&bad).map_err(CopyError::List)?;
         self.table(disk, &lead)?;
         Ok(Copied::Complete(bad))
     }

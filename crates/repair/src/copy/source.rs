@@ -2,15 +2,16 @@
 //!
 //! The law of this module: a [`Source`] is a disk or an image that this crate has opened itself, with every file
 //! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
-//! not compressed. As long as it is open, programs that lock what they write are kept from these files; no other
-//! process used them when it was opened, as far as locks, the kernel and /proc show.
+//! not compressed. As long as it is open, programs that lock what they write are kept from these files, and a disk
+//! from being mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show.
+//! What was written to them since, by whoever takes no lock, is [noticed](Source::written).
 //!
 //! The exception is [`Source::simulated`]. The caller of that holds the law: its bytes do not change, and are
 //! not those of the new disk.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -26,7 +27,44 @@ pub struct Source<'a> {
     serial: Option<String>,
     is_raw: bool,
     /// The file or device, and what else an image may open, locked while this is open.
-    files: Vec<File>,
+    files: Vec<Held>,
+}
+
+/// A file or device that is locked, and what tells whether it was written to.
+struct Held {
+    path: PathBuf,
+    file: File,
+    opened: Option<Written>,
+}
+
+/// What changes whenever a file or device is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// The time of the last write to a file, and its length.
+    File { modified: (i64, i64), len: u64 },
+    /// The sectors that were written to a disk, with those that were discarded.
+    Disk(u64, u64),
+}
+
+impl Held {
+    fn new(path: &Path, file: File) -> Self {
+        let opened = written(&file);
+        Self { path: path.to_owned(), file, opened }
+    }
+}
+
+/// `None` if that cannot be known.
+fn written(file: &File) -> Option<Written> {
+    let found = file.metadata().ok()?;
+    if !found.file_type().is_block_device() {
+        let modified = (found.mtime(), found.mtime_nsec());
+        return Some(Written::File { modified, len: found.len() });
+    }
+    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    // Documentation/block/stat.rst: the seventh number is of sectors written, the fourteenth of discarded ones.
+    let number = |index| text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok());
+    Some(Written::Disk(number(6)?, number(13).unwrap_or(0)))
 }
 
 enum Bytes<'a> {
@@ -62,10 +100,10 @@ impl Source<'static> {
             if !uses.is_empty() {
                 return Err(TargetError::InUse(uses.join("; ")));
             }
-            files.push(file);
+            files.push(Held::new(path, file));
         }
-        let is_file =
-            files.first().and_then(|file| file.metadata().ok()).is_some_and(|found| found.is_file());
+        let first = files.first().and_then(|held| held.file.metadata().ok());
+        let is_file = first.is_some_and(|found| found.is_file());
         let is_raw = is_file && target.container.is_none() && target.through.is_none();
         let medium = target.medium.ok_or_else(|| failed(io::Error::other("its bytes cannot be read")))?;
         Ok(Self { bytes: Bytes::Opened(medium), serial, is_raw, files })
@@ -93,14 +131,24 @@ impl<'a> Source<'a> {
 
     /// The file, if it is a raw image: its holes are not read.
     pub(super) fn raw(&self) -> Option<&File> {
-        self.files.first().filter(|_| self.is_raw)
+        self.files.first().filter(|_| self.is_raw).map(|held| &held.file)
+    }
+
+    /// The first of its files that was written to since it was opened, or is in use now.
+    pub(super) fn written(&self) -> Option<&Path> {
+        let machine = Machine::read(None);
+        let is_written = |held: &&Held| {
+            let is_used = |found: Metadata| !machine.uses_of(&found, &held.path).is_empty();
+            written(&held.file) != held.opened || held.file.metadata().map_or(true, is_used)
+        };
+        self.files.iter().find(is_written).map(|held| held.path.as_path())
     }
 
     /// Whether `file` leads to bytes of this source: by another name, or through loop devices.
     pub(super) fn is_behind(&self, file: &File) -> bool {
         let machine = Machine::read(None);
         let Ok(new) = file.metadata() else { return true };
-        self.files.iter().any(|own| own.metadata().map_or(true, |own| is_same(&machine, &own, &new)))
+        self.files.iter().any(|own| own.file.metadata().map_or(true, |own| is_same(&machine, &own, &new)))
     }
 }
 
@@ -114,7 +162,10 @@ pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    // A disk that is claimed cannot be mounted, nor can its partitions.
+    let is_disk = std::fs::metadata(path)?.file_type().is_block_device();
+    let claimed = if is_disk { OFlags::EXCL } else { OFlags::empty() };
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | claimed;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
