@@ -30,6 +30,7 @@ def session(executors: int) -> SparkSession:
     builder = SparkSession.builder.master(f"local-cluster[{executors},1,1536]")
     for key, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.executor.memory": "1536m",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -51,6 +52,7 @@ def main() -> None:
         script = Path(__file__).with_name("loads.py")
         subprocess.run([sys.executable, script, folder, str(FILES), str(ROWS // FILES), "1000"], check=True)
         paths = sorted(glob.glob(f"{folder}/*.parquet"))
+        size = sum(os.path.getsize(path) for path in paths)
         times: dict[tuple[str, int], list[float]] = {}
         for _ in range(SESSIONS):
             for executors in (1, 2):
@@ -70,12 +72,14 @@ def main() -> None:
                             times.setdefault((name, executors), []).append(time.monotonic() - begun)
                 spark.stop()
         medians = {key: statistics.median(of) for key, of in times.items()}
-        print(f"{ROWS} requests of 1000 volumes in {FILES} Parquet files, medians of {SESSIONS * ROUNDS} runs:")
+        print(f"{ROWS} requests of 1000 volumes in {FILES} Parquet files of {size / 1e6:.0f} MB, medians of {SESSIONS * ROUNDS} runs:")
         for (name, executors), median in medians.items():
             print(f"  {name:14} {executors} executors: {median:6.2f} s, {ROWS / median / 1e6:5.2f} million rows/s")
         for executors in (1, 2):
             ratio = medians["SQL, grouped", executors] / medians["straddle", executors]
             print(f"  {executors} executors: straddle has {ratio:.2f} x the rate of SQL")
+        rate = size / medians["straddle", 1]
+        print(f"  derived: 100 TB of such files in an hour take {100e12 / 3600 / rate:.0f} cores at {rate / 1e6:.0f} MB/s each")
         print(f"  straddle: one executor takes {medians['straddle', 1] / medians['straddle', 2]:.2f} x the time of two")
 
 

@@ -52,10 +52,14 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark")] => (what, None),
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark"), "--raw", file] => {
-            (what, Some(PathBuf::from(file)))
-        }
+        [
+            what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark"),
+        ] => (what, None),
+        [
+            what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark"),
+            "--raw",
+            file,
+        ] => (what, Some(PathBuf::from(file))),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_pyarrow::FromPyArrow;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use straddle_forms::trace::{Counted, TraceReport};
@@ -202,13 +202,33 @@ fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
         Ok(text) => text,
         Err(_) => {
             let parts: BTreeMap<String, String> = columns.extract()?;
-            parts.iter().map(|(quantity, column)| format!("{quantity}={column}")).collect::<Vec<_>>().join(",")
+            parts
+                .iter()
+                .map(|(quantity, column)| format!("{quantity}={column}"))
+                .collect::<Vec<_>>()
+                .join(",")
         }
     };
     if text.trim().is_empty() {
         return Ok(Columns::default());
     }
     text.parse().map_err(|error| errors::input(&error))
+}
+
+/// Return the names of the columns that are needed of a table with columns of these names.
+///
+/// >>> import straddle._straddle
+/// >>> straddle._straddle.needed(["time", "op", "offset", "length"])
+/// ['op', 'offset', 'length']
+#[pyfunction]
+#[pyo3(signature = (names, columns=None))]
+pub(crate) fn needed(names: Vec<String>, columns: Option<Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+    let columns = columns_of(columns.as_ref())?;
+    let field = |name: &String| Field::new(name, DataType::Int64, true);
+    let schema = Schema::new(names.iter().map(field).collect::<Vec<_>>());
+    let tables = Tables::new(&schema, &columns, "table").map_err(|error| errors::input(&error))?;
+    let is_needed = |index: &usize| columns.has_numbers() || tables.columns().contains(index);
+    Ok(names.into_iter().enumerate().filter(|(index, _)| is_needed(index)).map(|(_, name)| name).collect())
 }
 
 /// Returns the batches of an object, which is converted if it has none.
@@ -245,8 +265,7 @@ impl Batches {
 }
 
 fn count(batches: Batches, columns: &Columns, name: &str) -> PyResult<Account> {
-    let mut tables =
-        Tables::new(&batches.schema(), columns, name).map_err(|error| errors::input(&error))?;
+    let mut tables = Tables::new(&batches.schema(), columns, name).map_err(|error| errors::input(&error))?;
     for batch in batches.each() {
         let batch = batch.map_err(|error| errors::input(&error))?;
         tables.count(&batch).map_err(|error| errors::input(&error))?;

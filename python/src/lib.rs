@@ -26,7 +26,7 @@ mod _straddle {
     #[pymodule_export]
     use super::drives::{drive, drives};
     #[pymodule_export]
-    use super::histogram::Histogram;
+    use super::histogram::{Histogram, needed};
 
     use pyo3::prelude::*;
 

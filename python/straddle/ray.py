@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow
 
 import straddle
+from straddle._straddle import needed
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -36,6 +37,9 @@ def histogram(dataset: Dataset, columns: str | Mapping[str, str] | None = None) 
             counted.update(table, columns)
         return pyarrow.table({"histogram": [counted.to_bytes()]})
 
+    names = dataset.columns() or []
+    if names:
+        dataset = dataset.select_columns(needed(names, columns))
     counted = dataset.map_batches(count, batch_format="pyarrow", batch_size=None, zero_copy_batch=True)
     merged = counted.map_batches(_merged, batch_format="pyarrow", batch_size=_GROUP)
     result = straddle.Histogram()

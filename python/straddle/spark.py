@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow
 
 import straddle
+from straddle._straddle import check_each, needed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,9 @@ def histogram(
             counted.update(batch, columns)
         yield pyarrow.record_batch({"histogram": [counted.to_bytes()]})
 
+    read = needed(df.columns, columns)
+    if len(read) < len(df.columns):
+        df = df.select(*(f"`{name.replace('`', '``')}`" for name in read))
     parts = df.mapInArrow(count, "histogram binary").rdd.map(_of_row)
     if parts.getNumPartitions() == 0:
         return straddle.Histogram()
@@ -72,8 +76,6 @@ def check(
     """
 
     def audit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        from straddle._straddle import check_each
-
         for batch in batches:
             rows = check_each(batch.column(0).to_pylist(), assume=assume, only=only, ignore=ignore)
             names = ("target", "status", "report")

@@ -54,6 +54,11 @@ impl Tables {
         Ok(Self { converter: Converter::new(plan, values), volumes, unnamed, part, others, name })
     }
 
+    /// Returns the numbers of the columns that are read, in order.
+    pub fn columns(&self) -> &[usize] {
+        &self.converter.plan().read
+    }
+
     /// Counts the requests of a batch. After an error the account is of no use.
     pub fn count(&mut self, batch: &RecordBatch) -> Result<(), TraceError> {
         let name = &self.name;

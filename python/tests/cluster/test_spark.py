@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("straddle")
     for key, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # A lost executor is replaced, and its tasks are run again.
@@ -63,10 +65,22 @@ def test_no_rows_are_no_requests(spark: SparkSession, stored: str) -> None:
     assert straddle.spark.histogram(df) == straddle.Histogram()
 
 
-def test_columns_have_other_names(spark: SparkSession, stored: str, expected: straddle.Histogram) -> None:
-    df = spark.read.parquet(stored).selectExpr("op as kind", "offset as first", "length", "volume as disk")
-    columns = {"op": "kind", "offset": "first", "volume": "disk"}
-    assert straddle.spark.histogram(df, columns).to_bytes() == expected.to_bytes()
+def test_columns_have_other_names_or_numbers(
+    spark: SparkSession, stored: str, expected: straddle.Histogram
+) -> None:
+    df = spark.read.parquet(stored)
+    df = df.selectExpr("op as kind", "'a' as `a ``b.c`", "offset as `first.x`", "length", "volume as disk")
+    for columns in [{"op": "kind", "offset": "first.x", "volume": "disk"}, "op=1,offset=3,length=4,volume=5"]:
+        assert straddle.spark.histogram(df, columns).to_bytes() == expected.to_bytes()
+    with pytest.raises(straddle.InputError, match='no column "op"'):
+        straddle.spark.histogram(df)
+
+
+def test_the_example_runs(stored: str, expected: straddle.Histogram) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples/spark_units.py"
+    done = subprocess.run([sys.executable, example, stored], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"<straddle.Histogram: {expected.requests} requests on 5 volumes>"), done.stdout
 
 
 def test_a_killed_executor_changes_no_byte(
@@ -81,24 +95,26 @@ def test_a_killed_executor_changes_no_byte(
 
         from pyspark import TaskContext
 
-        task = TaskContext.get()
         for batch in batches:
-            if task.partitionId() == 5:
-                runs = Path(flags) / f"run{task.attemptNumber()}"
-                if not runs.exists():
-                    # The worker is forked by a daemon, whose parent is the executor.
-                    daemon = os.getppid()
-                    executor = int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
-                    (runs.with_suffix(".part")).write_text(str(executor))
-                    runs.with_suffix(".part").rename(runs)
-                while task.attemptNumber() == 0:
-                    time.sleep(0.1)
+            if TaskContext.get().partitionId() == 5:
+                # The worker is forked by a daemon, whose parent is the executor.
+                stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+                executor = stat.rsplit(")", 1)[1].split()[1]
+                try:
+                    os.close(os.open(f"{flags}/first", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    Path(f"{flags}/again-{executor}").touch()
+                else:
+                    Path(f"{flags}/written").write_text(executor)
+                    os.rename(f"{flags}/written", f"{flags}/waiting")
+                    time.sleep(600)
+                    raise AssertionError("the executor was not killed")
             yield batch
 
     killed: list[int] = []
 
     def kill() -> None:
-        first = Path(flags) / "run0"
+        first = Path(flags) / "waiting"
         while not first.exists():
             time.sleep(0.1)
         executor = int(first.read_text())
@@ -114,7 +130,7 @@ def test_a_killed_executor_changes_no_byte(
     found = straddle.spark.histogram(slow)
     other.join(60)
     assert len(killed) == 1
-    again = [int(path.read_text()) for path in Path(flags).glob("run[1-9]")]
+    again = [int(path.name.removeprefix("again-")) for path in Path(flags).glob("again-*")]
     assert again and killed[0] not in again
     assert found.to_bytes() == expected.to_bytes()
 
