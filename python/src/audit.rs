@@ -24,11 +24,12 @@ enum Failure {
     Name(String),
 }
 
-/// Audit a disk, an image or a modelled drive (``drive:NAME``), and return what ``straddle check --json`` prints.
+/// Audit a disk, an image or a modelled drive (``drive:NAME``), and return what ``straddle check --json``
+/// prints.
 ///
 /// ``assume`` declares what a drive is (``"512e"``, ``"physical=16384"``), as ``--assume`` does; ``only`` and
-/// ``ignore`` are codes of rules. A target that cannot be opened or read raises ``TargetError``, an ``OSError``.
-/// Nothing is written.
+/// ``ignore`` are codes of rules. A target that cannot be opened or read raises ``TargetError``, an
+/// ``OSError``. Nothing is written.
 ///
 /// >>> import straddle, tempfile
 /// >>> with tempfile.NamedTemporaryFile() as image:
@@ -87,8 +88,8 @@ pub(crate) fn check_all<'py>(
     as_python(py, &report)
 }
 
-/// Audit each target for itself, and return for each its name, its status and its part of ``straddle check --json``
-/// as text. This is what a task of a cluster does.
+/// Audit each target for itself, and return for each its name, its status and its part of ``straddle check
+/// --json`` as text. This is what a task of a cluster does.
 #[pyfunction]
 #[pyo3(signature = (paths, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
 pub(crate) fn check_each(

@@ -18,9 +18,9 @@ const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 
 /// What the requests of block traces do to units of every size, from every start of the partition.
 ///
-/// A histogram is the number of requests of each volume and operation by their first sector modulo 1 MiB and their
-/// length. Its size does not depend on the number of requests, and every figure of ``straddle trace`` follows from it.
-/// Histograms of the parts of a trace add up, in any order, to that of the whole.
+/// A histogram is the number of requests of each volume and operation by their first sector modulo 1 MiB and
+/// their length. Its size does not depend on the number of requests, and every figure of ``straddle trace``
+/// follows from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
 ///
 /// >>> import straddle
 /// >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]}
@@ -49,15 +49,17 @@ impl Histogram {
 
     /// Count the requests of a table, and return the histogram.
     ///
-    /// ``table`` is any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a table, batch or reader of pyarrow,
-    /// a data frame of polars or pandas, a relation of DuckDB. Its columns are not copied. A dict of columns (lists,
-    /// NumPy arrays) or a structured NumPy array is converted by pyarrow or polars, whichever is installed.
+    /// ``table`` is any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a table, batch or reader
+    /// of pyarrow, a data frame of polars or pandas, a relation of DuckDB. Its columns are not copied. A dict
+    /// of columns (lists, NumPy arrays) or a structured NumPy array is converted by pyarrow or polars,
+    /// whichever is installed.
     ///
-    /// The columns are ``op`` (R, W, F, D), ``offset`` and ``length`` in bytes, and ``volume``, which may be missing.
-    /// ``columns`` says which ones hold them otherwise, and in which units, as ``--columns`` of ``straddle trace``:
-    /// a string, or a dict of the same.
+    /// The columns are ``op`` (R, W, F, D), ``offset`` and ``length`` in bytes, and ``volume``, which may be
+    /// missing. ``columns`` says which ones hold them otherwise, and in which units, as ``--columns`` of
+    /// ``straddle trace``: a string, or a dict of the same.
     ///
-    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing. Other threads run meanwhile.
+    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing. Other threads run
+    /// meanwhile.
     ///
     /// >>> import straddle
     /// >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096, 4096]}
@@ -116,8 +118,8 @@ impl Histogram {
 
     /// Return the figures as ``straddle trace --json`` prints them, without the names of files.
     ///
-    /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and ``best`` also
-    /// finds the start with the fewest read-modify-writes, for each unit.
+    /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and
+    /// ``best`` also finds the start with the fewest read-modify-writes, for each unit.
     ///
     /// >>> import straddle
     /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}

@@ -1,7 +1,7 @@
 """Histograms on Ray.
 
-Ray decides where tasks run and retries those that are lost. A task returns bytes that depend on its rows only, and merging
-is addition, so the result is byte-identical for any number of blocks and workers.
+Ray decides where tasks run and retries those that are lost. A task returns bytes that depend on its rows only,
+and merging is addition, so the result is byte-identical for any number of blocks and workers.
 
 The package has to be installed where the workers run.
 """
@@ -27,8 +27,8 @@ _GROUP = 64
 def histogram(dataset: Dataset, columns: str | Mapping[str, str] | None = None) -> straddle.Histogram:
     """Return the histogram of the requests of a dataset.
 
-    ``columns`` is as for ``Histogram.update``. Each task counts a block (``map_batches``); others merge the histograms in
-    groups, and the last ones are merged here.
+    ``columns`` is as for ``Histogram.update``. Each task counts a block (``map_batches``); others merge the
+    histograms in groups, and the last ones are merged here.
     """
 
     def count(table: pyarrow.Table) -> pyarrow.Table:

@@ -1,8 +1,8 @@
 """Histograms and audits on Apache Spark.
 
-Spark decides where tasks run, retries those that are lost, and merges; nothing here schedules. A task returns bytes that
-depend on its rows only, and merging is addition, so the result is byte-identical for any number of partitions and
-executors.
+Spark decides where tasks run, retries those that are lost, and merges; nothing here schedules. A task returns
+bytes that depend on its rows only, and merging is addition, so the result is byte-identical for any number of
+partitions and executors.
 
 The package has to be installed where the executors run.
 """
@@ -31,9 +31,9 @@ def histogram(
 ) -> straddle.Histogram:
     """Return the histogram of the requests of a data frame.
 
-    ``columns`` is as for ``Histogram.update``; only the columns that are needed are read. Each task counts a partition
-    (``mapInArrow``); Spark merges the histograms in a tree of ``depth`` levels (``treeReduce``), which with two are
-    groups of the square root of the number of partitions.
+    ``columns`` is as for ``Histogram.update``; only the columns that are needed are read. Each task counts a
+    partition (``mapInArrow``); Spark merges the histograms in a tree of ``depth`` levels (``treeReduce``), which
+    with two are groups of the square root of the number of partitions.
     """
 
     def count(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -69,10 +69,10 @@ def check(
 ) -> DataFrame:
     """Return a data frame with the audit of each path: ``target``, ``status`` and ``report``.
 
-    ``paths`` are images that every executor can open, or addresses on servers: strings, or a data frame with them in its
-    first column. ``report`` is the target's part of ``straddle check --json``; each target is judged for itself. One that
-    cannot be opened or read has the status ``failed``. The data frame is lazy: what is not stored is audited again when it
-    is used again.
+    ``paths`` are images that every executor can open, or addresses on servers: strings, or a data frame with them
+    in its first column. ``report`` is the target's part of ``straddle check --json``; each target is judged for
+    itself. One that cannot be opened or read has the status ``failed``. The data frame is lazy: what is not stored
+    is audited again when it is used again.
     """
 
     def audit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -92,6 +92,6 @@ def check(
 
         spark = spark or SparkSession.builder.getOrCreate()
         listed = [(str(path),) for path in paths]
-        rows = spark.createDataFrame(listed, "path string")
-        paths = rows.repartition(max(1, -(-len(listed) // _PATHS_PER_TASK), spark.sparkContext.defaultParallelism))
+        tasks = max(-(-len(listed) // _PATHS_PER_TASK), spark.sparkContext.defaultParallelism)
+        paths = spark.createDataFrame(listed, "path string").repartition(tasks)
     return paths.mapInArrow(audit, _REPORTS)

@@ -8,6 +8,7 @@ import random
 import threading
 from typing import Any
 
+import duckdb
 import numpy
 import pandas
 import polars
@@ -84,6 +85,7 @@ LIBRARIES = {
     ),
     "pandas": lambda table: table.to_pandas(),
     "pandas, categories": lambda table: table.to_pandas().astype({"op": "category", "volume": "category"}),
+    "DuckDB": lambda table: duckdb.from_arrow(table),
     "a dict of lists": lambda table: table.to_pydict(),
     "a dict of numpy arrays": lambda table: {
         name: column.to_numpy() for name, column in table.to_pandas().items()
