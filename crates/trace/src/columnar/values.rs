@@ -165,13 +165,16 @@ fn floats(
 #[derive(Debug)]
 pub(super) struct Operations {
     values: Values,
+    /// What texts of one byte mean, which most operations are.
+    letters: [Option<Operation>; 256],
     /// What the values of the last dictionary mean, in its order.
     dictionary: Option<(ArrayRef, Vec<Option<Operation>>)>,
 }
 
 impl Operations {
-    pub(super) const fn new(values: Values) -> Self {
-        Self { values, dictionary: None }
+    pub(super) fn new(values: Values) -> Self {
+        let letters = std::array::from_fn(|byte| values.operation(&[u8::try_from(byte).unwrap_or(0)]));
+        Self { values, letters, dictionary: None }
     }
 
     pub(super) const fn values(&self) -> &Values {
@@ -183,9 +186,13 @@ impl Operations {
         match column.data_type() {
             DataType::Dictionary(key, _) => keyed!(self, key, column, "op", out),
             kind if is_text(kind) => {
-                let values = &self.values;
+                let (values, letters) = (&self.values, &self.letters);
                 each_text(column, |row, text| {
-                    let operation = text.and_then(|text| values.operation(text));
+                    let operation = match text {
+                        Some([letter]) => letters[usize::from(*letter)],
+                        Some(text) => values.operation(text),
+                        None => None,
+                    };
                     match text {
                         Some(text) if operation.is_none() && !text.is_empty() => {
                             return Err(unknown(row, &String::from_utf8_lossy(text)));
