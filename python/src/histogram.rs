@@ -193,7 +193,7 @@ fn requests(volume: &Volume) -> u64 {
 fn sectors(bytes: u64) -> PyResult<u64> {
     let sectors = UNITS.into_iter().find(|sectors| sectors * SECTOR == bytes);
     sectors.ok_or_else(|| {
-        errors::wrong(format!("{bytes} is no unit: it must be a power of two from 512 to 1048576"))
+        errors::wrong(format!("{bytes} is not a unit: it must be a power of two from 512 to 1048576"))
     })
 }
 

@@ -1,4 +1,4 @@
-"""Columns that are no Arrow table yet."""
+"""Makes Arrow tables of columns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def as_arrow(table: Any) -> Any:
         table = {name: table[name] for name in names}
     if not isinstance(table, Mapping):
         raise TypeError(
-            f"{type(table).__name__} is no table: it has neither __arrow_c_stream__ nor __arrow_c_array__, "
-            "and is no dict of columns"
+            f"{type(table).__name__} is not a table: it has neither __arrow_c_stream__ nor __arrow_c_array__, "
+            "and is not a dict of columns"
         )
     columns = dict(table)
     try:
@@ -32,7 +32,7 @@ def as_arrow(table: Any) -> Any:
         try:
             return pyarrow.table(columns)
         except (pyarrow.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"these columns are no table: {error}") from error
+            raise InputError(f"these columns do not make a table: {error}") from error
     try:
         import polars
     except ModuleNotFoundError:
@@ -40,4 +40,4 @@ def as_arrow(table: Any) -> Any:
     try:
         return polars.DataFrame(columns)
     except (polars.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"these columns are no table: {error}") from error
+        raise InputError(f"these columns do not make a table: {error}") from error

@@ -167,11 +167,11 @@ WRONG = {
     "which cannot be read as": lambda: straddle.Histogram().update(
         {"op": ["W"], "offset": [0.5], "length": [1]}
     ),
-    "these columns are no table": lambda: straddle.Histogram().update({"op": ["W"], "offset": [0, 1]}),
+    "these columns do not make a table": lambda: straddle.Histogram().update({"op": ["W"], "offset": [0, 1]}),
     "is no unit of offset": lambda: straddle.Histogram().update({}, "offset=lba:furlongs"),
     "no histogram of straddle": lambda: straddle.Histogram.from_bytes(b"nonsense"),
     "checksum": lambda: straddle.Histogram.from_bytes(straddle.Histogram().to_bytes()[:-1] + b"\xff"),
-    "513 is no unit": lambda: straddle.Histogram().report(units=[513]),
+    "513 is not a unit": lambda: straddle.Histogram().report(units=[513]),
     "multiple of 512": lambda: straddle.Histogram().report(started_at=1),
 }
 
@@ -194,7 +194,7 @@ def test_a_table_that_is_wrong_counts_for_nothing() -> None:
 
 def test_what_is_no_table_is_a_type_error() -> None:
     for wrong in [1, "text", [1, 2], numpy.zeros(3)]:
-        with pytest.raises(TypeError, match="is no table"):
+        with pytest.raises(TypeError, match="is not a table"):
             straddle.Histogram().update(wrong)
 
 
