@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots buckets validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -56,6 +56,8 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- real
 	$(CARGO) run --release -p straddle-benches -- moves
 	$(CARGO) run --release -p straddle-benches -- trace
+	$(CARGO) run --release -p straddle-benches -- python
+	$(CARGO) run --release -p straddle-benches -- spark
 
 # The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
 agreement: build
@@ -78,6 +80,15 @@ boots: setup
 # the first time.
 buckets: setup
 	scripts/buckets
+
+# The Python module: built, installed in target/python, and tested beside the command line. Downloads packages the first time.
+python: setup
+	scripts/python
+
+# The module on Spark (two executors, one of which is killed) and Ray. Downloads 600 MB and Java the first time. Takes minutes.
+cluster:
+	@scripts/setup cluster
+	scripts/python --cluster -s
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

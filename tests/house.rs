@@ -88,7 +88,7 @@ fn root() -> &'static Path {
 fn sources(extensions: &[&str]) -> Vec<(String, String)> {
     let root = root();
     let mut folders: Vec<PathBuf> =
-        ["crates", "tests", "benches", "fuzz"].iter().map(|name| root.join(name)).collect();
+        ["crates", "tests", "benches", "fuzz", "python"].iter().map(|name| root.join(name)).collect();
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

@@ -7,6 +7,7 @@ mod drives;
 mod images;
 mod moves;
 mod process;
+mod python;
 mod real;
 mod samples;
 mod serve;
@@ -39,7 +40,7 @@ const MANY_QCOW2: usize = 2000;
 const DISTINCT: usize = 250;
 
 const USAGE: &str =
-    "usage: straddle-benches check|drives|serve|vhost|real|moves|trace [--raw FILE]   (--raw keeps every sample)
+    "usage: straddle-benches check|drives|serve|vhost|real|moves|trace|python|spark [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -51,10 +52,14 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace")] => (what, None),
-        [what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace"), "--raw", file] => {
-            (what, Some(PathBuf::from(file)))
-        }
+        [
+            what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark"),
+        ] => (what, None),
+        [
+            what @ ("check" | "drives" | "serve" | "vhost" | "real" | "moves" | "trace" | "python" | "spark"),
+            "--raw",
+            file,
+        ] => (what, Some(PathBuf::from(file))),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -66,6 +71,8 @@ fn main() -> ExitCode {
         "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
         "real" => build().and_then(|straddle| real::beside_fio(&straddle)),
         "moves" => build().and_then(|straddle| moves::run(&straddle)),
+        "python" => python::run("tables.py", false),
+        "spark" => python::run("cluster.py", true),
         "trace" => build().and_then(|straddle| trace::run(&straddle)),
         _ => check(),
     };

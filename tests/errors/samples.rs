@@ -35,7 +35,7 @@ use straddle_reproduce::fit::FitError;
 use straddle_reproduce::lab::input::InputError;
 use straddle_reproduce::lab::{LabError, ReproduceError};
 use straddle_serve::{EndpointError, ServerError};
-use straddle_trace::{LineError, ParquetError, Place, TraceError, WriteError};
+use straddle_trace::{LineError, ParquetError, Place, StoredError, TableError, TraceError, WriteError};
 use straddle_units::{BlockSizeError, ByteCount, ByteOffset, parse_size};
 use straddle_vhost::VhostError;
 
@@ -254,6 +254,9 @@ fn of_models() -> Vec<Sample> {
             source: LineError::Unknown,
         }),
         sample(TraceError::Parquet { name: text(), source: ParquetError::Large { bytes: 2, most: 1 } }),
+        sample(TraceError::Table { name: text(), source: TableError::Batch { found: 1, expected: 2 } }),
+        sample(ParquetError::Table(TableError::Batch { found: 1, expected: 2 })),
+        sample(StoredError::Version { found: 9 }),
         sample(TraceError::Write { name: text(), source: WriteError::Backwards { line: 2 } }),
         sample(WriteError::Io(cause())),
         sample(WriteError::Parquet(cause().into())),

@@ -46,6 +46,7 @@ use std::time::Duration;
 
 use straddle_audit::Code;
 use straddle_device::live::Machine;
+use straddle_device::shown::with_causes;
 use straddle_device::{OpenError, ReadError, Target};
 use straddle_units::ByteCount;
 
@@ -121,6 +122,21 @@ pub enum ExamineError {
     /// A disk of a virtual machine is stored in a way that is not read here.
     #[error("{0}")]
     OutOfReach(String),
+}
+
+impl ExamineError {
+    /// Returns why the target was not judged, if it is one that could be examined but is not: it is of a kind that is
+    /// not read, sleeps and was to be left asleep, or is out of reach. `None` if examining it failed.
+    pub fn not_judged(&self) -> Option<String> {
+        match self {
+            Self::Open(error @ (OpenError::NotRead { .. } | OpenError::Whole { .. })) => {
+                Some(format!("it {}", with_causes(error)))
+            }
+            Self::Open(error @ OpenError::Standby { .. }) => Some(error.to_string()),
+            Self::OutOfReach(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
 }
 
 /// Examines targets, all with the same options.

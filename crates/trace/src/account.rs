@@ -39,7 +39,7 @@ impl Volume {
         self.reads.merge(&other.reads);
         self.writes.merge(&other.writes);
         self.discards.merge(&other.discards);
-        self.flushes += other.flushes;
+        self.flushes = self.flushes.saturating_add(other.flushes);
         if self.coalesced.is_empty() {
             self.coalesced.clone_from(&other.coalesced);
         } else {
@@ -52,6 +52,12 @@ impl Volume {
     /// Returns the number of requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.reads.requests() + self.writes.requests() + self.discards.requests() + self.flushes
+    }
+
+    /// Whether nothing was asked of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let histograms = [&self.reads, &self.writes, &self.discards];
+        histograms.into_iter().all(Histogram::is_empty) && self.flushes == 0
     }
 
     #[inline]
@@ -82,13 +88,13 @@ impl Volume {
 /// What traces ask of their volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    volumes: BTreeMap<String, Volume>,
+    pub(crate) volumes: BTreeMap<String, Volume>,
     /// Lines that were no requests.
-    others: u64,
+    pub(crate) others: u64,
     /// From the first request of a file to the last, in the longest file; `None` if a file's times were not read.
-    span: Option<Time>,
+    pub(crate) span: Option<Time>,
     /// Requests that were earlier than the one before them, if that matters.
-    late: u64,
+    pub(crate) late: u64,
 }
 
 /// What is called with some requests at a time, and the names of their volumes.
@@ -96,7 +102,7 @@ pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceE
 
 /// The account of a part of a trace, its volumes by number.
 #[derive(Debug, Default)]
-struct Part {
+pub(crate) struct Part {
     volumes: Vec<Volume>,
     span: Time,
 }
@@ -137,7 +143,12 @@ impl Part {
     }
 
     /// Counts the rows of a table.
-    fn rows(&mut self, rows: &Rows, unnamed: usize, others: &mut u64) -> Result<(), (u64, LineError)> {
+    pub(crate) fn rows(
+        &mut self,
+        rows: &Rows,
+        unnamed: usize,
+        others: &mut u64,
+    ) -> Result<(), (u64, LineError)> {
         for from in (0..rows.operations.len()).step_by(BATCH) {
             let range = from..rows.operations.len().min(from + BATCH);
             let columns =
@@ -256,8 +267,19 @@ impl Account {
         Ok(())
     }
 
+    /// Returns the account of the rows of a table.
+    pub(crate) fn of_table(names: &[String], part: Part, others: u64) -> Self {
+        let mut account = Self { others, ..Self::new() };
+        account.add(names, part);
+        // The times were not read.
+        account.span = account.span.filter(|_| account.volumes.is_empty());
+        account
+    }
+
     fn add(&mut self, names: &[String], part: Part) {
-        for (name, volume) in names.iter().zip(part.volumes) {
+        // A volume may be named before its first request, or in lines that are none.
+        let asked = names.iter().zip(part.volumes).filter(|(_, volume)| !volume.is_empty());
+        for (name, volume) in asked {
             self.put(name.clone(), volume);
         }
     }
@@ -277,8 +299,8 @@ impl Account {
         for (name, volume) in other.volumes {
             self.put(name, volume);
         }
-        self.others += other.others;
-        self.late += other.late;
+        self.others = self.others.saturating_add(other.others);
+        self.late = self.late.saturating_add(other.late);
         self.span = self.span.zip(other.span).map(|(own, other)| own.max(other));
     }
 
@@ -373,9 +395,7 @@ fn share(mut table: Columnar) -> Result<Account, TraceError> {
             source,
         })?;
     }
-    let mut account = Account { others, ..Account::default() };
-    account.add(volumes.names(), part);
-    Ok(account)
+    Ok(Account::of_table(volumes.names(), part, others))
 }
 
 /// A volume with less than one part in this many of the cost is not worth its name.

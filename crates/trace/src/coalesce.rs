@@ -45,9 +45,9 @@ pub struct Coalesced {
 
 impl Coalesced {
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.written += other.written;
-        self.partial += other.partial;
-        self.early += other.early;
+        self.written = self.written.saturating_add(other.written);
+        self.partial = self.partial.saturating_add(other.partial);
+        self.early = self.early.saturating_add(other.early);
     }
 
     /// Returns the bytes written for each byte of requests of `sectors`. `None` without requests.

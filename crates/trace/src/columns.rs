@@ -78,6 +78,20 @@ pub enum ColumnsError {
 /// Units of time, by name.
 const TIMES: [(&str, Exponent); 5] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0), ("100ns", 2)];
 
+impl Columns {
+    /// Whether a column is given by its number, so that it matters which others a table has.
+    pub fn has_numbers(&self) -> bool {
+        let columns = [
+            self.time.as_ref().map(|(column, _)| column),
+            self.op.as_ref().map(|(column, _)| column),
+            self.offset.as_ref().map(|(column, _)| column),
+            self.length.as_ref().map(|(column, _)| column),
+            self.volume.as_ref(),
+        ];
+        columns.into_iter().flatten().any(|column| matches!(column, Column::Index(_)))
+    }
+}
+
 impl FromStr for Columns {
     type Err = ColumnsError;
 

@@ -38,6 +38,14 @@ pub enum TraceError {
         /// What is wrong with it.
         source: ParquetError,
     },
+    /// A table in memory has no such columns.
+    #[error("{name}: cannot read the table")]
+    Table {
+        /// What the table is called.
+        name: String,
+        /// What is wrong with it.
+        source: TableError,
+    },
     /// A trace without times was to be read with them.
     #[error("{name}: the trace has no times")]
     NoTimes {
@@ -182,13 +190,41 @@ pub enum ParquetError {
     /// The file is damaged, or uses what is not supported.
     #[error(transparent)]
     Invalid(parquet::errors::ParquetError),
+    /// It has no such columns.
+    #[error(transparent)]
+    Table(TableError),
+    /// A row group would take too much memory.
+    #[error(
+        "a row group says that it has {bytes} bytes of these columns, and no more than {most} are read at a time"
+    )]
+    Large {
+        /// Bytes of the columns, unpacked.
+        bytes: u64,
+        /// The most that is read.
+        most: u64,
+    },
+}
+
+/// What is wrong with the columns of a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
     /// A required column is missing.
-    #[error("there is no column {column:?}; --columns says which one it is. There are: {present}")]
+    #[error(
+        "there is no column {column:?}; the map of columns (--columns) says which one it is. There are: {present}"
+    )]
     NoColumn {
         /// The quantity, or the name that was given.
         column: String,
-        /// The columns of the file, cut to 200 characters.
+        /// The columns of the table, cut to 200 characters.
         present: String,
+    },
+    /// A batch does not have the columns of the table.
+    #[error("a batch of it has {found} columns, and not {expected} as its schema")]
+    Batch {
+        /// Columns of the batch.
+        found: usize,
+        /// Columns of the table's schema.
+        expected: usize,
     },
     /// A column's type cannot be that of its quantity.
     #[error("the column {column:?} is of type {kind}, which cannot be read as {what}")]
@@ -199,16 +235,6 @@ pub enum ParquetError {
         kind: String,
         /// The quantity.
         what: &'static str,
-    },
-    /// A row group would take too much memory.
-    #[error(
-        "a row group says that it has {bytes} bytes of these columns, and no more than {most} are read at a time"
-    )]
-    Large {
-        /// Bytes of the columns, unpacked.
-        bytes: u64,
-        /// The most that is read.
-        most: u64,
     },
 }
 

@@ -3,7 +3,7 @@
 use straddle_units::ErrorKind;
 
 use crate::columns::ColumnsError;
-use crate::error::{LineError, ParquetError, TraceError, WriteError};
+use crate::error::{LineError, ParquetError, TableError, TraceError, WriteError};
 
 impl TraceError {
     /// Returns the kind of the failure.
@@ -11,6 +11,7 @@ impl TraceError {
         match self {
             Self::Line { source, .. } => source.kind(),
             Self::Parquet { source, .. } => source.kind(),
+            Self::Table { source, .. } => source.kind(),
             Self::Write { source, .. } => source.kind(),
             Self::Read { .. } | Self::NoTimes { .. } => ErrorKind::Failed,
             Self::Depth { .. } => ErrorKind::Usage,
@@ -48,9 +49,17 @@ impl ParquetError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) | Self::NoColumn { .. } | Self::Type { .. } | Self::Large { .. } => {
-                ErrorKind::Failed
-            }
+            Self::Table(source) => source.kind(),
+            Self::Invalid(_) | Self::Large { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl TableError {
+    /// Returns the kind of the failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoColumn { .. } | Self::Batch { .. } | Self::Type { .. } => ErrorKind::Failed,
         }
     }
 }

@@ -99,8 +99,21 @@ impl Histogram {
     #[cold]
     fn add_long(&mut self, first: u64, sectors: u64) {
         let key = key(first, EXACT + sectors % MIB);
-        self.counts.add_many(key, 1);
-        *self.beyond.entry(key).or_default() += (sectors - EXACT) / MIB;
+        self.add_many(key, 1, (sectors - EXACT) / MIB);
+    }
+
+    /// Counts several requests, with the whole MiB that they have beyond the length of their class.
+    pub(crate) fn add_many(&mut self, key: u32, requests: u64, beyond: u64) {
+        self.counts.add_many(key, requests);
+        if beyond > 0 {
+            let known = self.beyond.entry(key).or_default();
+            *known = known.saturating_add(beyond);
+        }
+    }
+
+    /// Whether it has no request.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.counts.len() == 0
     }
 
     /// Returns what the histogram holds near a request, and so brings it into the cache. To be called for some
@@ -116,24 +129,39 @@ impl Histogram {
             self.counts.add_many(key, requests);
         }
         for (key, more) in &other.beyond {
-            *self.beyond.entry(*key).or_default() += more;
+            let known = self.beyond.entry(*key).or_default();
+            *known = known.saturating_add(*more);
         }
-        self.inexact += other.inexact;
+        self.inexact = self.inexact.saturating_add(other.inexact);
+    }
+
+    /// Creates an empty histogram, to which requests are added of which some do not begin and end on sectors.
+    pub(crate) fn with_inexact(inexact: u64) -> Self {
+        Self { inexact, ..Self::new() }
     }
 
     /// Returns the classes that occur, in order, with their counts.
     pub fn classes(&self) -> impl Iterator<Item = (Class, Count)> {
+        self.keyed().into_iter().map(|(key, count)| (class_of(key), count))
+    }
+
+    /// Returns the classes that occur as their keys, in order, with their counts.
+    pub(crate) fn keyed(&self) -> Vec<(u32, Count)> {
         let mut classes = Vec::with_capacity(self.counts.len());
-        classes.extend(self.unordered());
-        classes.sort_unstable_by_key(|(class, _)| *class);
-        classes.into_iter()
+        classes.extend(self.unsorted());
+        classes.sort_unstable_by_key(|(key, _)| *key);
+        classes
     }
 
     /// Returns the classes that occur with their counts, in no order.
     pub(crate) fn unordered(&self) -> impl Iterator<Item = (Class, Count)> + '_ {
+        self.unsorted().map(|(key, count)| (class_of(key), count))
+    }
+
+    fn unsorted(&self) -> impl Iterator<Item = (u32, Count)> + '_ {
         self.counts.counts().map(|(key, requests)| {
             let beyond = if self.beyond.is_empty() { 0 } else { self.beyond.get(&key).copied().unwrap_or(0) };
-            (class_of(key), Count { requests, beyond })
+            (key, Count { requests, beyond })
         })
     }
 
@@ -184,6 +212,17 @@ const LENGTH_BITS: u32 = 13;
 fn key(first: u64, sectors: u64) -> u32 {
     let key = (first % MIB) << LENGTH_BITS | sectors & ((1 << LENGTH_BITS) - 1);
     u32::try_from(key).unwrap_or(0)
+}
+
+/// Whether a number is the key of a class.
+pub(crate) fn is_key(key: u32) -> bool {
+    let Class { first, length } = class_of(key);
+    u64::from(first) < MIB && (1..EXACT + MIB).contains(&u64::from(length))
+}
+
+/// Whether the requests of a class may have whole MiB beyond its length.
+pub(crate) fn is_long(key: u32) -> bool {
+    u64::from(key & ((1 << LENGTH_BITS) - 1)) >= EXACT
 }
 
 /// Returns the length of a class, if all its requests have it.

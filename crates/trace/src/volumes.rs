@@ -9,7 +9,7 @@ use crate::scan;
 /// The most volumes. The largest published traces are of fewer than 10,000.
 pub(crate) const MOST: usize = 1 << 16;
 /// The longest name in bytes.
-const LONGEST: usize = 256;
+pub(crate) const LONGEST: usize = 256;
 
 /// Volumes of which the numbers are found without looking for their names: a power of two.
 const SLOTS: usize = 4096;
@@ -66,13 +66,22 @@ impl Volumes {
     /// Returns the index of a volume as it is written in a line.
     #[inline]
     pub(crate) fn of_token(&mut self, token: Token<'_>) -> Result<usize, LineError> {
-        const SHORT: usize = 8;
-        let word = scan::word(token.bytes, token.at);
-        let key = match token.length {
-            0 => 0,
-            length if length <= SHORT => word << (8 * (SHORT - length)),
-            length => word ^ scan::word(token.bytes, token.at + length - SHORT).rotate_left(29),
+        let first = scan::word(token.bytes, token.at);
+        let last = match token.length.checked_sub(SHORT) {
+            Some(more) => scan::word(token.bytes, token.at + more),
+            None => 0,
         };
+        self.known(key(first, last, token.length), token, Self::find)
+    }
+
+    /// Returns the index of a volume with this key. `find` looks for its name.
+    #[inline]
+    fn known(
+        &mut self,
+        key: u64,
+        token: Token<'_>,
+        find: impl FnOnce(&mut Self, Token<'_>) -> Result<usize, LineError>,
+    ) -> Result<usize, LineError> {
         let place = usize::try_from(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52).unwrap_or(0);
         if let Some(slot) = self.slots.get(place)
             && slot.key == key
@@ -83,7 +92,7 @@ impl Volumes {
                 return Ok(index);
             }
         }
-        let index = self.find(token)?;
+        let index = find(self, token)?;
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, Slot::default());
         }
@@ -92,6 +101,24 @@ impl Volumes {
             *slot = Slot { key, length: narrow(token.length + 1), index: narrow(index) };
         }
         Ok(index)
+    }
+
+    /// Returns the index of the volume of this name, which is taken as it is.
+    #[inline]
+    pub(crate) fn of_name(&mut self, name: &[u8]) -> Result<usize, LineError> {
+        let token = Token { bytes: name, at: 0, length: name.len(), second: None };
+        let (first, last) = match (name.first_chunk(), name.last_chunk()) {
+            (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+            _ => {
+                let mut first = [0; SHORT];
+                first.iter_mut().zip(name).for_each(|(byte, of)| *byte = *of);
+                (u64::from_le_bytes(first), 0)
+            }
+        };
+        self.known(key(first, last, name.len()), token, |volumes, token| {
+            let name = std::str::from_utf8(token.bytes).map_err(|_| LineError::NotText)?;
+            volumes.index(Volume(name, ""))
+        })
     }
 
     #[inline(never)]
@@ -115,6 +142,19 @@ impl Volumes {
         self.names.push(self.name.clone());
         self.indices.insert(self.name.clone(), index);
         Ok(index)
+    }
+}
+
+/// Bytes of a name that are in its key as they are.
+const SHORT: usize = 8;
+
+/// Returns the key of a name by its first bytes, its last ones if there are more, and its length.
+#[inline]
+const fn key(first: u64, last: u64, length: usize) -> u64 {
+    match length {
+        0 => 0,
+        length if length <= SHORT => first << (8 * (SHORT - length)),
+        _ => first ^ last.rotate_left(29),
     }
 }
 
@@ -183,6 +223,31 @@ mod tests {
         let bytes = [0xff_u8; 24];
         let token = Token { bytes: &bytes, at: 0, length: 3, second: None };
         assert_eq!(volumes.of_token(token), Err(LineError::NotText));
+    }
+
+    #[test]
+    fn a_name_is_taken_as_it_is() {
+        let mut volumes = Volumes::default();
+        let long = "12345678-1234-1234-1234-123456789abc";
+        let names = [
+            "",
+            "8",
+            " 8",
+            "8:1",
+            "12345678",
+            "123456789",
+            long,
+            &format!("{long}x"),
+            &long.replace('5', "6"),
+        ];
+        for _ in 0..3 {
+            for name in names {
+                let index = volumes.of_name(name.as_bytes()).unwrap();
+                assert_eq!(volumes.names()[index], name);
+            }
+        }
+        assert_eq!(volumes.names().len(), names.len());
+        assert_eq!(volumes.of_name(&[b'a', 0xff]), Err(LineError::NotText));
     }
 
     #[test]

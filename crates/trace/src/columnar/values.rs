@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowDictionaryKeyType, ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
 use straddle_io::Operation;
 
+use super::text::{bytes_of, each_text, is_text};
 use crate::columns::{Exponent, Values};
 use crate::error::LineError;
-use crate::format::{Volume, wrong};
+use crate::format::wrong;
 use crate::volumes::Volumes;
 
 /// What is wrong with a column.
@@ -27,6 +28,23 @@ pub(super) enum Wrong {
     Row { row: usize, source: LineError },
     /// Its type.
     Column { kind: String, what: &'static str },
+}
+
+/// Reads a column that is a dictionary with keys of any type.
+macro_rules! keyed {
+    ($self:ident, $key:ident, $column:ident, $what:literal, $($more:expr),+) => {
+        match **$key {
+            DataType::Int8 => $self.of_dictionary::<Int8Type>($column, $($more),+),
+            DataType::Int16 => $self.of_dictionary::<Int16Type>($column, $($more),+),
+            DataType::Int32 => $self.of_dictionary::<Int32Type>($column, $($more),+),
+            DataType::Int64 => $self.of_dictionary::<Int64Type>($column, $($more),+),
+            DataType::UInt8 => $self.of_dictionary::<UInt8Type>($column, $($more),+),
+            DataType::UInt16 => $self.of_dictionary::<UInt16Type>($column, $($more),+),
+            DataType::UInt32 => $self.of_dictionary::<UInt32Type>($column, $($more),+),
+            DataType::UInt64 => $self.of_dictionary::<UInt64Type>($column, $($more),+),
+            _ => Err(Wrong::Column { kind: $column.data_type().to_string(), what: $what }),
+        }
+    };
 }
 
 /// What a column of numbers holds.
@@ -147,13 +165,16 @@ fn floats(
 #[derive(Debug)]
 pub(super) struct Operations {
     values: Values,
+    /// What texts of one byte mean, which most operations are.
+    letters: [Option<Operation>; 256],
     /// What the values of the last dictionary mean, in its order.
     dictionary: Option<(ArrayRef, Vec<Option<Operation>>)>,
 }
 
 impl Operations {
-    pub(super) const fn new(values: Values) -> Self {
-        Self { values, dictionary: None }
+    pub(super) fn new(values: Values) -> Self {
+        let letters = std::array::from_fn(|byte| values.operation(&[u8::try_from(byte).unwrap_or(0)]));
+        Self { values, letters, dictionary: None }
     }
 
     pub(super) const fn values(&self) -> &Values {
@@ -163,7 +184,24 @@ impl Operations {
     pub(super) fn read(&mut self, column: &ArrayRef, out: &mut Vec<Option<Operation>>) -> Result<(), Wrong> {
         out.clear();
         match column.data_type() {
-            DataType::Dictionary(_, _) => self.of_dictionary(column, out),
+            DataType::Dictionary(key, _) => keyed!(self, key, column, "op", out),
+            kind if is_text(kind) => {
+                let (values, letters) = (&self.values, &self.letters);
+                each_text(column, |row, text| {
+                    let operation = match text {
+                        Some([letter]) => letters[usize::from(*letter)],
+                        Some(text) => values.operation(text),
+                        None => None,
+                    };
+                    match text {
+                        Some(text) if operation.is_none() && !text.is_empty() => {
+                            return Err(unknown(row, &String::from_utf8_lossy(text)));
+                        }
+                        _ => out.push(operation),
+                    }
+                    Ok(())
+                })
+            }
             DataType::Boolean => {
                 let array = column.as_boolean();
                 let named = |value: bool| self.values.operation(if value { b"true" } else { b"false" });
@@ -182,8 +220,16 @@ impl Operations {
         }
     }
 
-    fn of_dictionary(&mut self, column: &ArrayRef, out: &mut Vec<Option<Operation>>) -> Result<(), Wrong> {
-        let array = column.as_dictionary::<Int32Type>();
+    fn of_dictionary<K: ArrowDictionaryKeyType>(
+        &mut self,
+        column: &ArrayRef,
+        out: &mut Vec<Option<Operation>>,
+    ) -> Result<(), Wrong>
+    where
+        usize: TryFrom<K::Native>,
+    {
+        let array = column.as_dictionary::<K>();
+        check(array.values(), "op")?;
         let is_known = self.dictionary.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, array.values()));
         if !is_known {
             let meaning =
@@ -239,20 +285,8 @@ impl Operations {
 }
 
 fn unknown(row: usize, value: &str) -> Wrong {
-    let reason = "is no operation; --columns op=COLUMN:READ/WRITE gives the values";
+    let reason = "is no operation; op=COLUMN:READ/WRITE in the map of columns (--columns) gives the values";
     Wrong::Row { row, source: wrong("op", value, reason) }
-}
-
-/// Returns a value of an array of strings or bytes; `None` if there is none.
-fn bytes_of(values: &ArrayRef, index: usize) -> Option<&[u8]> {
-    if index >= values.len() || values.is_null(index) {
-        return None;
-    }
-    match values.data_type() {
-        DataType::Utf8 => Some(values.as_string::<i32>().value(index).as_bytes()),
-        DataType::Binary => Some(values.as_binary::<i32>().value(index)),
-        _ => None,
-    }
 }
 
 /// Reads the column of the volume.
@@ -277,18 +311,27 @@ impl VolumeIndices {
         out: &mut Vec<u32>,
     ) -> Result<(), Wrong> {
         match column.data_type() {
-            DataType::Dictionary(_, _) => self.of_dictionary(column, volumes, out),
+            DataType::Dictionary(key, _) => keyed!(self, key, column, "volume", volumes, out),
+            kind if is_text(kind) => each_text(column, |row, name| {
+                let index = volumes.of_name(name.unwrap_or_default());
+                out.push(index.map(narrow).map_err(|source| Wrong::Row { row, source })?);
+                Ok(())
+            }),
             _ => self.of_numbers(column, volumes, out),
         }
     }
 
-    fn of_dictionary(
+    fn of_dictionary<K: ArrowDictionaryKeyType>(
         &mut self,
         column: &ArrayRef,
         volumes: &mut Volumes,
         out: &mut Vec<u32>,
-    ) -> Result<(), Wrong> {
-        let array = column.as_dictionary::<Int32Type>();
+    ) -> Result<(), Wrong>
+    where
+        usize: TryFrom<K::Native>,
+    {
+        let array = column.as_dictionary::<K>();
+        check(array.values(), "volume")?;
         let is_known = self.dictionary.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, array.values()));
         if !is_known {
             self.dictionary = Some((Arc::clone(array.values()), vec![UNKNOWN; array.values().len()]));
@@ -302,7 +345,8 @@ impl VolumeIndices {
                 Some(index) if *index != UNKNOWN => out.push(*index),
                 known => {
                     let name = bytes_of(array.values(), key).unwrap_or_default();
-                    let index = named(volumes, name).map_err(|source| Wrong::Row { row, source })?;
+                    let index = volumes.of_name(name).map_err(|source| Wrong::Row { row, source })?;
+                    let index = narrow(index);
                     if let Some(known) = known {
                         *known = index;
                     }
@@ -338,7 +382,7 @@ impl VolumeIndices {
         if let Some(index) = self.numbers.get(&number) {
             return Ok(*index);
         }
-        let index = named(volumes, number.to_string().as_bytes())?;
+        let index = narrow(volumes.of_name(number.to_string().as_bytes())?);
         let small = usize::try_from(number).ok().and_then(|number| self.small.get_mut(number));
         match small {
             Some(small) => *small = index,
@@ -350,8 +394,14 @@ impl VolumeIndices {
     }
 }
 
-fn named(volumes: &mut Volumes, name: &[u8]) -> Result<u32, LineError> {
-    let name = std::str::from_utf8(name).map_err(|_| LineError::NotText)?;
-    let index = volumes.index(Volume(name, ""))?;
-    Ok(u32::try_from(index).unwrap_or(UNKNOWN - 1))
+/// Checks the values of a dictionary, which are read as text.
+fn check(values: &ArrayRef, what: &'static str) -> Result<(), Wrong> {
+    match values.data_type() {
+        kind if is_text(kind) => Ok(()),
+        kind => Err(Wrong::Column { kind: format!("a dictionary of {kind}"), what }),
+    }
+}
+
+fn narrow(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(UNKNOWN - 1)
 }

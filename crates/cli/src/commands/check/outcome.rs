@@ -42,20 +42,15 @@ impl Outcome {
             Ok(examined) => return judged(&name, &examined, run),
             Err(error) => error,
         };
-        let reason = match error.downcast_ref() {
-            Some(ExamineError::Open(OpenError::NotRead { .. } | OpenError::Whole { .. })) => {
-                Some((format!("it {error:#}"), Exit::Failed))
-            }
-            // It was asked for.
-            Some(ExamineError::Open(error @ OpenError::Standby { .. })) => {
-                Some((error.to_string(), Exit::Success))
-            }
-            Some(ExamineError::OutOfReach(why)) if run.arguments.allow_unknown => {
-                Some((why.clone(), Exit::Success))
-            }
-            Some(ExamineError::OutOfReach(why)) => Some((why.clone(), Exit::Failed)),
-            _ => None,
-        };
+        let unread: Option<&ExamineError> = error.downcast_ref();
+        let reason = unread.and_then(|error| {
+            let asked_for = match error {
+                ExamineError::Open(OpenError::Standby { .. }) => true,
+                ExamineError::OutOfReach(_) => run.arguments.allow_unknown,
+                _ => false,
+            };
+            Some((error.not_judged()?, if asked_for { Exit::Success } else { Exit::Failed }))
+        });
         if let Some((reason, exit)) = reason {
             let of = TargetReport::not_read(name.clone(), reason.clone());
             return Self {

@@ -8,34 +8,34 @@ use straddle_examine::Cost;
 /// A finding.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Finding")]
-pub(in crate::view) struct FindingReport {
+pub struct FindingReport {
     /// The code of its rule, as used by `straddle explain`.
-    pub(in crate::view) code: &'static str,
+    pub code: &'static str,
     /// "error", "warning" or "advice".
-    pub(in crate::view) severity: String,
+    pub severity: String,
     /// The title of its rule.
-    pub(in crate::view) title: &'static str,
+    pub title: &'static str,
     /// The number of the partition; absent for findings on the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) partition: Option<u32>,
+    pub partition: Option<u32>,
     /// The layer concerned, as the path to it ("partition 1 > PV vg > LV root"); absent for findings on the
     /// disk, its partition table and the placement of partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) layer: Option<String>,
+    pub layer: Option<String>,
     /// The offset on the disk at which the problem is, in bytes; absent if it is not at one place.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) offset_bytes: Option<u64>,
+    pub offset_bytes: Option<u64>,
     /// The boundary that is missed; absent if the finding is not about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) missed: Option<MissReport>,
+    pub missed: Option<MissReport>,
     /// The finding as a sentence.
-    pub(in crate::view) message: String,
+    pub message: String,
     /// The cost on the drive given with `--cost`; absent without it, and for findings that have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostReport>,
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) fix: Option<FixReport>,
+    pub fix: Option<FixReport>,
     /// Another fix, with other programs; absent if there is none. Only one of the two is to be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     instead: Option<FixReport>,
@@ -48,13 +48,14 @@ pub(in crate::view) struct FindingReport {
 /// A finding that does not count.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Ignored")]
-pub(in crate::view) struct IgnoredReport {
+pub struct IgnoredReport {
     /// Why it does not count.
-    pub(in crate::view) reason: String,
+    pub reason: String,
     /// Where that is written: the file and its line.
-    pub(in crate::view) source: String,
+    pub source: String,
     #[serde(flatten)]
-    pub(in crate::view) finding: FindingReport,
+    /// The finding.
+    pub finding: FindingReport,
 }
 
 /// A finding from which others follow.
@@ -91,48 +92,48 @@ struct CostReport {
 /// A missed boundary.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Miss")]
-pub(in crate::view) struct MissReport {
+pub struct MissReport {
     /// The name of the boundary.
-    pub(in crate::view) boundary: &'static str,
+    pub boundary: &'static str,
     /// The distance between two such boundaries, in bytes.
-    pub(in crate::view) size_bytes: u64,
+    pub size_bytes: u64,
     /// The offset of the first such boundary, in bytes.
     phase_bytes: u64,
     /// The distance in bytes from the previous boundary.
-    pub(in crate::view) past_bytes: u64,
+    pub past_bytes: u64,
 }
 
 /// A fix.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fix")]
-pub(in crate::view) struct FixReport {
+pub struct FixReport {
     /// What to do, in words.
-    pub(in crate::view) summary: String,
+    pub summary: String,
     /// The commands that do it, in order; empty if no command can.
-    pub(in crate::view) commands: Vec<CommandReport>,
+    pub commands: Vec<CommandReport>,
     /// The risk of the commands to stored data: "safe", "backup" (data may be lost or has to be restored from
     /// a backup) or "destroys"; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) risk: Option<&'static str>,
+    pub risk: Option<&'static str>,
     /// The risk in words, as text output has it.
     #[serde(skip)]
-    pub(in crate::view) warning: Option<&'static str>,
+    pub warning: Option<&'static str>,
     /// What to check before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) caution: Option<String>,
+    pub caution: Option<String>,
 }
 
 /// A command.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Command")]
-pub(in crate::view) struct CommandReport {
+pub struct CommandReport {
     /// The program that is run.
     tool: &'static str,
     /// The command line for a POSIX shell.
-    pub(in crate::view) line: String,
+    pub line: String,
 }
 
-pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
+pub(crate) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
         code: finding.rule.code.as_str(),
         severity: finding.severity.to_string(),
@@ -154,7 +155,7 @@ pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
     }
 }
 
-pub(super) fn ignored_report(finding: &Finding, reason: &Reason) -> IgnoredReport {
+pub(crate) fn ignored_report(finding: &Finding, reason: &Reason) -> IgnoredReport {
     IgnoredReport {
         reason: reason.text.clone(),
         source: reason.source.clone(),

@@ -11,7 +11,7 @@ use super::layers::{LayerReport, layer_report};
 /// A partition table, or what is there instead.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Table")]
-pub(super) struct TableReport {
+pub(crate) struct TableReport {
     /// "gpt", "hybrid", "mbr", "kernel" (the partitions as the kernel lists them), "content" (no table, but a
     /// known file system or other content), "other" (a table of a kind that is not read), or "none".
     format: &'static str,
@@ -26,34 +26,34 @@ pub(super) struct TableReport {
 /// A partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Partition")]
-pub(in crate::view) struct PartitionReport {
+pub struct PartitionReport {
     /// The partition number.
-    pub(in crate::view) number: u32,
+    pub number: u32,
     /// The first sector.
-    pub(in crate::view) start_lba: u64,
+    pub start_lba: u64,
     /// The number of sectors.
-    pub(in crate::view) sectors: u64,
+    pub sectors: u64,
     /// The offset of the first byte.
-    pub(in crate::view) start_bytes: u64,
+    pub start_bytes: u64,
     /// The size in bytes.
-    pub(in crate::view) size_bytes: u64,
+    pub size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
     /// The GPT type GUID, or the MBR type in hexadecimal, as sfdisk writes it; absent if unknown.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) kind: Option<String>,
+    pub kind: Option<String>,
     /// The name of the type; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) type_name: Option<&'static str>,
+    pub type_name: Option<&'static str>,
     /// The GUID of the partition; absent without a GPT.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) uuid: Option<String>,
+    pub uuid: Option<String>,
     /// The name of the partition; absent without a GPT, and if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(in crate::view) name: String,
+    pub name: String,
     /// The content recognised by its first bytes: the TYPE that blkid reports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::view) content: Option<&'static str>,
+    pub content: Option<&'static str>,
     /// The layer on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
@@ -64,17 +64,17 @@ pub(in crate::view) struct PartitionReport {
 
 impl PartitionReport {
     /// Whether its writes straddle units of the drive.
-    pub(in crate::view) fn is_misaligned(&self) -> bool {
+    pub fn is_misaligned(&self) -> bool {
         matches!(self.verdict, VerdictReport::Misaligned | VerdictReport::Off)
     }
 
     /// Returns its size, to be rounded when printed.
-    pub(in crate::view) fn size(&self) -> ByteCount {
+    pub fn size(&self) -> ByteCount {
         ByteCount::new(self.size_bytes)
     }
 
     /// Returns the word for its verdict.
-    pub(in crate::view) fn verdict_word(&self) -> String {
+    pub fn verdict_word(&self) -> String {
         serde_json::to_value(self.verdict)
             .ok()
             .and_then(|word| word.as_str().map(str::to_owned))
@@ -107,7 +107,7 @@ enum VerdictReport {
     Unreadable,
 }
 
-pub(super) fn table_report(stack: &Stack) -> TableReport {
+pub(crate) fn table_report(stack: &Stack) -> TableReport {
     let (format, content) = match stack.kind {
         TableKind::Gpt => ("gpt", None),
         TableKind::HybridMbr => ("hybrid", None),
@@ -120,7 +120,7 @@ pub(super) fn table_report(stack: &Stack) -> TableReport {
     TableReport { format, content, sector_bytes: stack.block.get() }
 }
 
-pub(super) fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {
+pub(crate) fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {
     PartitionReport {
         number: partition.number,
         start_lba: partition.start.get(),

@@ -258,7 +258,7 @@ fn formats_report(formats: &Formats, current: BlockSize) -> FormatsReport {
     }
 }
 
-pub(super) fn device_report(audited: &Examined) -> DeviceReport {
+pub(crate) fn device_report(audited: &Examined) -> DeviceReport {
     let target = audited.target();
     let topology: &Topology = &target.topology;
     let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, |bytes| Bytes(bytes.get())));

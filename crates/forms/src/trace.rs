@@ -8,12 +8,12 @@ use straddle_trace::{
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(crate) const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 1;
 
 /// What `straddle trace --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle trace")]
-pub(crate) struct TraceReport {
+pub struct TraceReport {
     /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
@@ -166,24 +166,29 @@ struct BestReport {
 }
 
 /// A trace that was read.
-pub(crate) struct TraceFile {
-    pub(crate) name: String,
-    pub(crate) format: Option<Format>,
+pub struct TraceFile {
+    /// Its name.
+    pub name: String,
+    /// Its format; `None` if it is empty.
+    pub format: Option<Format>,
 }
 
 /// The requests of traces, to be reported.
-pub(crate) struct Counted<'a> {
-    pub(crate) files: &'a [TraceFile],
-    pub(crate) account: &'a Account,
+pub struct Counted<'a> {
+    /// The traces that were read.
+    pub files: &'a [TraceFile],
+    /// What was counted.
+    pub account: &'a Account,
     /// All volumes together.
-    pub(crate) total: Volume,
+    pub total: Volume,
     /// The sizes of units in sectors.
-    pub(crate) units: &'a [u64],
+    pub units: &'a [u64],
     /// The start in sectors.
-    pub(crate) start: u64,
-    pub(crate) best: bool,
+    pub start: u64,
+    /// Whether the best start is reported.
+    pub best: bool,
     /// The window behind which writes were merged.
-    pub(crate) window: Option<&'a Window>,
+    pub window: Option<&'a Window>,
 }
 
 impl From<(&Recording, Option<Format>)> for TraceFile {
@@ -193,7 +198,8 @@ impl From<(&Recording, Option<Format>)> for TraceFile {
 }
 
 impl TraceReport {
-    pub(crate) fn of(counted: &Counted<'_>) -> Self {
+    /// Reports what was counted.
+    pub fn of(counted: &Counted<'_>) -> Self {
         let volume = |(name, volume)| volume_report(counted, Some(name), volume);
         let files = counted.files.iter();
         Self {

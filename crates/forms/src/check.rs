@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_audit::Kind;
-use straddle_examine::Examined;
+use straddle_device::shown::with_causes;
+use straddle_examine::{ExamineError, Examined};
 
 use super::device::{DeviceReport, device_report};
 use super::finding::{FindingReport, IgnoredReport, finding_report, ignored_report};
@@ -13,12 +14,12 @@ use super::traffic::TrafficReport;
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(crate) const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 2;
 
 /// What `straddle check --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle check")]
-pub(crate) struct Report {
+pub struct Report {
     /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
     /// removed, not when a field is added.
     schema: u32,
@@ -36,28 +37,28 @@ pub(crate) struct Report {
 
 /// The number of targets by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Summary {
+pub struct Summary {
     /// All targets.
-    pub(crate) targets: usize,
+    pub targets: usize,
     /// Targets without a finding.
-    pub(crate) ok: usize,
+    pub ok: usize,
     /// Targets that are blank: nothing is written where tables and contents live.
-    pub(crate) blank: usize,
+    pub blank: usize,
     /// Targets with advice only.
-    pub(crate) advice: usize,
+    pub advice: usize,
     /// Targets with warnings, and no errors.
-    pub(crate) warning: usize,
+    pub warning: usize,
     /// Targets with errors.
-    pub(crate) error: usize,
+    pub error: usize,
     /// Targets that were not judged.
-    pub(crate) not_judged: usize,
+    pub not_judged: usize,
     /// Targets that could not be audited.
-    pub(crate) failed: usize,
+    pub failed: usize,
 }
 
 impl Summary {
     /// Counts one more target.
-    pub(crate) fn add(&mut self, status: Status) {
+    pub fn add(&mut self, status: Status) {
         self.targets += 1;
         match status {
             Status::Ok => self.ok += 1,
@@ -71,35 +72,44 @@ impl Summary {
     }
 }
 
+impl Report {
+    /// Returns the document of these targets.
+    pub fn of(targets: Vec<TargetReport>) -> Self {
+        let mut summary = Summary::default();
+        targets.iter().for_each(|target| summary.add(target.status));
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), host: None, targets, summary }
+    }
+}
+
 /// Returns the start of the document, before the targets. The document is written while they are audited.
-pub(crate) fn opening(host: Option<&str>) -> String {
+pub fn opening(host: Option<&str>) -> String {
     let host = host.map(|host| format!("\"host\":{},", serde_json::Value::from(host))).unwrap_or_default();
     format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",{host}\"targets\":[", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the end of the document, after the targets.
-pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
+pub fn closing(summary: Summary) -> Result<String, serde_json::Error> {
     Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
 }
 
 /// The audit of one target.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Target")]
-pub(crate) struct TargetReport {
+pub struct TargetReport {
     /// The target as named on the command line.
-    pub(crate) target: String,
+    pub target: String,
     /// The result of the audit.
-    pub(crate) status: Status,
+    pub status: Status,
     /// The kinds of the findings that determine the status; absent if the status is "ok", "blank",
     /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) kinds: Vec<KindReport>,
+    pub kinds: Vec<KindReport>,
     /// Why the target was not judged; only with the status "not_judged".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     /// Why the target could not be audited; only with the status "failed".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// The device or image; absent if it could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<DeviceReport>,
@@ -116,14 +126,14 @@ pub(crate) struct TargetReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
     /// The partitions, in order of number.
-    pub(in crate::view) partitions: Vec<PartitionReport>,
+    pub partitions: Vec<PartitionReport>,
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
     /// is listed at one of them.
-    pub(in crate::view) findings: Vec<FindingReport>,
+    pub findings: Vec<FindingReport>,
     /// The findings that the configuration file ignores. They do not count for the status; the verdicts on
     /// partitions stay. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::view) ignored: Vec<IgnoredReport>,
+    pub ignored: Vec<IgnoredReport>,
     /// What could not be read, and why.
     notes: Vec<String>,
 }
@@ -131,7 +141,7 @@ pub(crate) struct TargetReport {
 /// The result of the audit of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Status {
+pub enum Status {
     /// No finding.
     Ok,
     /// No finding, and nothing is written where tables and contents live.
@@ -163,7 +173,7 @@ impl From<straddle_audit::Status> for Status {
 
 impl Status {
     /// Returns the word for it.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Blank => "blank",
@@ -180,7 +190,7 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]
-pub(crate) enum KindReport {
+pub enum KindReport {
     /// Data is misaligned.
     Alignment,
     /// Data is written in pieces smaller than a physical sector or another unit, aligned or not.
@@ -213,7 +223,7 @@ impl From<Kind> for KindReport {
 
 impl TargetReport {
     /// Returns the report for a target that could not be audited.
-    pub(crate) fn failed(target: String, error: String) -> Self {
+    pub fn failed(target: String, error: String) -> Self {
         Self {
             target,
             status: Status::Failed,
@@ -233,13 +243,21 @@ impl TargetReport {
     }
 
     /// Returns the report for a target of a kind that is known but not read.
-    pub(crate) fn not_read(target: String, reason: String) -> Self {
+    pub fn not_read(target: String, reason: String) -> Self {
         let failed = Self::failed(target, String::new());
         Self { status: Status::NotJudged, reason: Some(reason), error: None, ..failed }
     }
 
+    /// Returns the report for a target that could not be examined.
+    pub fn unexamined(target: String, error: &ExamineError) -> Self {
+        match error.not_judged() {
+            Some(reason) => Self::not_read(target, reason),
+            None => Self::failed(target, with_causes(error)),
+        }
+    }
+
     /// Returns the report for an audited target.
-    pub(crate) fn of(audited: &Examined) -> Self {
+    pub fn of(audited: &Examined) -> Self {
         let (name, target, stack, judgement) =
             (audited.name(), audited.target(), audited.stack(), audited.judgement());
         Self {

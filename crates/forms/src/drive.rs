@@ -8,7 +8,7 @@ use straddle_drive::profile::{Body, Claims};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(crate) const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 1;
 
 /// Bytes per megabyte, the unit of transfer rates.
 const MEGABYTE: f64 = 1e6;
@@ -16,7 +16,7 @@ const MEGABYTE: f64 = 1e6;
 /// What `straddle drive list --json` and `straddle drive show --json` print.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "straddle drive")]
-pub(crate) struct DrivesReport {
+pub struct DrivesReport {
     /// The schema version of this output.
     schema: u32,
     /// The version of straddle.
@@ -117,15 +117,15 @@ struct DiskReport {
 /// A zone: adjacent tracks with the same number of sectors.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Zone")]
-pub(crate) struct ZoneReport {
+pub struct ZoneReport {
     /// The outermost track.
-    pub(crate) first_track: u32,
+    pub first_track: u32,
     /// The number of tracks on each surface.
-    pub(crate) tracks: u32,
+    pub tracks: u32,
     /// The number of physical sectors per track.
-    pub(crate) sectors_per_track: u32,
+    pub sectors_per_track: u32,
     /// The sustained transfer rate in bytes per second.
-    pub(crate) bytes_per_second: f64,
+    pub bytes_per_second: f64,
 }
 
 /// How part of a physical sector is written.
@@ -160,7 +160,7 @@ struct FigureReport {
 
 impl DrivesReport {
     /// Reports the drives, in full or only with what `list` shows.
-    pub(crate) fn of(profiles: &[Profile], full: bool) -> Self {
+    pub fn of(profiles: &[Profile], full: bool) -> Self {
         let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), drives }
     }
@@ -209,7 +209,7 @@ fn claims(claims: &Claims) -> ClaimsReport {
 }
 
 /// Returns "disk" or "ssd".
-pub(crate) fn kind(profile: &Profile) -> &'static str {
+pub fn kind(profile: &Profile) -> &'static str {
     match profile.body {
         Body::Disk(_) => "disk",
         Body::Ssd(_) => "ssd",
@@ -240,7 +240,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
 }
 
 /// Returns the zones with their transfer rates.
-pub(crate) fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
+pub fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
     let mut first_track = 0;
     let mut zones = Vec::new();
     for (_, zone) in disk.geometry.zones() {
@@ -271,7 +271,7 @@ fn sector(physical: u64) -> f64 {
 
 impl ZoneReport {
     /// Returns the rate in MB/s.
-    pub(crate) fn megabytes(&self) -> f64 {
+    pub fn megabytes(&self) -> f64 {
         self.bytes_per_second / MEGABYTE
     }
 }

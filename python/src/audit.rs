@@ -1,0 +1,168 @@
+//! Audits of disks and images.
+
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use rayon::prelude::*;
+use straddle_audit::Code;
+use straddle_device::image::Limits;
+use straddle_device::{Address, Assume};
+use straddle_drive::Profile;
+use straddle_examine::{Alongside, ExamineError, Examined, Examiner, Options};
+use straddle_forms::check::{Report, TargetReport};
+
+use crate::{as_python, errors};
+
+/// Targets that are examined before the next ones are, so that memory does not grow with their number.
+const BATCH: usize = 512;
+
+/// Why a target cannot be examined.
+enum Failure {
+    /// It cannot be opened or read.
+    Examine(ExamineError),
+    /// Its name means nothing.
+    Name(String),
+}
+
+/// Audit a disk, an image or a modelled drive (``drive:NAME``), and return what ``straddle check --json``
+/// prints.
+///
+/// ``assume`` declares what a drive is (``"512e"``, ``"physical=16384"``), as ``--assume`` does; ``only`` and
+/// ``ignore`` are codes of rules. A target that cannot be opened or read raises ``TargetError``, an
+/// ``OSError``. Nothing is written.
+///
+/// >>> import straddle, tempfile
+/// >>> with tempfile.NamedTemporaryFile() as image:
+/// ...     _ = image.truncate(1 << 20)
+/// ...     straddle.check(image.name)["targets"][0]["status"]
+/// 'blank'
+#[pyfunction]
+#[pyo3(signature = (path, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+pub(crate) fn check<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    assume: Option<&str>,
+    only: Vec<String>,
+    ignore: Vec<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let examiner = examiner(assume, &only, &ignore, vec![path.clone()])?;
+    let name = path.display().to_string();
+    let target = py.detach(|| match examine(&examiner, &path) {
+        Ok(examined) => Ok(TargetReport::of(&examined)),
+        Err(Failure::Examine(error)) if error.not_judged().is_some() => {
+            Ok(TargetReport::unexamined(name.clone(), &error))
+        }
+        Err(Failure::Examine(error)) => Err(errors::target(&name, &error)),
+        Err(Failure::Name(message)) => Err(errors::wrong(message)),
+    })?;
+    as_python(py, &Report::of(vec![target]))
+}
+
+/// Audit several targets, on all cores, and return what ``straddle check --json`` prints.
+///
+/// A target that cannot be opened or read has the status ``"failed"``, and the others are audited all the same.
+/// Disks of one array that are audited together are judged together.
+///
+/// >>> import straddle
+/// >>> straddle.check_all(["/no/such/image", "drive:wd10ears"])["summary"]["failed"]
+/// 1
+#[pyfunction]
+#[pyo3(signature = (paths, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+pub(crate) fn check_all<'py>(
+    py: Python<'py>,
+    paths: Vec<PathBuf>,
+    assume: Option<&str>,
+    only: Vec<String>,
+    ignore: Vec<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let examiner = examiner(assume, &only, &ignore, paths.clone())?;
+    let report = py.detach(|| {
+        let mut targets = Vec::with_capacity(paths.len());
+        for batch in paths.chunks(BATCH) {
+            let mut examined: Vec<_> = batch.par_iter().map(|path| examine(&examiner, path)).collect();
+            examiner.merge(&mut examined.iter_mut().filter_map(|one| one.as_mut().ok()).collect::<Vec<_>>());
+            targets.extend(batch.iter().zip(examined).map(|(path, examined)| reported(path, examined)));
+        }
+        Report::of(targets)
+    });
+    as_python(py, &report)
+}
+
+/// Audit each target for itself, and return for each its name, its status and its part of ``straddle check
+/// --json`` as text. This is what a task of a cluster does.
+#[pyfunction]
+#[pyo3(signature = (paths, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+pub(crate) fn check_each(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    assume: Option<&str>,
+    only: Vec<String>,
+    ignore: Vec<String>,
+) -> PyResult<Vec<(String, String, String)>> {
+    let examiner = examiner(assume, &only, &ignore, Vec::new())?;
+    let rows = py.detach(|| {
+        let row = |path: &PathBuf| {
+            let target = reported(path, examine(&examiner, path));
+            let status = serde_json::to_value(target.status)?;
+            let text = serde_json::to_string(&target)?;
+            Ok((target.target, status.as_str().unwrap_or_default().to_owned(), text))
+        };
+        paths.iter().map(row).collect::<Result<_, serde_json::Error>>()
+    });
+    rows.map_err(|error| errors::input(&error))
+}
+
+/// Returns the report of a target that was examined, or was to be.
+fn reported(path: &Path, examined: Result<Examined, Failure>) -> TargetReport {
+    let name = || path.display().to_string();
+    match examined {
+        Ok(examined) => TargetReport::of(&examined),
+        Err(Failure::Examine(error)) => TargetReport::unexamined(name(), &error),
+        Err(Failure::Name(message)) => TargetReport::failed(name(), message),
+    }
+}
+
+fn examine(examiner: &Examiner, path: &Path) -> Result<Examined, Failure> {
+    let name = |error: &dyn std::error::Error| Failure::Name(straddle_device::shown::with_causes(error));
+    let text = path.to_str();
+    if let Some(specification) = text.and_then(|text| text.strip_prefix("drive:")) {
+        let profile = Profile::open(specification).map_err(|error| name(&error))?;
+        let open = &examiner.options().open;
+        let target = straddle_examine::blank_drive(&profile, &open.assume, open.logical);
+        let target = target.map_err(|error| name(&error))?;
+        return examiner.examine_target(format!("drive:{specification}"), target).map_err(Failure::Examine);
+    }
+    match text.and_then(Address::parse) {
+        Some(Ok(address)) => examiner.examine_object(&address).map_err(Failure::Examine),
+        Some(Err(error)) => Err(name(&error)),
+        None => examiner.examine(path).map_err(Failure::Examine),
+    }
+}
+
+fn examiner(
+    assume: Option<&str>,
+    only: &[String],
+    ignore: &[String],
+    alongside: Vec<PathBuf>,
+) -> PyResult<Examiner> {
+    let assume: Assume = match assume {
+        Some(text) => text.parse().map_err(|error| errors::input(&error))?,
+        None => Assume::default(),
+    };
+    let codes = |texts: &[String]| {
+        let code = |text: &String| {
+            let known = straddle_audit::rule(text).map(|rule| rule.code);
+            known.ok_or_else(|| errors::wrong(format!("{text}: no such rule (straddle explain lists them)")))
+        };
+        texts.iter().map(code).collect::<PyResult<Vec<Code>>>()
+    };
+    let open =
+        straddle_device::Options { assume, read_through: Some(Limits::default()), ..Default::default() };
+    Ok(Examiner::new(Options {
+        open,
+        only: codes(only)?,
+        ignore: codes(ignore)?,
+        alongside: Alongside::These(alongside),
+        ..Options::default()
+    }))
+}

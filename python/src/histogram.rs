@@ -1,0 +1,276 @@
+//! Histograms of the requests of block traces.
+
+use std::collections::BTreeMap;
+
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_pyarrow::FromPyArrow;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use straddle_forms::trace::{Counted, TraceReport};
+use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS, Volume};
+
+use crate::{as_python, errors};
+
+/// The units of a report, in bytes, as ``straddle trace`` has them.
+const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
+
+/// What the requests of block traces do to units of every size, from every start of the partition.
+///
+/// A histogram is the number of requests of each volume and operation by their first sector modulo 1 MiB and
+/// their length. Its size does not depend on the number of requests, and every figure of ``straddle trace``
+/// follows from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
+///
+/// >>> import straddle
+/// >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]}
+/// >>> histogram = straddle.Histogram().update(table)
+/// >>> histogram
+/// <straddle.Histogram: 2 requests on 1 volume>
+/// >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"]
+/// 1
+#[pyclass(module = "straddle", skip_from_py_object)]
+pub(crate) struct Histogram {
+    account: Account,
+}
+
+/// The batches of an object of Arrow's.
+enum Batches {
+    Stream(RecordBatchStreamReader),
+    One(Box<RecordBatch>),
+}
+
+#[pymethods]
+impl Histogram {
+    #[new]
+    fn new() -> Self {
+        Self { account: Account::new() }
+    }
+
+    /// Count the requests of a table, and return the histogram.
+    ///
+    /// ``table`` is any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a table, batch or reader
+    /// of pyarrow, a data frame of polars or pandas, a relation of DuckDB. Its columns are not copied. A dict
+    /// of columns (lists, NumPy arrays) or a structured NumPy array is converted by pyarrow or polars,
+    /// whichever is installed.
+    ///
+    /// The columns are ``op`` (R, W, F, D), ``offset`` and ``length`` in bytes, and ``volume``, which may be
+    /// missing. ``columns`` says which ones hold them otherwise, and in which units, as ``--columns`` of
+    /// ``straddle trace``: a string, or a dict of the same.
+    ///
+    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing. Other threads run
+    /// meanwhile.
+    ///
+    /// >>> import straddle
+    /// >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096, 4096]}
+    /// >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"}
+    /// >>> straddle.Histogram().update(table, columns).requests
+    /// 2
+    #[pyo3(signature = (table, columns=None, *, name="table"))]
+    fn update<'py>(
+        slf: Bound<'py, Self>,
+        table: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        name: &str,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let columns = columns_of(columns.as_ref())?;
+        let batches = batches(table)?;
+        let account = py.detach(|| count(batches, &columns, name))?;
+        slf.try_borrow_mut()?.account.join(account);
+        Ok(slf)
+    }
+
+    /// Add the requests of another histogram, and return this one.
+    ///
+    /// >>> import straddle
+    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
+    /// >>> one, other = straddle.Histogram().update(table), straddle.Histogram().update(table)
+    /// >>> one.merge(other).requests
+    /// 2
+    fn merge<'py>(slf: Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let other = other.try_borrow()?.account.clone();
+        let mut own = slf.try_borrow_mut()?;
+        let account = &mut own.account;
+        py.detach(|| account.join(other));
+        drop(own);
+        Ok(slf)
+    }
+
+    /// Return the histogram as bytes. Equal histograms are equal bytes, on every machine.
+    ///
+    /// >>> import straddle
+    /// >>> straddle.Histogram.from_bytes(straddle.Histogram().to_bytes()) == straddle.Histogram()
+    /// True
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| self.account.to_bytes());
+        PyBytes::new(py, &bytes)
+    }
+
+    /// Return the histogram of these bytes. Others than those of ``to_bytes`` raise ``InputError``.
+    #[staticmethod]
+    #[pyo3(signature = (data, /))]
+    fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
+        let account = py.detach(|| Account::from_bytes(data)).map_err(|error| errors::input(&error))?;
+        Ok(Self { account })
+    }
+
+    /// Return the figures as ``straddle trace --json`` prints them, without the names of files.
+    ///
+    /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and
+    /// ``best`` also finds the start with the fewest read-modify-writes, for each unit.
+    ///
+    /// >>> import straddle
+    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
+    /// >>> report = straddle.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True)
+    /// >>> report["total"]["writes"]["units"][0]["partial_units"]
+    /// 2
+    /// >>> report["total"]["writes"]["units"][0]["best"]["started_at_sectors"]
+    /// 0
+    #[pyo3(signature = (*, units=None, started_at=0, best=false))]
+    fn report<'py>(
+        &self,
+        py: Python<'py>,
+        units: Option<Vec<u64>>,
+        started_at: u64,
+        best: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let units = units.unwrap_or_else(|| USUAL.to_vec());
+        let units = units.into_iter().map(sectors).collect::<PyResult<Vec<u64>>>()?;
+        if !started_at.is_multiple_of(SECTOR) {
+            return Err(errors::wrong(format!("started_at={started_at}: must be a multiple of 512 bytes")));
+        }
+        let report = py.detach(|| {
+            TraceReport::of(&Counted {
+                files: &[],
+                account: &self.account,
+                total: self.account.total(),
+                units: &units,
+                start: started_at / SECTOR,
+                best,
+                window: None,
+            })
+        });
+        as_python(py, &report)
+    }
+
+    /// The number of requests, with flushes.
+    #[getter]
+    fn requests(&self) -> u64 {
+        self.account.volumes().map(|(_, volume)| requests(volume)).fold(0, u64::saturating_add)
+    }
+
+    /// The names of the volumes, in order. That of a table without a column of the volume is empty.
+    #[getter]
+    fn volumes(&self) -> Vec<&str> {
+        self.account.volumes().map(|(name, _)| name).collect()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.account == other.account
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let bytes = slf.try_borrow()?.to_bytes(py);
+        Ok((slf.get_type().getattr("from_bytes")?, PyTuple::new(py, [bytes])?))
+    }
+
+    fn __repr__(&self) -> String {
+        let of = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let volumes = self.account.volumes().count() as u64;
+        format!("<straddle.Histogram: {} on {}>", of(self.requests(), "request"), of(volumes, "volume"))
+    }
+}
+
+fn requests(volume: &Volume) -> u64 {
+    let histograms = [&volume.reads, &volume.writes, &volume.discards];
+    histograms.into_iter().map(|histogram| histogram.requests()).sum::<u64>() + volume.flushes
+}
+
+/// Returns the sectors of a unit of `bytes`.
+fn sectors(bytes: u64) -> PyResult<u64> {
+    let sectors = UNITS.into_iter().find(|sectors| sectors * SECTOR == bytes);
+    sectors.ok_or_else(|| {
+        errors::wrong(format!("{bytes} is not a unit: it must be a power of two from 512 to 1048576"))
+    })
+}
+
+/// Returns the map of columns.
+fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
+    let Some(columns) = columns else { return Ok(Columns::default()) };
+    let text = match columns.extract::<String>() {
+        Ok(text) => text,
+        Err(_) => {
+            let parts: BTreeMap<String, String> = columns.extract()?;
+            parts
+                .iter()
+                .map(|(quantity, column)| format!("{quantity}={column}"))
+                .collect::<Vec<_>>()
+                .join(",")
+        }
+    };
+    if text.trim().is_empty() {
+        return Ok(Columns::default());
+    }
+    text.parse().map_err(|error| errors::input(&error))
+}
+
+/// Return the names of the columns that are needed of a table with columns of these names.
+///
+/// >>> import straddle._straddle
+/// >>> straddle._straddle.needed(["time", "op", "offset", "length"])
+/// ['op', 'offset', 'length']
+#[pyfunction]
+#[pyo3(signature = (names, columns=None))]
+pub(crate) fn needed(names: Vec<String>, columns: Option<Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+    let columns = columns_of(columns.as_ref())?;
+    let field = |name: &String| Field::new(name, DataType::Int64, true);
+    let schema = Schema::new(names.iter().map(field).collect::<Vec<_>>());
+    let tables = Tables::new(&schema, &columns, "table").map_err(|error| errors::input(&error))?;
+    let is_needed = |index: &usize| columns.has_numbers() || tables.columns().contains(index);
+    Ok(names.into_iter().enumerate().filter(|(index, _)| is_needed(index)).map(|(_, name)| name).collect())
+}
+
+/// Returns the batches of an object, which is converted if it has none.
+fn batches(table: &Bound<'_, PyAny>) -> PyResult<Batches> {
+    let py = table.py();
+    let converted;
+    let is_array = table.hasattr("__arrow_c_array__")?;
+    let table = if table.hasattr("__arrow_c_stream__")? || is_array {
+        table
+    } else {
+        converted = py.import("straddle._tables")?.call_method1("as_arrow", (table,))?;
+        &converted
+    };
+    if table.hasattr("__arrow_c_stream__")? {
+        return RecordBatchStreamReader::from_pyarrow_bound(table).map(Batches::Stream);
+    }
+    RecordBatch::from_pyarrow_bound(table).map(|batch| Batches::One(Box::new(batch)))
+}
+
+impl Batches {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Stream(stream) => stream.schema(),
+            Self::One(batch) => batch.schema(),
+        }
+    }
+
+    fn each(self) -> Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>> {
+        match self {
+            Self::Stream(stream) => Box::new(stream),
+            Self::One(batch) => Box::new(std::iter::once(Ok(*batch))),
+        }
+    }
+}
+
+fn count(batches: Batches, columns: &Columns, name: &str) -> PyResult<Account> {
+    let mut tables = Tables::new(&batches.schema(), columns, name).map_err(|error| errors::input(&error))?;
+    for batch in batches.each() {
+        let batch = batch.map_err(|error| errors::input(&error))?;
+        tables.count(&batch).map_err(|error| errors::input(&error))?;
+    }
+    Ok(tables.finish())
+}

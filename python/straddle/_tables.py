@@ -1,0 +1,43 @@
+"""Makes Arrow tables of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from straddle._errors import InputError
+
+
+def as_arrow(table: Any) -> Any:
+    """Return columns as an Arrow table, by the first of pyarrow and polars that is installed.
+
+    >>> as_arrow({"offset": [1, 2]}).num_rows
+    2
+    """
+    names = getattr(getattr(table, "dtype", None), "names", None)
+    if names:
+        # A structured array of NumPy.
+        table = {name: table[name] for name in names}
+    if not isinstance(table, Mapping):
+        raise TypeError(
+            f"{type(table).__name__} is not a table: it has neither __arrow_c_stream__ nor __arrow_c_array__, "
+            "and is not a dict of columns"
+        )
+    columns = dict(table)
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        pass
+    else:
+        try:
+            return pyarrow.table(columns)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"these columns do not make a table: {error}") from error
+    try:
+        import polars
+    except ModuleNotFoundError:
+        raise TypeError("a dict of columns needs pyarrow or polars (pip install pyarrow)") from None
+    try:
+        return polars.DataFrame(columns)
+    except (polars.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"these columns do not make a table: {error}") from error

@@ -1,0 +1,25 @@
+"""The table that is counted, and what one process makes of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from judges import SEED, requests_of
+
+import straddle
+
+
+@pytest.fixture(scope="session")
+def table() -> pyarrow.Table:
+    return pyarrow.Table.from_pylist(requests_of(SEED, 20_000))
+
+
+@pytest.fixture(scope="session")
+def expected(table: pyarrow.Table) -> straddle.Histogram:
+    return straddle.Histogram().update(table)
