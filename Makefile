@@ -42,7 +42,7 @@ lint: setup
 	shellcheck $$(grep -lE '^#!.*sh$$' scripts/*) tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
 	    crates/boot/hooks/* \
-	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
+	    crates/guest/init/init crates/guest/init/lib.sh crates/record/tests/captured/capture.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
 	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle \
 	    contrib/libguestfs/audit

@@ -8,6 +8,8 @@
 
 #[path = "emulated/offered.rs"]
 mod offered;
+#[path = "emulated/recording.rs"]
+mod recording;
 #[path = "emulated/standby.rs"]
 mod standby;
 mod tools;

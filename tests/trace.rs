@@ -10,6 +10,10 @@ mod convert;
 mod hostile;
 #[path = "trace/judges.rs"]
 mod judges;
+#[path = "trace/recorded.rs"]
+mod recorded;
+#[path = "tools/server.rs"]
+mod server;
 #[path = "trace/shown.rs"]
 mod shown;
 mod tools;

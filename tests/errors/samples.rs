@@ -24,6 +24,7 @@ use straddle_io::{Operation, Refusal, Request};
 use straddle_media::{MediaError, StoreError};
 use straddle_probe::ProbeError;
 use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
+use straddle_record::{FormatError, PageError, RecordError};
 use straddle_relocate::{Device, RelocateError};
 use straddle_remote::FetchError;
 use straddle_repair::apply::{ApplyError, BackupError};
@@ -110,6 +111,7 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples.extend(of_models());
     samples.extend(of_measurements());
     samples.extend(of_guests());
+    samples.extend(of_recordings());
     samples.extend(of_repairs());
     samples.extend(of_servers());
     samples.extend(of_boots());
@@ -289,6 +291,17 @@ fn of_measurements() -> Vec<Sample> {
         sample(SessionError::Uncompared { journal: path(), source: read() }),
         sample(SessionError::Unwritten { journal: path(), source: cause() }),
         sample(SessionError::Journal(journal())),
+    ]
+}
+
+fn of_recordings() -> Vec<Sample> {
+    vec![
+        sample(RecordError::Look { path: path(), source: cause() }),
+        sample(RecordError::Denied { path: path(), source: cause() }),
+        sample(RecordError::Tracefs { path: path(), source: cause() }),
+        sample(RecordError::Format { path: path(), source: FormatError::NoField { name: "dev" } }),
+        sample(RecordError::Page { processor: 0, source: PageError::Short { bytes: 7 } }),
+        sample(RecordError::Write(cause())),
     ]
 }
 

@@ -36,7 +36,7 @@ pub(crate) use self::report::ReportArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
-pub(crate) use self::trace::TraceArguments;
+pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
 use crate::cost::Pricing;
 use crate::exit;
 use crate::target::{self, ReadTarget};

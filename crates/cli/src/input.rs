@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use straddle_trace::{self as trace, How, Reader, Recording};
+use straddle_trace::{self as trace, How, Origin, Reader, Recording};
+
+use crate::output;
 
 /// Whether `path` stands for standard input: `-`. A file of this name is `./-`.
 pub(crate) fn is_stdin(path: &Path) -> bool {
@@ -36,6 +38,20 @@ pub(crate) fn trace(recording: &Recording, how: &How) -> anyhow::Result<Reader<'
         }
     };
     Ok(reader)
+}
+
+/// Says what is missing in a recording that has been read to its end.
+pub(crate) fn warn(name: &str, origin: Option<&Origin>) {
+    let Some(origin) = origin else { return };
+    if origin.is_cut_off() {
+        output::complain(&format!("{name}: the recording was cut off: later requests are missing"));
+    }
+    if let Some(lost) = origin.lost_events.filter(|lost| *lost > 0) {
+        let (events, were) = (output::plural(lost, "event"), if lost == 1 { "was" } else { "were" });
+        output::complain(&format!(
+            "{name}: {events} {were} lost while it was recorded: requests are missing"
+        ));
+    }
 }
 
 /// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading

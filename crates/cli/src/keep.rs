@@ -4,7 +4,7 @@
 //! disk, not an image that the command works on, nor anything that is not text.
 
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,17 @@ impl Pending {
             }),
         };
         begun.with_context(|| format!("{}: cannot write", path.display()))
+    }
+
+    /// Cuts the file to this many bytes. A pipe keeps what it got.
+    pub(crate) fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Made(made, ..) => {
+                made.as_file_mut().set_len(bytes)?;
+                made.as_file_mut().seek(io::SeekFrom::Start(bytes)).map(|_| ())
+            }
+            Self::Direct(_) => Ok(()),
+        }
     }
 
     /// Puts the file in its place.
@@ -127,11 +138,11 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
 }
 
 /// Whether the file may have been written by this program: there is no NUL byte in its first 64 KiB, or it is a table
-/// in Parquet.
+/// in Parquet or a recording.
 fn is_text(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(LOOKED_AT).read_to_end(&mut head)?;
-    Ok(!head.contains(&0) || head.starts_with(b"PAR1"))
+    Ok(!head.contains(&0) || head.starts_with(b"PAR1") || straddle_trace::is_recording(&head))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod output;
 mod overlay;
 mod progress;
 mod random;
+mod recording;
 mod target;
 mod topics;
 mod unfinished;

@@ -1,11 +1,13 @@
 //! The job that a guest runs, and its result.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use straddle_drive::Profile;
 use straddle_io::Counters;
-use straddle_media::Cut;
+use straddle_media::{Cut, Watch};
 
 /// What a guest does, and what it has of the host.
 #[derive(Clone, Debug)]
@@ -51,6 +53,18 @@ pub struct Job {
     pub trace: Option<PathBuf>,
     /// Where to write every event of the guest's kernel, one per line; used to find where two runs diverge.
     pub events: Option<PathBuf>,
+    /// Who else sees the requests of the drives.
+    pub watching: Option<Watching>,
+}
+
+/// Makes what sees the requests of a drive, by the drive's place in the job.
+#[derive(Clone)]
+pub struct Watching(pub Arc<dyn Fn(usize) -> Box<dyn Watch> + Send + Sync>);
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Watching").finish_non_exhaustive()
+    }
 }
 
 /// A task for a guest in the host's time.
@@ -367,6 +381,7 @@ pub(crate) mod tests {
             cut: None,
             trace: None,
             events: None,
+            watching: None,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::bay::Bay;
 use crate::folder::{CLOCK, EVENTS, Folder, Setup};
 use crate::guest::{Guest, LOOK_EVERY, More, on_processor, socket};
 use crate::host::{self, Kernel, Library};
-use crate::job::{Ended, GuestError, Job, Spent, Stream};
+use crate::job::{Ended, GuestError, Job, Spent, Stream, Watching};
 use crate::link::{self, Message};
 
 /// The latest time of power-on that the seed may choose, in nanoseconds: a few revolutions of any disk.
@@ -79,7 +79,11 @@ impl<'a> Machine<'a> {
                 }
                 None => Store::memory(capacity).map_err(|error| GuestError::contents(number, error))?,
             };
-            drives.push((folder.listen(&socket(number))?, Served::new(&drive.profile, store, None)));
+            let mut served = Served::new(&drive.profile, store, None);
+            if let Some(Watching(watching)) = &job.watching {
+                served.watch(watching(number));
+            }
+            drives.push((folder.listen(&socket(number))?, served));
         }
         let trace = job.trace.as_ref().map(|path| {
             File::create(path).map_err(GuestError::io(format!("writing the trace {}", path.display())))

@@ -28,6 +28,7 @@ fn job(drive: &str, script: &str) -> Job {
         cut: None,
         trace: None,
         events: None,
+        watching: None,
     }
 }
 

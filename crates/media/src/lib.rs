@@ -13,5 +13,5 @@ mod unsettled;
 pub mod virtio;
 
 pub use cut::{Cut, Tear};
-pub use served::{MediaError, Payload, Served};
+pub use served::{MediaError, Payload, Served, Watch};
 pub use store::{Store, StoreError};

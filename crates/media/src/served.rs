@@ -36,6 +36,15 @@ pub enum MediaError {
     Store(#[from] io::Error),
 }
 
+/// Sees the requests of a drive.
+pub trait Watch: std::fmt::Debug + Send {
+    /// The drive took a request.
+    fn issued(&mut self, at: Time, request: &Request);
+
+    /// It completed one.
+    fn completed(&mut self, completion: &Completion);
+}
+
 /// The data that a request carries.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
@@ -70,6 +79,7 @@ pub struct Served {
     taken: u64,
     cut_at: Option<Time>,
     is_cut: bool,
+    watch: Option<Box<dyn Watch>>,
 }
 
 impl Served {
@@ -98,6 +108,7 @@ impl Served {
             taken: 0,
             cut_at: None,
             is_cut: false,
+            watch: None,
         };
         if let Some(cut) = cut {
             served.keep_for_cut();
@@ -114,6 +125,11 @@ impl Served {
                 self.drive.watch_media();
             }
         }
+    }
+
+    /// Lets `watch` see every request from now on.
+    pub fn watch(&mut self, watch: Box<dyn Watch>) {
+        self.watch = Some(watch);
     }
 
     /// Returns what the drive reports about itself.
@@ -144,7 +160,12 @@ impl Served {
         }
         self.drive.check(at, &request)?;
         self.take_payload(&request, payload)?;
+        let before = done.len();
         self.drive.submit(at, request, done)?;
+        if let Some(watch) = &mut self.watch {
+            watch.issued(at, &request);
+        }
+        self.show(done.get(before..));
         self.see();
         self.taken += 1;
         if let Some(cut) = self.planned.filter(|cut| cut.after == self.taken) {
@@ -176,7 +197,9 @@ impl Served {
             return Ok(());
         }
         let due = self.cut_at.filter(|cut| *cut <= until);
+        let before = done.len();
         self.drive.advance(due.map_or(until, |cut| cut.max(self.drive.now())), done);
+        self.show(done.get(before..));
         self.see();
         match (due, self.planned) {
             (Some(_), Some(cut)) => self.lose_power(cut.seed, cut.tear),
@@ -287,6 +310,13 @@ impl Served {
             unsettled.discarded(first, after - first);
         }
         self.store.discard(first, after - first)
+    }
+
+    /// Shows completions to whoever watches.
+    fn show(&mut self, done: Option<&[Completion]>) {
+        if let Some(watch) = &mut self.watch {
+            done.unwrap_or_default().iter().for_each(|completion| watch.completed(completion));
+        }
     }
 
     fn see(&mut self) {

@@ -12,8 +12,8 @@ use straddle_io::{Operation, Time};
 use crate::coalesce::{Coalesced, Pools, Window};
 use crate::columnar::{Columnar, Rows};
 use crate::error::{LineError, TraceError};
-use crate::format::Format;
 use crate::histogram::{self, Class, Count, Histogram};
+use crate::origin::About;
 use crate::reader::{Place, Reader};
 use crate::record::{BATCH, Record};
 use crate::recording::Recording;
@@ -234,28 +234,28 @@ impl Account {
         Ok(())
     }
 
-    /// Counts traces, as many at a time as there are processors. Returns the account, and the format of each. An error
+    /// Counts traces, as many at a time as there are processors. Returns the account, and what is known of each. An error
     /// is that of the first trace that is wrong.
     pub fn of<E: From<TraceError> + Send>(
         traces: &[Recording],
         window: Option<&Window>,
         open: impl Fn(&Recording) -> Result<Reader<'static>, E> + Sync,
-    ) -> Result<(Self, Vec<Option<Format>>), E> {
+    ) -> Result<(Self, Vec<About>), E> {
         let one = |trace: &Recording| {
             let (mut reader, mut account) = (open(trace)?, Self::new());
             account.read(&mut reader, window)?;
-            Ok((account, reader.detect()?))
+            Ok((account, About::of(&mut reader)?))
         };
-        let (mut all, mut formats) = (Self::new(), Vec::new());
+        let (mut all, mut traces_read) = (Self::new(), Vec::new());
         for some in traces.chunks(rayon::current_num_threads().max(1)) {
             let counted: Vec<Result<_, E>> = some.par_iter().map(one).collect();
             for counted in counted {
-                let (account, format) = counted?;
+                let (account, about) = counted?;
                 all.join(account);
-                formats.push(format);
+                traces_read.push(about);
             }
         }
-        Ok((all, formats))
+        Ok((all, traces_read))
     }
 
     /// Counts the rows of a table, its row groups at the same time.

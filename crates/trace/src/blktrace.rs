@@ -18,7 +18,7 @@
 //! | 46 | bytes that follow the record, 16 bits |
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, BufRead, BufReader, Read};
 
 use straddle_io::{Nanos, Operation};
@@ -27,13 +27,14 @@ use crate::error::{LineError, TraceError};
 use crate::format::{Format, Volume, When};
 use crate::histogram::SECTOR;
 use crate::how::{Event, How};
+use crate::origin::Origin;
 use crate::reader::{Place, Source};
 use crate::record::{Order, Sink};
 
 /// `BLK_IO_TRACE_MAGIC` with `BLK_IO_TRACE_VERSION`.
-const MAGIC: u32 = 0x6561_7407;
+pub(crate) const MAGIC: u32 = 0x6561_7407;
 /// Bytes of a record, without what follows it.
-const RECORD: usize = 48;
+pub(crate) const RECORD: usize = 48;
 /// How much of each file is read at a time.
 const CHUNK: usize = 256 * 1024;
 /// Records of each file that are put in order, and of a single one, which may be of all processors: blktrace writes
@@ -42,21 +43,37 @@ const WINDOW: usize = 256;
 const WINDOW_OF_ONE: usize = 1 << 16;
 
 /// The low bits of an action that say what happened (`enum blktrace_act`).
-const ACTION: u32 = 0xff;
-const QUEUE: u32 = 1;
-const ISSUE: u32 = 7;
-const COMPLETE: u32 = 8;
+pub(crate) const ACTION: u32 = 0xff;
+pub(crate) const QUEUE: u32 = 1;
+pub(crate) const ISSUE: u32 = 7;
+pub(crate) const COMPLETE: u32 = 8;
 
 /// Categories (`enum blktrace_cat`), shifted by `BLK_TC_SHIFT`.
-const WRITE: u32 = 1 << 17;
-const FLUSH: u32 = 1 << 18;
-const DEVICE_COMMAND: u32 = 1 << 25;
-const NOTIFY: u32 = 1 << 26;
-const DISCARD: u32 = 1 << 29;
-const FUA: u32 = 1 << 31;
+pub(crate) const READ: u32 = 1 << 16;
+pub(crate) const WRITE: u32 = 1 << 17;
+pub(crate) const FLUSH: u32 = 1 << 18;
+pub(crate) const SYNC: u32 = 1 << 19;
+pub(crate) const FILE_SYSTEM: u32 = 1 << 24;
+pub(crate) const DEVICE_COMMAND: u32 = 1 << 25;
+pub(crate) const NOTIFY: u32 = 1 << 26;
+pub(crate) const AHEAD: u32 = 1 << 27;
+pub(crate) const META: u32 = 1 << 28;
+pub(crate) const DISCARD: u32 = 1 << 29;
+pub(crate) const FUA: u32 = 1 << 31;
+
+/// What a note says (`enum blktrace_notify`).
+pub(crate) const NAME_OF_PROCESS: u32 = 0;
+pub(crate) const WALL_CLOCK: u32 = 1;
+pub(crate) const MESSAGE: u32 = 2;
+/// How the messages of a recording by this program begin.
+pub(crate) const OWN: &str = "straddle: ";
+/// The longest message that is read.
+const LONGEST_MESSAGE: usize = 1024;
+/// The most devices that have names.
+const NAMES: usize = 1 << 12;
 
 /// Bits of a device's minor number.
-const MINOR_BITS: u32 = 20;
+pub(crate) const MINOR_BITS: u32 = 20;
 
 /// An event that counts as a request. They are in the order of time, then of the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +97,8 @@ struct Stream<'a> {
     number: u64,
     byte: u64,
     ended: bool,
+    /// The message that the record carries.
+    message: Vec<u8>,
 }
 
 /// The files of a recording.
@@ -93,6 +112,9 @@ pub(crate) struct Blktrace<'a> {
     /// Whether the window has been filled.
     begun: bool,
     device: Option<(u32, usize)>,
+    /// What the recording says of itself, and the names that it gives to devices.
+    origin: Origin,
+    names: HashMap<u32, String>,
 }
 
 impl<'a> Blktrace<'a> {
@@ -109,6 +131,7 @@ impl<'a> Blktrace<'a> {
             number: 0,
             byte: 0,
             ended: false,
+            message: Vec::new(),
         };
         let event = match how.event {
             Event::Queue => QUEUE,
@@ -122,6 +145,8 @@ impl<'a> Blktrace<'a> {
             window: BinaryHeap::new(),
             begun: false,
             device: None,
+            origin: Origin::default(),
+            names: HashMap::new(),
         }
     }
 
@@ -132,6 +157,17 @@ impl<'a> Blktrace<'a> {
             let what = request.action & ACTION;
             if what == self.event && request.action & (NOTIFY | DEVICE_COMMAND) == 0 {
                 return Ok(Some(request));
+            }
+            if !stream.message.is_empty() {
+                let text = std::str::from_utf8(&stream.message).ok().and_then(|text| text.strip_prefix(OWN));
+                if let Some(line) = text {
+                    self.origin.take(line);
+                    if let Some(name) = line.strip_prefix("volume: ")
+                        && self.names.len() < NAMES
+                    {
+                        self.names.insert(request.device, name.trim().to_owned());
+                    }
+                }
             }
             *others += 1;
         }
@@ -190,7 +226,10 @@ impl<'a> Blktrace<'a> {
             Some((device, index)) if device == request.device => index,
             _ => {
                 let (major, minor) = (request.device >> MINOR_BITS, request.device & ((1 << MINOR_BITS) - 1));
-                let index = sink.volumes.index(Volume(&format!("{major},{minor}"), ""))?;
+                let index = match self.names.get(&request.device) {
+                    Some(name) => sink.volumes.index(Volume(name, ""))?,
+                    None => sink.volumes.index(Volume(&format!("{major},{minor}"), ""))?,
+                };
                 self.device = Some((request.device, index));
                 index
             }
@@ -222,6 +261,10 @@ impl Source for Blktrace<'_> {
 
     fn place(&self) -> Place {
         Place::Record
+    }
+
+    fn origin(&self) -> Option<&Origin> {
+        Some(&self.origin)
     }
 }
 
@@ -266,7 +309,20 @@ impl Stream<'_> {
         // The last four bytes are two numbers of 16 bits.
         let ends = four(&record, 44);
         let behind = if self.is_swapped { (ends >> 16).swap_bytes() >> 16 } else { ends >> 16 };
-        self.pass(behind)?;
+        self.message.clear();
+        if request.action & NOTIFY != 0
+            && request.action & ACTION == MESSAGE
+            && behind as usize <= LONGEST_MESSAGE
+        {
+            let mut message = std::mem::take(&mut self.message);
+            message.resize(behind as usize, 0);
+            if self.fill(&mut message)? < message.len() {
+                return Err(self.wrong(LineError::Cut));
+            }
+            self.message = message;
+        } else {
+            self.pass(behind)?;
+        }
         self.number += 1;
         self.byte += RECORD as u64 + u64::from(behind);
         Ok(Some(request))
@@ -317,7 +373,7 @@ fn four(record: &[u8; RECORD], at: usize) -> u32 {
 }
 
 /// Returns the operation of an action, as blkparse's letters name it; `None` if it has no data and is no flush.
-fn operation(action: u32, bytes: u32) -> Option<Operation> {
+pub(crate) fn operation(action: u32, bytes: u32) -> Option<Operation> {
     let has = |category: u32| action & category != 0;
     match () {
         () if has(DISCARD) => Some(Operation::Discard),

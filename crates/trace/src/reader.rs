@@ -9,6 +9,7 @@ use crate::columnar::Columnar;
 use crate::error::{LineError, TraceError};
 use crate::format::Format;
 use crate::how::How;
+use crate::origin::Origin;
 use crate::packed::unpacked;
 use crate::record::{Record, Sink};
 use crate::text::Text;
@@ -46,6 +47,11 @@ pub(crate) trait Source: Send {
 
     /// Returns what the numbers of the requests count.
     fn place(&self) -> Place;
+
+    /// Returns what the trace says of itself, as far as it has been read.
+    fn origin(&self) -> Option<&Origin> {
+        None
+    }
 
     /// Returns the table that the trace is, to read its columns as such.
     fn columnar(&mut self) -> Option<&mut Columnar> {
@@ -129,6 +135,11 @@ impl<'a> Reader<'a> {
     /// Returns the number of lines that were no requests: headers, and events of other kinds.
     pub const fn others(&self) -> u64 {
         self.sink.others
+    }
+
+    /// Returns what the trace says of itself, as far as it has been read: all of it at the end.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.source.origin().filter(|origin| !origin.is_empty())
     }
 
     /// Returns the name of the trace.
@@ -251,6 +262,13 @@ impl Source for Unknown<'_> {
         match self {
             Self::Known(source) => source.place(),
             _ => Place::Line,
+        }
+    }
+
+    fn origin(&self) -> Option<&Origin> {
+        match self {
+            Self::Known(source) => source.origin(),
+            _ => None,
         }
     }
 }

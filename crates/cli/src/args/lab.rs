@@ -18,6 +18,7 @@ Examples:
       'make_file_system ext4; mount_it ext4; measure copy cp -r /etc $MNT'
   straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4 a script with its arguments
   straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s --trace out.csv -- ./two-drives.sh
+  straddle lab --drive qlc-16k --start 1MiB --record lab.rec -- ./writes.sh
   straddle lab --drive qlc-16k --store disk.img --cut-after 500 --seed 7 -- ./writes.sh
 
 Available to scripts in the guest:
@@ -76,6 +77,11 @@ pub(crate) struct LabArguments {
     /// Write every request to this file, in the format that `straddle sim` reads.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
+
+    /// Record every request of the drives to this file, with the times of its issue and completion, in blktrace's
+    /// format (see `straddle trace`).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
 
     /// Write every event of the guest's kernel to this file, one per line.
     ///
@@ -163,7 +169,7 @@ fn factor(text: &str) -> Result<f64, String> {
     if (0.0..=1000.0).contains(&factor) { Ok(factor) } else { Err("it must be from 0 to 1000".into()) }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
     let parsed = UNITS.iter().find_map(|(unit, seconds)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;

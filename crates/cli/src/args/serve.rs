@@ -19,6 +19,8 @@ Examples:
   straddle serve drive:wd10ears --nbd unix:/tmp/disk --store disk.img --cut-after 1000 --seed 7
                                           power cut after 1000 requests; disk.img then holds what was durable
   straddle serve drive:qlc-16k --nbd unix:/tmp/disk --control unix:/tmp/control --json
+  straddle serve drive:qlc-16k --nbd unix:/tmp/disk --record qlc.rec
+                                          then straddle trace qlc.rec
   echo stats | nc -U /tmp/control         other commands: 'cut SEED' and 'quit'
 
 Exit status: 0 ended by SIGINT, SIGTERM or quit; 3 the power was cut, or an error occurred; 4 an address is in use, is
@@ -45,6 +47,11 @@ pub(crate) struct ServeArguments {
     /// used as it is if it has the drive's size.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) store: Option<PathBuf>,
+
+    /// Record every request of the drive to this file, with the times of its issue and completion by the drive's
+    /// clock, in blktrace's format (see `straddle trace`).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
 
     /// Run the drive's clock FACTOR times as fast as real time.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]

@@ -1,9 +1,10 @@
 //! The command line of `trace`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use straddle_io::Nanos;
 use straddle_trace::{Columns, Event, Format, How, Order, UNITS};
 use straddle_units::{ByteCount, parse_size};
@@ -24,15 +25,40 @@ Examples:
   straddle trace tencent/*.csv.gz --format tencent --json | jq '.total.writes.units'
   straddle trace web.csv.gz --to parquet web.parquet
   blktrace -d /dev/sdb -o - | straddle trace -
+  straddle trace record /dev/sdb --for 60s --to sdb.rec
+                                            record what is asked of a disk; then straddle trace sdb.rec
 
 A write that covers a sector or unit in part makes the drive read it, modify it and write it back. The figures
 are of single requests: what the cache of a drive or of the kernel merges costs less, so they are upper bounds.
 --merge-within gives the lower bound: no cache that holds writes for at most that time writes fewer units.";
 
+/// Examples for `trace record --help`.
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  straddle trace record /dev/sdb --for 60s --to sdb.rec
+  straddle trace sdb.rec --best             what its writes do to sectors and units of every size
+  straddle sim sdb.rec --drive qlc-16k      what they would take on another drive
+  straddle trace record /dev/sdb1 --to sdb1.rec
+                                            one partition, until Ctrl-C; offsets are those on the disk
+  straddle trace record /dev/nvme0n1 --for 1h --to nvme.blktrace.0
+                                            a name that blkparse takes too (-i nvme)
+
+It needs root and tracefs. The disk is not opened. Arrays (md) and mappings (device-mapper) pass requests on: record
+the disks below them. Ctrl-C ends the recording, and keeps it.
+
+Exit status: 0 recorded, also if stopped by Ctrl-C; 2 not a block device, or one that passes requests on; 3 the
+kernel's events cannot be read, the file cannot be written, or the disk went away (what was recorded until then is
+kept).";
+
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct TraceArguments {
+    /// Record a trace instead; a file of this name is ./record.
+    #[command(subcommand)]
+    pub(crate) action: Option<TraceAction>,
+
     /// Block traces, also packed with gzip, zstd or xz; `-` for standard input. Volumes of the same name in
     /// several files are the same volume. Files NAME.blktrace.0, NAME.blktrace.1 and so on are one trace, which NAME
     /// also stands for.
@@ -79,6 +105,34 @@ pub(crate) struct TraceArguments {
     /// Print JSON (see `straddle schema trace`).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What `trace` does besides counting.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceAction {
+    /// Record the requests that the kernel issues to a disk, and their completions, in blktrace's format.
+    Record(RecordArguments),
+}
+
+/// Arguments of `trace record`.
+#[derive(Debug, Args)]
+#[command(after_help = RECORD_EXAMPLES)]
+pub(crate) struct RecordArguments {
+    /// Disk, or a partition of one: then only requests to its sectors, and the flushes of the whole disk.
+    #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) device: PathBuf,
+
+    /// How long to record: 60s, 10m, 2h or 1d [default: until Ctrl-C].
+    #[arg(long = "for", value_name = "TIME", value_parser = super::lab::duration)]
+    pub(crate) limit: Option<Duration>,
+
+    /// File to write the recording to.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) to: PathBuf,
+
+    /// The kernel's buffer for each processor. A larger one loses no events where a smaller one does.
+    #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
+    pub(crate) buffer: ByteCount,
 }
 
 /// How a trace is read.
@@ -138,6 +192,13 @@ fn window(text: &str) -> Result<Nanos, String> {
     let longest = Nanos::new(3_600_000_000_000);
     let is_in_range = |time: &Nanos| (1..=longest.get()).contains(&time.get());
     parsed.filter(is_in_range).ok_or_else(|| "must be a time up to an hour, such as 10ms".to_owned())
+}
+
+/// Parses the size of the kernel's buffer of a processor.
+fn buffer(text: &str) -> Result<ByteCount, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    let is_in_range = (64 << 10..=1 << 30).contains(&size.get());
+    if is_in_range { Ok(size) } else { Err("must be from 64KiB to 1GiB".to_owned()) }
 }
 
 /// Parses the size of a unit, and returns it in sectors of 512 bytes.

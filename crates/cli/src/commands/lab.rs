@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task};
+use straddle_guest::{
+    Charges, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
+};
 use straddle_media::Cut;
 use straddle_units::ByteCount;
 
@@ -16,6 +18,7 @@ use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::keep;
 use crate::output;
+use crate::recording::Modelled;
 use crate::target::Drive;
 use crate::unfinished;
 use crate::view::json::lab::LabReport;
@@ -29,7 +32,12 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     if arguments.clean {
         return clean();
     }
-    let job = job(arguments)?;
+    let mut job = job(arguments)?;
+    let recording = recording(arguments)?;
+    if let Some(recording) = &recording {
+        let recording = recording.clone();
+        job.watching = Some(Watching(Arc::new(move |index| recording.watch(index))));
+    }
     arguments.store.iter().for_each(|path| unfinished::note(path));
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
@@ -49,7 +57,12 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             lost.get_or_insert(error);
         }
     };
-    let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
+    let ended = straddle_guest::run(&Kernel::find()?, &job, &pass, &stop);
+    // A guest that did not start leaves an earlier recording as it is.
+    if let Some(recording) = recording.filter(|_| matches!(ended, Ok(_) | Err(GuestError::Interrupted))) {
+        recording.finish()?;
+    }
+    let ended = match ended {
         // The status that a shell reports.
         Err(GuestError::Interrupted) => return Ok(Exit::INTERRUPTED),
         ended => ended?,
@@ -68,6 +81,20 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
+}
+
+/// Begins the recording of the drives, named as the guest names them.
+fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
+    let Some(path) = &arguments.record else { return Ok(None) };
+    if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
+        return Err(UsageError("--record: must be another file than --trace and --events".into()).into());
+    }
+    let mut drives: Vec<(String, String, &Profile)> = Vec::new();
+    for (letter, drive) in ('a'..='z').zip(&arguments.drive) {
+        drives.push((format!("vd{letter}"), drive.to_string(), &*drive.profile));
+    }
+    let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
+    Modelled::begin(path, &drives, &stores).map(Some)
 }
 
 /// Removes what killed runs left behind.
@@ -127,6 +154,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         }),
         trace: arguments.trace.clone(),
         events: arguments.events.as_deref().map(std::path::absolute).transpose()?,
+        watching: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! `straddle serve`: serves a modelled drive to virtual machines and other programs, in real time.
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use straddle_drive::Profile;
@@ -10,6 +11,7 @@ use straddle_serve::{Ending, Options, Pace, Server, ServerError, Snapshot};
 use crate::args::ServeArguments;
 use crate::exit::Exit;
 use crate::output::{self, printable};
+use crate::recording::Modelled;
 use crate::unfinished;
 use crate::view::json::serve::{Serve, ServeReport};
 use crate::view::text;
@@ -33,14 +35,25 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
         tear: arguments.tear.into(),
     };
-    let served = Served::new(profile, store, cut);
+    let mut served = Served::new(profile, store, cut);
+    let drives = [(drive.to_string(), drive.to_string(), &**profile)];
+    let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
+    let recording = arguments.record.as_deref().map(|path| Modelled::begin(path, &drives, &stores));
+    let recording = recording.transpose()?;
+    if let Some(recording) = &recording {
+        served.watch(recording.watch(0));
+    }
     let mut server = Server::new(profile, served, &options)?;
     announce(arguments, profile, &server);
     let most = arguments.max_clients;
     server.on_full(move || {
         output::complain(&format!("{most} clients are connected: another one was rejected (--max-clients)"));
     });
-    let ending = serve(&mut server)?;
+    let ending = serve(&mut server);
+    if let Some(recording) = recording {
+        recording.finish()?;
+    }
+    let ending = ending?;
     let snapshot = server.snapshot();
     let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
     if arguments.json {

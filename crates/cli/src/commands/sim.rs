@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_trace::{Options, Order, Pace, Recording, replay, replay_volumes};
+use straddle_trace::{Options, Order, Pace, Reader, Recording, replay, replay_volumes};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
@@ -62,11 +62,20 @@ fn one(arguments: &SimArguments, profile: &Profile, trace: &Recording, shift: u6
         (_, true) => Some(Pace::Closed),
         _ => None,
     };
+    // Once, and not for each shift.
+    let first = if arguments.compare { 0 } else { arguments.shift.first().map_or(0, |first| first.get()) };
+    let warn = |reader: &Reader<'_>| {
+        if shift == first {
+            input::warn(&trace.name, reader.origin());
+        }
+    };
     let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
     if arguments.one_drive {
         let replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
+        warn(&reader);
         return Ok(Run::of_one(shift, reader.detect()?, replayed));
     }
     let replays = replay_volumes(profile, &mut reader, &options)?;
+    warn(&reader);
     Ok(Run::of_volumes(shift, reader.detect()?, replays))
 }

@@ -1,12 +1,14 @@
 //! `straddle trace`: what the requests of block traces do to sectors and units.
 
+mod record;
+
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use straddle_trace::{Account, Format, Order, Recording, SECTOR, Target, Window, Writer};
+use straddle_trace::{About, Account, Order, Recording, SECTOR, Target, Window, Writer};
 
-use crate::args::TraceArguments;
+use crate::args::{TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::keep::{self, Pending};
@@ -15,6 +17,13 @@ use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::{csv, html, text};
 
 pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
+    match &arguments.action {
+        Some(TraceAction::Record(arguments)) => record::run(arguments),
+        None => count(arguments, styles),
+    }
+}
+
+fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let start = arguments.started_at.get();
     if !start.is_multiple_of(SECTOR) {
         let message = format!("--started-at {start}: must be a multiple of 512 bytes");
@@ -28,13 +37,17 @@ pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     for path in arguments.html.iter().chain(&arguments.svg) {
         keep::may_replace(path, &inputs)?;
     }
-    let (account, formats) = match &arguments.to[..] {
+    let (account, abouts) = match &arguments.to[..] {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
         _ => {
             let how = arguments.source.how(Order::Any, window.is_some());
             Account::of(&traces, window.as_ref(), |trace| input::trace(trace, &how))?
         }
     };
+    for (trace, about) in traces.iter().zip(&abouts) {
+        input::warn(&trace.name, about.origin.as_ref());
+    }
+    let formats = abouts.into_iter().map(|about| about.format);
     let files: Vec<TraceFile> = traces.iter().zip(formats).map(TraceFile::from).collect();
     let total = account.total();
     let window = window.as_ref();
@@ -78,16 +91,16 @@ fn converted(
     window: Option<&Window>,
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
-) -> Result<(Account, Vec<Option<Format>>)> {
+) -> Result<(Account, Vec<About>)> {
     let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs)?);
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;
-    let (mut account, mut formats) = (Account::new(), Vec::new());
+    let (mut account, mut abouts) = (Account::new(), Vec::new());
     let how = arguments.source.how(Order::Any, true);
     for trace in traces {
         let mut reader = input::trace(trace, &how)?;
         account.read_with(&mut reader, window, &mut |records, volumes| writer.write(records, volumes))?;
-        formats.push(reader.detect()?);
+        abouts.push(About::of(&mut reader)?);
     }
     let (out, written) = writer.finish()?;
     let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);
@@ -105,5 +118,5 @@ fn converted(
     for (_, what) in lost.iter().filter(|(count, _)| *count > 0) {
         output::complain(&format!("{name}: {format} cannot hold {what}"));
     }
-    Ok((account, formats))
+    Ok((account, abouts))
 }

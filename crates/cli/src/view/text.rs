@@ -13,6 +13,7 @@ mod partitions;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod realign;
+pub(crate) mod record;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;

@@ -84,6 +84,7 @@ impl Machine for Guests<'_> {
             cut: None,
             trace: None,
             events: None,
+            watching: None,
         };
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);

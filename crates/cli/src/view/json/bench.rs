@@ -256,6 +256,18 @@ pub(crate) struct LatencyReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Counters")]
 pub(crate) struct CountersReport {
+    /// Reads that the drive completed.
+    host_reads: u64,
+    /// Writes that it completed.
+    host_writes: u64,
+    /// Flushes that it completed.
+    host_flushes: u64,
+    /// Discards that it completed.
+    host_discards: u64,
+    /// Bytes that the host read.
+    host_read_bytes: u64,
+    /// Bytes that the host wrote.
+    host_write_bytes: u64,
     /// The number of physical sectors or indirection units that were read because only part of them was
     /// written.
     rmw_reads: u64,
@@ -433,6 +445,12 @@ pub(crate) fn latency(latency: &Latency) -> LatencyReport {
 
 pub(crate) fn counters(counters: &Counters) -> CountersReport {
     CountersReport {
+        host_reads: counters.host_reads,
+        host_writes: counters.host_writes,
+        host_flushes: counters.host_flushes,
+        host_discards: counters.host_discards,
+        host_read_bytes: counters.host_read_bytes,
+        host_write_bytes: counters.host_write_bytes,
         rmw_reads: counters.rmw_reads,
         media_read_bytes: counters.media_read_bytes,
         media_write_bytes: counters.media_write_bytes,

@@ -1,0 +1,97 @@
+//! `straddle trace record`: records what the kernel asks of a disk.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use straddle_record::{Options, Progress, Subject, Why};
+use straddle_trace::Recorder;
+
+use crate::args::RecordArguments;
+use crate::exit::Exit;
+use crate::interrupt::on_interrupt;
+use crate::output;
+use crate::recording::{Whole, origin};
+use crate::view::text;
+
+pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
+    let subject = Subject::of(&arguments.device)?;
+    let out = Whole::begin(&arguments.to, &[&arguments.device])?;
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    let name = arguments.to.display();
+    if subject.holds(&arguments.to) {
+        output::complain(&format!(
+            "{name}: lies on the disk that is recorded: its own writes are recorded too"
+        ));
+    }
+    let (now, since_epoch) = straddle_record::clock();
+    let origin = origin(straddle_record::CLOCK, vec![subject.described.clone()]);
+    let written = || format!("{name}: cannot write");
+    let mut recorder =
+        Recorder::new(out, origin, &[subject.number], now, since_epoch).with_context(written)?;
+    let options = Options { limit: arguments.limit, buffer: arguments.buffer.get() >> 10 };
+    let mut line = Line::new(arguments.limit);
+    let ended = straddle_record::record(&subject, &options, &mut recorder, &stop, &mut |now| line.show(now));
+    drop(line);
+    let asked = *recorder.asked();
+    let finished = ended.and_then(|ended| {
+        let finished = recorder.finish(ended.lost).map_err(straddle_record::RecordError::Write);
+        finished.map(|()| ended)
+    });
+    let ended = match finished {
+        Ok(ended) => ended,
+        Err(error) => {
+            if asked.requests() > 0 && recorder.into_inner().keep().is_ok() {
+                output::complain(&format!("{name}: holds what was recorded until the following error"));
+            }
+            return Err(anyhow::Error::from(error).context(name.to_string()));
+        }
+    };
+    recorder.into_inner().keep().with_context(written)?;
+    let mut out = output::stdout();
+    let shown = text::record::ended(&subject, &asked, &ended, &arguments.to, output::width());
+    out.write_all(shown.as_bytes())?;
+    out.flush()?;
+    if ended.lost > 0 {
+        let (lost, larger) = (output::plural(ended.lost, "event"), (arguments.buffer.get() >> 10) * 4);
+        output::complain(&format!(
+            "{lost} lost: the kernel's buffers were full; --buffer {larger}KiB may hold them"
+        ));
+    }
+    if ended.why == Why::Gone {
+        output::complain(&format!("{}: the disk is gone", arguments.device.display()));
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Success)
+}
+
+/// A status line, if stderr is a terminal.
+struct Line {
+    limit: Option<Duration>,
+    is_shown: bool,
+}
+
+impl Line {
+    fn new(limit: Option<Duration>) -> Self {
+        Self { limit, is_shown: false }
+    }
+
+    fn show(&mut self, now: &Progress<'_>) {
+        if std::io::stderr().is_terminal() {
+            self.is_shown = true;
+            // The line is not essential, so errors in writing it are ignored.
+            let _ = write!(std::io::stderr(), "\r{}\x1b[K", text::record::line(now, self.limit));
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}

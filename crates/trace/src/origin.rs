@@ -1,0 +1,259 @@
+//! What a recording says of itself: by what it was recorded, of which drives, and what was lost.
+//!
+//! The law of this module: it is lines of `key: value`, which stand in blktrace's files as messages: those before the
+//! requests say what was recorded, those behind them what came of it. Keys that are not known are passed over, and
+//! what is kept of a file is bounded.
+
+use std::fmt::Display;
+
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::reader::Reader;
+
+/// The most volumes that are described.
+const VOLUMES: usize = 1 << 12;
+/// The longest value in bytes.
+const LONGEST: usize = 512;
+
+/// What is known of a trace that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Its format; `None` if it is empty.
+    pub format: Option<Format>,
+    /// What it says of itself, if it is a recording.
+    pub origin: Option<Origin>,
+}
+
+impl About {
+    /// Of a trace that has been read to its end.
+    pub fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
+        Ok(Self { format: reader.detect()?, origin: reader.origin().cloned() })
+    }
+}
+
+/// What a recording says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The program, and where it recorded.
+    pub recorder: Option<String>,
+    /// The clock of the times.
+    pub clock: Option<String>,
+    /// The drives, one for each volume.
+    pub drives: Vec<Recorded>,
+    /// The requests in the recording. Absent if it was cut off.
+    pub requests: Option<u64>,
+    /// Events that the kernel had no room for, so that requests or their latencies are missing. Absent if the recording
+    /// was cut off.
+    pub lost_events: Option<u64>,
+}
+
+/// A drive that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// The name of its volume in the trace.
+    pub volume: String,
+    /// The device, or the modelled drive.
+    pub device: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// Size in bytes.
+    pub capacity: Option<u64>,
+    /// Logical sector in bytes.
+    pub logical_sector: Option<u64>,
+    /// Physical sector in bytes, as the drive reports it.
+    pub physical_sector: Option<u64>,
+    /// The partition that was recorded; the whole drive if absent. Offsets are those on the drive.
+    pub partition: Option<Partition>,
+}
+
+/// A partition of a drive that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// The device.
+    pub device: String,
+    /// Its first byte on the drive.
+    pub start: u64,
+    /// Its size in bytes.
+    pub length: u64,
+}
+
+impl Origin {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the recording did not come to its end, so that more may be lost than it says.
+    pub fn is_cut_off(&self) -> bool {
+        self.recorder.is_some() && self.requests.is_none()
+    }
+
+    /// Adds what another recording says.
+    pub fn merge(&mut self, other: &Self) {
+        let sum = |own: Option<u64>, other: Option<u64>| match (own, other) {
+            (Some(own), Some(other)) => Some(own.saturating_add(other)),
+            (own, other) => own.or(other),
+        };
+        self.recorder = self.recorder.take().or_else(|| other.recorder.clone());
+        self.clock = self.clock.take().or_else(|| other.clock.clone());
+        let room = VOLUMES.saturating_sub(self.drives.len());
+        self.drives.extend(other.drives.iter().take(room).cloned());
+        self.requests = sum(self.requests, other.requests);
+        self.lost_events = sum(self.lost_events, other.lost_events);
+    }
+
+    /// Returns the lines that stand before the requests, each with the drive that it is about, by its place.
+    pub(crate) fn head(&self) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        let mut line = |index: usize, key: &str, value: Option<&dyn Display>| {
+            if let Some(value) = value {
+                lines.push((index, format!("{key}: {}", kept(&value.to_string()))));
+            }
+        };
+        line(0, "recorder", self.recorder.as_ref().map(|text| text as &dyn Display));
+        line(0, "clock", self.clock.as_ref().map(|text| text as &dyn Display));
+        for (index, drive) in self.drives.iter().enumerate() {
+            line(index, "volume", Some(&drive.volume));
+            for (key, text) in [("device", &drive.device), ("model", &drive.model)] {
+                line(index, key, text.as_ref().map(|text| text as &dyn Display));
+            }
+            for (key, number) in [
+                ("bytes", &drive.capacity),
+                ("logical_sector_bytes", &drive.logical_sector),
+                ("physical_sector_bytes", &drive.physical_sector),
+            ] {
+                line(index, key, number.as_ref().map(|number| number as &dyn Display));
+            }
+            if let Some(partition) = &drive.partition {
+                line(index, "partition", Some(&partition.device));
+                line(index, "partition_start_byte", Some(&partition.start));
+                line(index, "partition_bytes", Some(&partition.length));
+            }
+        }
+        lines
+    }
+
+    /// Returns the lines that stand behind the requests.
+    pub(crate) fn tail(&self) -> Vec<String> {
+        let numbers = [("requests", self.requests), ("lost_events", self.lost_events)];
+        let line = |(key, number): (&str, Option<u64>)| Some(format!("{key}: {}", number?));
+        numbers.into_iter().filter_map(line).collect()
+    }
+
+    /// Takes what a line says, if it says something of a recording.
+    pub(crate) fn take(&mut self, line: &str) {
+        let Some((key, value)) = line.split_once(": ") else { return };
+        let (key, value) = (key.trim(), value.trim());
+        if value.is_empty() || value.len() > LONGEST {
+            return;
+        }
+        let text = || Some(value.to_owned());
+        let number = || value.parse().ok();
+        match key {
+            "recorder" => self.recorder = text(),
+            "clock" => self.clock = text(),
+            "requests" => self.requests = number(),
+            "lost_events" => self.lost_events = number(),
+            "volume" if self.drives.len() < VOLUMES => {
+                self.drives.push(Recorded { volume: value.to_owned(), ..Recorded::default() });
+            }
+            _ => {
+                let Some(drive) = self.drives.last_mut() else { return };
+                match key {
+                    "device" => drive.device = text(),
+                    "model" => drive.model = text(),
+                    "bytes" => drive.capacity = number(),
+                    "logical_sector_bytes" => drive.logical_sector = number(),
+                    "physical_sector_bytes" => drive.physical_sector = number(),
+                    "partition" => {
+                        drive.partition =
+                            Some(Partition { device: value.to_owned(), ..Partition::default() });
+                    }
+                    "partition_start_byte" | "partition_bytes" => {
+                        if let (Some(partition), Some(number)) = (&mut drive.partition, number()) {
+                            let is_start = key == "partition_start_byte";
+                            *(if is_start { &mut partition.start } else { &mut partition.length }) = number;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Returns a value as it is written: one line, and no longer than is read.
+fn kept(value: &str) -> String {
+    let plain: String = value.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let mut end = plain.len().min(LONGEST);
+    while !plain.is_char_boundary(end) {
+        end -= 1;
+    }
+    plain.get(..end).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded() -> Origin {
+        let partition = Partition { device: "/dev/sdb1".to_owned(), start: 32_256, length: 1 << 30 };
+        let first = Recorded {
+            volume: "sdb".to_owned(),
+            device: Some("/dev/sdb".to_owned()),
+            model: Some("A drive: of many words".to_owned()),
+            capacity: Some(1 << 40),
+            logical_sector: Some(512),
+            physical_sector: Some(4096),
+            partition: Some(partition),
+        };
+        let second = Recorded { volume: "sdc".to_owned(), ..Recorded::default() };
+        Origin {
+            recorder: Some("straddle 0.1.0".to_owned()),
+            clock: Some("mono".to_owned()),
+            drives: vec![first, second],
+            requests: Some(7),
+            lost_events: Some(0),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let origin = recorded();
+        let mut again = Origin::default();
+        origin.head().iter().for_each(|(_, line)| again.take(line));
+        origin.tail().iter().for_each(|line| again.take(line));
+        assert_eq!(again, origin);
+        assert!(!again.is_cut_off());
+        let mut head = Origin::default();
+        origin.head().iter().for_each(|(_, line)| head.take(line));
+        assert!(head.is_cut_off());
+    }
+
+    #[test]
+    fn a_value_stays_on_its_line_and_is_bounded() {
+        let hostile = "a\nlost_events: 9\r\u{1b}[2J".to_owned() + &"ü".repeat(600);
+        let drive = Recorded { volume: "v".to_owned(), model: Some(hostile), ..Recorded::default() };
+        let origin = Origin { drives: vec![drive], ..Origin::default() };
+        let mut again = Origin::default();
+        origin.head().iter().for_each(|(_, line)| again.take(line));
+        assert_eq!((again.lost_events, again.drives.len()), (None, 1));
+        let model = again.drives[0].model.as_deref().unwrap();
+        assert!(model.starts_with("a lost_events: 9") && model.len() <= LONGEST, "{model}");
+        for line in ["", "recorder", "bytes: 7", "requests: many", &format!("model: {}", "x".repeat(5000))] {
+            Origin::default().take(line);
+            again.take(line);
+        }
+        assert_eq!((again.requests, again.drives[0].capacity), (None, Some(7)));
+    }
+
+    #[test]
+    fn recordings_add_up() {
+        let mut all = recorded();
+        all.merge(&recorded());
+        assert_eq!((all.requests, all.lost_events, all.drives.len()), (Some(14), Some(0), 4));
+        let mut none = Origin::default();
+        none.merge(&recorded());
+        assert_eq!(none, recorded());
+    }
+}

@@ -1,0 +1,350 @@
+//! Writes what happens to requests as blktrace does: one file, all processors merged by time.
+//!
+//! The law of this module: an event is written with all that the kernel or a modelled drive says of it, and counted as
+//! it will be read. Of late events a window is put in order, and none is dropped; memory does not grow with their
+//! number.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use straddle_io::{Nanos, Operation};
+
+use crate::blktrace as format;
+use crate::how::Event;
+use crate::origin::Origin;
+
+/// Events that are put in order.
+const WINDOW: usize = 1 << 17;
+/// Processes of which the names that were written last are known: a power of two.
+const PROCESSES: usize = 256;
+/// Bytes of the name of a process.
+const NAME: usize = 16;
+
+/// What a request is: blktrace's categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks(u32);
+
+impl Marks {
+    /// Those of a request to a modelled drive.
+    pub const fn of(operation: Operation) -> Self {
+        let marks = match operation {
+            Operation::Read => format::READ,
+            Operation::Write => format::WRITE,
+            Operation::WriteFua => format::WRITE | format::FUA | format::SYNC,
+            // As blktrace: what has no data is no write.
+            Operation::Flush => format::READ | format::FLUSH,
+            Operation::Discard => format::WRITE | format::DISCARD,
+        };
+        Self(marks | format::FILE_SYSTEM)
+    }
+
+    /// Those that the letters of the kernel's block events say (`blk_fill_rwbs`). `N` is a command of the device if it
+    /// is of no sectors; otherwise it writes zeroes, or appends to a zone.
+    pub fn of_letters(letters: &[u8], sectors: u64) -> Self {
+        let end = letters.iter().position(|letter| *letter == 0).unwrap_or(letters.len());
+        let letters = letters.get(..end).unwrap_or_default();
+        // A flush before a request precedes its letter.
+        let is_before =
+            letters.first() == Some(&b'F') && letters.get(1).is_some_and(|next| b"RWDFN".contains(next));
+        let (kind, rest) = letters.get(usize::from(is_before)..).unwrap_or_default().split_first().unzip();
+        let mut marks = match kind {
+            Some(b'R') => format::READ | format::FILE_SYSTEM,
+            Some(b'W') => format::WRITE | format::FILE_SYSTEM,
+            Some(b'D') => format::WRITE | format::DISCARD | format::FILE_SYSTEM,
+            Some(b'F') => format::READ | format::FLUSH | format::FILE_SYSTEM,
+            Some(b'N') if is_before && sectors == 0 => format::READ | format::FILE_SYSTEM,
+            _ if sectors > 0 => format::WRITE | format::FILE_SYSTEM,
+            _ => format::READ | format::DEVICE_COMMAND,
+        };
+        if is_before {
+            marks |= format::FLUSH;
+        }
+        for letter in rest.unwrap_or_default() {
+            marks |= match letter {
+                b'F' => format::FUA,
+                b'S' => format::SYNC,
+                b'M' => format::META,
+                b'A' => format::AHEAD,
+                _ => 0,
+            };
+        }
+        Self(marks)
+    }
+}
+
+/// Whether a file begins as a recording.
+pub fn is_recording(head: &[u8]) -> bool {
+    head.get(..4).is_some_and(format::Blktrace::is_one)
+}
+
+/// Something that happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// What.
+    pub event: Event,
+    /// When, by the clock of the recording.
+    pub time: Nanos,
+    /// The device, by the kernel's number: the major number from bit 20 on.
+    pub device: u32,
+    /// What the request is.
+    pub marks: Marks,
+    /// First sector of 512 bytes.
+    pub sector: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// The error that it ended with, as the kernel numbers them; 0 if it succeeded.
+    pub error: u16,
+    /// The process that the event happened in.
+    pub process: u32,
+    /// Its name, if it is known; filled with zeros.
+    pub name: Option<[u8; NAME]>,
+    /// The processor.
+    pub processor: u32,
+}
+
+/// Requests as they will be counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Commands of the device, which are recorded and not counted.
+    pub commands: u64,
+}
+
+impl Asked {
+    /// Returns the number of requests.
+    pub const fn requests(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
+    }
+
+    fn add(&mut self, action: u32, bytes: u32) {
+        let is_command = action & format::DEVICE_COMMAND != 0;
+        match format::operation(action, bytes).filter(|_| !is_command) {
+            Some(Operation::Read) => {
+                self.reads += 1;
+                self.read_bytes += u64::from(bytes);
+            }
+            Some(Operation::Write | Operation::WriteFua) => {
+                self.writes += 1;
+                self.write_bytes += u64::from(bytes);
+            }
+            Some(Operation::Flush) => self.flushes += 1,
+            Some(Operation::Discard) => self.discards += 1,
+            None => self.commands += 1,
+        }
+    }
+}
+
+/// An event that waits for earlier ones; of the same time they stay in the order in which they came.
+#[derive(Debug)]
+struct Waiting(u64, Happened);
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Waiting {
+    const fn key(&self) -> (u64, u64) {
+        (self.1.time.get(), self.0)
+    }
+}
+
+/// Writes a recording.
+#[derive(Debug)]
+pub struct Recorder<W> {
+    out: W,
+    origin: Origin,
+    devices: Vec<u32>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Events that were added, and the time of the last one that was written.
+    added: u64,
+    last: Nanos,
+    /// The last number of an event of each processor.
+    sequences: HashMap<u32, u32>,
+    /// The names of processes that were written last.
+    processes: Vec<Option<(u32, [u8; NAME])>>,
+    asked: Asked,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a recording of devices, by the kernel's numbers, in the order of the drives of `origin`. `start` is when
+    /// by its clock, and `since_epoch` by the calendar.
+    pub fn new(
+        mut out: W,
+        origin: Origin,
+        devices: &[u32],
+        start: Nanos,
+        since_epoch: Duration,
+    ) -> io::Result<Self> {
+        let first = devices.first().copied().unwrap_or_default();
+        let seconds = u32::try_from(since_epoch.as_secs()).unwrap_or(u32::MAX);
+        let clock = [seconds.to_le_bytes(), since_epoch.subsec_nanos().to_le_bytes()].concat();
+        out.write_all(&note(format::WALL_CLOCK, first, start, 0, &clock))?;
+        for (index, line) in origin.head() {
+            let device = devices.get(index).copied().unwrap_or(first);
+            out.write_all(&message(device, start, &line))?;
+        }
+        Ok(Self {
+            out,
+            origin,
+            devices: devices.to_vec(),
+            waiting: BinaryHeap::new(),
+            added: 0,
+            last: start,
+            sequences: HashMap::new(),
+            processes: vec![None; PROCESSES],
+            asked: Asked::default(),
+        })
+    }
+
+    /// Adds an event.
+    pub fn add(&mut self, happened: Happened) -> io::Result<()> {
+        if happened.event != Event::Complete {
+            self.asked.add(happened.marks.0, happened.bytes);
+        }
+        self.added += 1;
+        self.waiting.push(Reverse(Waiting(self.added, happened)));
+        while self.waiting.len() > WINDOW {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes all events up to and including `until`: nothing earlier is to come.
+    pub fn settle(&mut self, until: Nanos) -> io::Result<()> {
+        while self.waiting.peek().is_some_and(|Reverse(Waiting(_, next))| next.time <= until) {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Returns what has been asked so far.
+    pub const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Ends the recording; `lost` is the number of events that could not be recorded.
+    pub fn finish(&mut self, lost: u64) -> io::Result<()> {
+        self.settle(Nanos::new(u64::MAX))?;
+        self.origin.requests = Some(self.asked.requests());
+        self.origin.lost_events = Some(lost);
+        let device = self.devices.first().copied().unwrap_or_default();
+        for line in self.origin.tail() {
+            self.out.write_all(&message(device, self.last, &line))?;
+        }
+        self.out.flush()
+    }
+
+    /// Returns what it was written to. Events that were not written yet are given up, unless it is finished.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    /// Writes the earliest event.
+    fn write(&mut self) -> io::Result<()> {
+        let Some(Reverse(Waiting(_, happened))) = self.waiting.pop() else { return Ok(()) };
+        self.last = happened.time;
+        if let Some(name) = happened.name {
+            self.name(&happened, name)?;
+        }
+        let sequence = self.sequences.entry(happened.processor).or_default();
+        *sequence = sequence.wrapping_add(1);
+        let what = match happened.event {
+            Event::Queue => format::QUEUE | 1 << 20,
+            Event::Issue => format::ISSUE | 1 << 22,
+            Event::Complete => format::COMPLETE | 1 << 23,
+        };
+        let record = record(*sequence, what | happened.marks.0, &happened, 0);
+        self.out.write_all(&record)
+    }
+
+    /// Writes the name of the event's process, unless it was written last.
+    fn name(&mut self, happened: &Happened, name: [u8; NAME]) -> io::Result<()> {
+        let process = happened.process;
+        let place = usize::try_from(process).unwrap_or_default() & (PROCESSES - 1);
+        let Some(known) = self.processes.get_mut(place) else { return Ok(()) };
+        if known.replace((process, name)) == Some((process, name)) {
+            return Ok(());
+        }
+        let note = note(format::NAME_OF_PROCESS, happened.device, happened.time, process, &name);
+        self.out.write_all(&note)
+    }
+}
+
+/// Returns a message of this program.
+fn message(device: u32, time: Nanos, line: &str) -> Vec<u8> {
+    note(format::MESSAGE, device, time, 0, format!("{}{line}", format::OWN).as_bytes())
+}
+
+/// Returns a record that is about no request.
+fn note(what: u32, device: u32, time: Nanos, process: u32, behind: &[u8]) -> Vec<u8> {
+    let happened = Happened {
+        event: Event::Queue,
+        time,
+        device,
+        marks: Marks(0),
+        sector: 0,
+        bytes: 0,
+        error: 0,
+        process,
+        name: None,
+        processor: 0,
+    };
+    let length = u16::try_from(behind.len()).unwrap_or_default();
+    let mut bytes = record(0, what | format::NOTIFY, &happened, length).to_vec();
+    bytes.extend_from_slice(behind.get(..usize::from(length)).unwrap_or_default());
+    bytes
+}
+
+/// Returns `struct blk_io_trace`, with the lowest byte first.
+fn record(sequence: u32, action: u32, happened: &Happened, behind: u16) -> [u8; format::RECORD] {
+    let mut bytes = [0; format::RECORD];
+    let fields: [&[u8]; 11] = [
+        &format::MAGIC.to_le_bytes(),
+        &sequence.to_le_bytes(),
+        &happened.time.get().to_le_bytes(),
+        &happened.sector.to_le_bytes(),
+        &happened.bytes.to_le_bytes(),
+        &action.to_le_bytes(),
+        &happened.process.to_le_bytes(),
+        &happened.device.to_le_bytes(),
+        &happened.processor.to_le_bytes(),
+        &happened.error.to_le_bytes(),
+        &behind.to_le_bytes(),
+    ];
+    for (byte, value) in bytes.iter_mut().zip(fields.concat()) {
+        *byte = value;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;
