@@ -161,7 +161,7 @@ fn what_is_wrong_with_a_table_is_said() {
     assert!(error(&[first.clone(), second], "").starts_with("table: row 2: op = \"X\": is no operation"));
     let negative = of(2..3, strings(&["W"]));
     assert!(error(&[first.clone(), negative], "").starts_with("table: row 2: offset = \"-512\""));
-    let unknown = error(&[first.clone()], "op=kind");
+    let unknown = error(std::slice::from_ref(&first), "op=kind");
     assert!(unknown.starts_with("table: cannot read the table: there is no column \"kind\""), "{unknown}");
     let of_numbers =
         DictionaryArray::new(Int32Array::from(vec![0]), Arc::new(Int64Array::from(vec![1])) as ArrayRef);
