@@ -37,7 +37,7 @@ pub enum MediaError {
 }
 
 /// Sees the requests of a drive.
-pub trait Watch: std::fmt::Debug + Send {
+pub trait Watch: std::fmt::Debug + Send + Sync {
     /// The drive took a request.
     fn issued(&mut self, at: Time, request: &Request);
 
