@@ -75,11 +75,11 @@ ends ours INT
 kill -INT $tracer
 wait $tracer
 
-# One partition, for a time; the other one is written too.
-recording part "/dev/${disk}2" --for 8s
+# One partition; the other one is written too.
+recording part "/dev/${disk}2"
 dd if=/dev/zero of="/dev/${disk}1" bs=4k count=30 oflag=direct 2>/dev/null
 dd if=/dev/zero of="/dev/${disk}2" bs=4k count=40 oflag=direct 2>/dev/null
-ends part
+ends part INT
 
 # A recorder that does not get to read: the kernel has no room for all.
 recording lost "/dev/$disk" --buffer 64KiB
@@ -91,8 +91,8 @@ ends lost INT
 # A recorder that is killed leaves its instance, and the next one removes it.
 recording killed "/dev/$disk"
 ends killed KILL
-recording next "/dev/$disk" --for 1s
-ends next
+straddle_to "$OUT" next trace record "/dev/$disk" --for 1s --to "$OUT/next.rec"
+ls $instances >"$OUT/next.left"
 
 # No space for the recording.
 mkdir /tmp/small
