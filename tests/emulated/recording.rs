@@ -69,6 +69,12 @@ fn a_recording_is_what_blktrace_has_of_the_same_disk() {
     on("cloud");
 }
 
+#[test]
+#[ignore = "minutes of emulation: make devices"]
+fn a_recording_is_what_blktrace_has_under_linux_6_1() {
+    on("6.1");
+}
+
 /// Boots a kernel, which leaves the recordings, and judges them.
 fn on(kernel: &str) {
     if cfg!(not(target_arch = "x86_64")) || !present(&["qemu-system-x86_64", "busybox"]) || !present(&TOOLS) {
@@ -234,6 +240,7 @@ fn failures(out: &Path) {
         assert_eq!(text(out, &format!("{name}.left")), "", "{name}");
     }
     assert!(text(out, "killed.left").starts_with("straddle-"));
+    assert_eq!(text(out, "next.rc"), "0\n", "{}", text(out, "next.err"));
     // What there was room for is whole.
     let (full, _) = read(&out.join("full.rec"));
     assert!(full.len() > 2000 && full.len() < 12_000, "{}", full.len());
