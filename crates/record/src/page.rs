@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0 | its length is in the next four bytes, and counts them |
 //! | 1–28 | its data are four times as many bytes |
-//! | 29 | no event: the end of the page, or so many bytes as the next four say |
+//! | 29 | no event: the end of the page, or a gap of the length in the next four bytes |
 //! | 30 | the time goes on by the next four bytes, shifted by 27, and the time |
 //! | 31 | the same as an absolute time, without its highest five bits |
 
@@ -33,9 +33,9 @@ const MISSED_STORED: u64 = 1 << 30;
 pub enum Missed {
     /// None.
     None,
-    /// The page does not say how many.
+    /// The page does not give their number.
     Some,
-    /// So many.
+    /// This number.
     Count(u64),
 }
 
