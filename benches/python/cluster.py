@@ -67,9 +67,11 @@ def main() -> None:
                     for name in names[turn % 2 :] + names[: turn % 2]:
                         begun = time.monotonic()
                         arms[name]()
+                        taken = time.monotonic() - begun
+                        print(f"{executors} executors, turn {turn}: {name} {taken:.2f} s", file=sys.stderr)
                         # The first turn starts workers and compiles.
                         if turn > 0:
-                            times.setdefault((name, executors), []).append(time.monotonic() - begun)
+                            times.setdefault((name, executors), []).append(taken)
                 spark.stop()
         medians = {key: statistics.median(of) for key, of in times.items()}
         print(f"{ROWS} requests of 1000 volumes in {FILES} Parquet files of {size / 1e6:.0f} MB, medians of {SESSIONS * ROUNDS} runs:")
