@@ -47,6 +47,26 @@ def grouped(df: DataFrame) -> DataFrame:
     return df.groupBy("volume", "op", first, sectors).count()
 
 
+def figures(df: DataFrame) -> DataFrame:
+    """The figures of six units and one start only: less than the histogram holds, in one pass without a join."""
+    df = df.selectExpr("volume", "op", "offset div 512 as first", "(offset + length + 511) div 512 as behind")
+    sums = [f.count("*"), f.expr("sum(behind - first)")]
+    for unit in (8, 16, 32, 64, 128, 2048):
+        head, tail = f"first % {unit} <> 0", f"behind % {unit} <> 0"
+        touched = f"((behind + {unit - 1}) div {unit} - first div {unit})"
+        needed = f"((behind - first + {unit - 1}) div {unit})"
+        for what in (
+            f"int({head} or {tail})",
+            f"int({touched} > {needed})",
+            f"int({head})",
+            f"int({tail})",
+            f"if({touched} = 1, int(behind - first < {unit}), int({head}) + int({tail}))",
+            touched,
+        ):
+            sums.append(f.expr(f"sum({what})"))
+    return df.groupBy("volume", "op").agg(*sums)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(__file__).with_name("loads.py")
@@ -60,11 +80,12 @@ def main() -> None:
                 df = spark.read.parquet(*paths)
                 arms: dict[str, Callable[[], object]] = {
                     "straddle": lambda df=df: straddle.spark.histogram(df),
-                    "SQL, grouped": lambda df=df: grouped(df).toArrow(),
+                    "SQL, histogram": lambda df=df: grouped(df).toArrow(),
+                    "SQL, figures": lambda df=df: figures(df).toArrow(),
                 }
                 names = list(arms)
                 for turn in range(ROUNDS + 1):
-                    for name in names[turn % 2 :] + names[: turn % 2]:
+                    for name in names[turn % 3 :] + names[: turn % 3]:
                         begun = time.monotonic()
                         arms[name]()
                         taken = time.monotonic() - begun
@@ -78,8 +99,9 @@ def main() -> None:
         for (name, executors), median in medians.items():
             print(f"  {name:14} {executors} executors: {median:6.2f} s, {ROWS / median / 1e6:5.2f} million rows/s")
         for executors in (1, 2):
-            ratio = medians["SQL, grouped", executors] / medians["straddle", executors]
-            print(f"  {executors} executors: straddle has {ratio:.2f} x the rate of SQL")
+            for name in ("SQL, histogram", "SQL, figures"):
+                ratio = medians[name, executors] / medians["straddle", executors]
+                print(f"  {executors} executors: straddle has {ratio:.2f} x the rate of {name}")
         rate = size / medians["straddle", 1]
         print(f"  derived: 100 TB of such files in an hour take {100e12 / 3600 / rate:.0f} cores at {rate / 1e6:.0f} MB/s each")
         print(f"  straddle: one executor takes {medians['straddle', 1] / medians['straddle', 2]:.2f} x the time of two")

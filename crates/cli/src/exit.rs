@@ -177,6 +177,8 @@ kinds! {
     straddle_trace::ColumnsError,
     straddle_trace::LineError,
     straddle_trace::ParquetError,
+    straddle_trace::StoredError,
+    straddle_trace::TableError,
     straddle_trace::TraceError,
     straddle_trace::WriteError,
     straddle_units::ParseSizeError,

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0 | its length is in the next four bytes, and counts them |
 //! | 1–28 | its data are four times as many bytes |
-//! | 29 | no event: the end of the page, or so many bytes as the next four say |
+//! | 29 | no event: the end of the page, or as many bytes as the next four say |
 //! | 30 | the time goes on by the next four bytes, shifted by 27, and the time |
 //! | 31 | the same as an absolute time, without its highest five bits |
 
@@ -35,7 +35,7 @@ pub enum Missed {
     None,
     /// The page does not say how many.
     Some,
-    /// So many.
+    /// This many.
     Count(u64),
 }
 
