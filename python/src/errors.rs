@@ -1,10 +1,9 @@
 //! Errors as Python's exceptions, which `straddle/_errors.py` defines.
 
 use std::error::Error;
-use std::io;
 
 use pyo3::prelude::*;
-use straddle_device::shown::with_causes;
+use straddle_device::shown::{system_error, with_causes};
 
 pyo3::import_exception!(straddle._errors, InputError);
 pyo3::import_exception!(straddle._errors, TargetError);
@@ -21,11 +20,5 @@ pub(crate) fn wrong(message: String) -> PyErr {
 
 /// Returns the exception for a target that cannot be opened or read.
 pub(crate) fn target(name: &str, error: &(dyn Error + 'static)) -> PyErr {
-    let mut cause = Some(error);
-    let mut number = None;
-    while let Some(error) = cause {
-        number = number.or_else(|| error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error));
-        cause = error.source();
-    }
-    TargetError::new_err((format!("{name}: {}", with_causes(error)), number, name.to_owned()))
+    TargetError::new_err((format!("{name}: {}", with_causes(error)), system_error(error), name.to_owned()))
 }

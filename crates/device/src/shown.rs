@@ -111,6 +111,18 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
+/// Returns the number of the system's error among an error and its causes.
+pub fn system_error(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(number) = error.downcast_ref().and_then(std::io::Error::raw_os_error) {
+            return Some(number);
+        }
+        at = error.source();
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
