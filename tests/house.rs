@@ -385,8 +385,8 @@ fn remainders_against_boundaries_are_computed_in_units() {
     }
 }
 
-/// The sources that follow the causes of an error: one joins them, the other looks for the system's number.
-const CAUSES: &[&str] = &["crates/device/src/shown.rs", "python/src/errors.rs"];
+/// The source that follows the causes of an error, to join them.
+const CAUSES: &[&str] = &["crates/device/src/shown.rs"];
 
 #[test]
 fn causes_are_joined_in_one_place() {
