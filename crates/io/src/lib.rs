@@ -7,11 +7,13 @@
 mod counters;
 mod latency;
 mod request;
+mod requests;
 mod splitmix;
 mod time;
 
 pub use counters::Counters;
 pub use latency::Latency;
 pub use request::{Completion, Operation, Refusal, Request, RequestId};
+pub use requests::Requests;
 pub use splitmix::SplitMix64;
 pub use time::{Nanos, Time};

@@ -532,7 +532,7 @@ impl Server {
         if finished.failed {
             self.totals.failed += 1;
         } else {
-            self.totals.add(finished.job.operation, finished.job.length);
+            self.totals.requests.add(finished.job.operation, finished.job.length);
         }
         self.touch(id);
         let result = match self.clients.get_mut(&id) {

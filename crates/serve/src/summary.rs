@@ -2,51 +2,20 @@
 
 use std::time::Duration;
 
-use straddle_io::{Counters, Latency, Operation};
+use straddle_io::{Counters, Latency, Requests};
 
-/// The requests that were completed, by kind.
+/// What was done for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Totals {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes, including those of zeroes.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards.
-    pub discards: u64,
+    /// The requests that were completed without an error.
+    #[serde(flatten)]
+    pub requests: Requests,
     /// Requests that failed.
     #[serde(rename = "failed_requests")]
     pub failed: u64,
     /// Clients that violated the protocol and were disconnected.
     #[serde(rename = "broken_clients")]
     pub broken: u64,
-}
-
-impl Totals {
-    pub(crate) const fn add(&mut self, operation: Operation, bytes: u64) {
-        match operation {
-            Operation::Read => {
-                self.reads += 1;
-                self.read_bytes += bytes;
-            }
-            Operation::Write | Operation::WriteFua => {
-                self.writes += 1;
-                self.write_bytes += bytes;
-            }
-            Operation::Flush => self.flushes += 1,
-            Operation::Discard => self.discards += 1,
-        }
-    }
-
-    /// Returns the number of requests completed without an error.
-    pub const fn requests(&self) -> u64 {
-        self.reads + self.writes + self.flushes + self.discards
-    }
 }
 
 /// Why the server ended.

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use straddle_io::{Nanos, Operation};
+use straddle_io::{Nanos, Operation, Requests};
 
 use crate::blktrace as format;
 use crate::how::Event;
@@ -107,41 +107,17 @@ pub struct Happened {
 /// Requests as they will be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards.
-    pub discards: u64,
+    /// Reads, writes, flushes and discards.
+    pub requests: Requests,
     /// Commands of the device, which are recorded and not counted.
     pub commands: u64,
 }
 
 impl Asked {
-    /// Returns the number of requests.
-    pub const fn requests(&self) -> u64 {
-        self.reads + self.writes + self.flushes + self.discards
-    }
-
     fn add(&mut self, action: u32, bytes: u32) {
         let is_command = action & format::DEVICE_COMMAND != 0;
         match format::operation(action, bytes).filter(|_| !is_command) {
-            Some(Operation::Read) => {
-                self.reads += 1;
-                self.read_bytes += u64::from(bytes);
-            }
-            Some(Operation::Write | Operation::WriteFua) => {
-                self.writes += 1;
-                self.write_bytes += u64::from(bytes);
-            }
-            Some(Operation::Flush) => self.flushes += 1,
-            Some(Operation::Discard) => self.discards += 1,
+            Some(operation) => self.requests.add(operation, bytes.into()),
             None => self.commands += 1,
         }
     }
@@ -254,7 +230,7 @@ impl<W: Write> Recorder<W> {
     /// Ends the recording; `lost` is the number of events that could not be recorded.
     pub fn finish(&mut self, lost: u64) -> io::Result<()> {
         self.settle(Nanos::new(u64::MAX))?;
-        self.origin.requests = Some(self.asked.requests());
+        self.origin.requests = Some(self.asked.requests.count());
         self.origin.lost_events = Some(lost);
         let device = self.devices.first().copied().unwrap_or_default();
         for line in self.origin.tail() {

@@ -64,7 +64,7 @@ fn both_times_of_a_request_are_read_back_with_the_names_of_the_drives() {
         Happened { device: SDC, processor: 0, ..happened(Event::Issue, 2000, Operation::Flush, 0, 0) };
     recorder.add(other).unwrap();
     recorder.finish(3).unwrap();
-    assert_eq!(recorder.asked().requests(), 2);
+    assert_eq!(recorder.asked().requests.count(), 2);
     let bytes = recorder.into_inner();
     assert!(is_recording(&bytes));
     let (records, volumes, read_origin) = read(&bytes, Event::Issue);
@@ -150,7 +150,7 @@ proptest! {
             recorder.add(Happened { processor: *processor, ..event }).unwrap();
         }
         recorder.finish(0).unwrap();
-        let bytes = recorder.asked().write_bytes;
+        let bytes = recorder.asked().requests.write_bytes;
         let (records, _, _) = read(&recorder.into_inner(), Event::Issue);
         prop_assert_eq!(records.len(), times.len());
         prop_assert!(records.windows(2).all(|pair| pair[0].time <= pair[1].time));

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let ended = match finished {
         Ok(ended) => ended,
         Err(error) => {
-            if asked.requests() > 0 && recorder.into_inner().keep().is_ok() {
+            if asked.requests.count() > 0 && recorder.into_inner().keep().is_ok() {
                 output::complain(&format!("{name}: holds what was recorded until the following error"));
             }
             return Err(anyhow::Error::from(error).context(name.to_string()));

@@ -135,6 +135,7 @@ impl ServeReport {
     pub(crate) fn of(serve: &Serve<'_>) -> Self {
         let snapshot = &serve.snapshot;
         let (totals, late) = (snapshot.totals, snapshot.lateness);
+        let requests = totals.requests;
         let class = |(bound, count): (Option<Nanos>, u64)| ClassReport {
             at_most_ns: bound.map(Nanos::get),
             replies: count,
@@ -155,12 +156,12 @@ impl ServeReport {
                 Ending::PowerCut => EndingReport::PowerCut,
             },
             elapsed_ns: u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX),
-            reads: totals.reads,
-            read_bytes: totals.read_bytes,
-            writes: totals.writes,
-            write_bytes: totals.write_bytes,
-            flushes: totals.flushes,
-            discards: totals.discards,
+            reads: requests.reads,
+            read_bytes: requests.read_bytes,
+            writes: requests.writes,
+            write_bytes: requests.write_bytes,
+            flushes: requests.flushes,
+            discards: requests.discards,
             failed_requests: totals.failed,
             broken_clients: totals.broken,
             lateness,

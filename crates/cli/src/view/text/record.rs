@@ -8,19 +8,19 @@ use straddle_record::{Ended, Progress, Subject, Why};
 use straddle_trace::Asked;
 use straddle_units::ByteCount;
 
-use crate::output::{plural, printable};
+use crate::output::{plural, printable, quote_path};
 use crate::view::text::wrap;
 
 /// Returns how far a recording is.
 pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
     let of = limit.map(|limit| format!(" of {} s", limit.as_secs())).unwrap_or_default();
-    let asked = now.asked;
+    let requests = now.asked.requests;
     let mut line = format!(
         "{} s{of}  {}  {} read, {} written",
         now.elapsed.as_secs(),
-        plural(asked.requests(), "request"),
-        ByteCount::new(asked.read_bytes),
-        ByteCount::new(asked.write_bytes)
+        plural(requests.count(), "request"),
+        ByteCount::new(requests.read_bytes),
+        ByteCount::new(requests.write_bytes)
     );
     if now.lost > 0 {
         let _ = write!(line, "  {} lost", plural(now.lost, "event"));
@@ -30,15 +30,16 @@ pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
 
 /// Returns what was asked of a drive.
 pub(crate) fn asked(asked: &Asked) -> String {
+    let requests = asked.requests;
     let mut text = format!(
         "{} ({}), {} ({})",
-        plural(asked.reads, "read"),
-        ByteCount::new(asked.read_bytes),
-        plural(asked.writes, "write"),
-        ByteCount::new(asked.write_bytes)
+        plural(requests.reads, "read"),
+        ByteCount::new(requests.read_bytes),
+        plural(requests.writes, "write"),
+        ByteCount::new(requests.write_bytes)
     );
     for (count, noun) in
-        [(asked.flushes, "flush"), (asked.discards, "discard"), (asked.commands, "device command")]
+        [(requests.flushes, "flush"), (requests.discards, "discard"), (asked.commands, "device command")]
     {
         if count > 0 {
             let plural = if count == 1 {
@@ -81,13 +82,6 @@ pub(crate) fn ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path
         );
         let _ = write!(text, "\n{}", wrap(&note, width, ""));
     }
-    let _ = writeln!(text, "\nstraddle trace {}", printable(&shell(to)));
+    let _ = writeln!(text, "\nstraddle trace {}", quote_path(to));
     text
-}
-
-/// Returns a path as a word for the shell.
-fn shell(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%,".contains(letter);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

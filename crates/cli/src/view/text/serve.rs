@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use straddle_io::Requests;
 use straddle_serve::{Ending, Snapshot, Totals};
 use straddle_units::ByteCount;
 
@@ -17,9 +18,10 @@ const BAR: u64 = 40;
 pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
     let (since, earlier) = before.unwrap_or_default();
     let seconds = now.elapsed.saturating_sub(since).as_secs_f64();
-    let bytes = |totals: Totals| totals.read_bytes + totals.write_bytes;
-    let requests = rate(now.totals.requests() - earlier.requests(), seconds);
-    let bytes = rate(bytes(now.totals) - bytes(earlier), seconds);
+    let (requests, earlier) = (now.totals.requests, earlier.requests);
+    let bytes = |requests: Requests| requests.read_bytes + requests.write_bytes;
+    let bytes = rate(bytes(requests) - bytes(earlier), seconds);
+    let requests = rate(requests.count() - earlier.count(), seconds);
     let speed = match bytes {
         slow if slow > 0.0 && slow < 1e5 => format!("{:.1} KiB/s", slow / 1024.0),
         fast => format!("{:.1} MB/s", fast / 1e6),
@@ -38,6 +40,7 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
 pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
     let snapshot = &serve.snapshot;
     let (totals, counters) = (snapshot.totals, snapshot.counters);
+    let requests = totals.requests;
     let ending = match serve.ending {
         Ending::Signal => "ended by a signal",
         Ending::Quit => "ended by command",
@@ -47,12 +50,12 @@ pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
     let mut text = format!(
         "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} discards",
         snapshot.elapsed.as_secs_f64(),
-        totals.reads,
-        ByteCount::new(totals.read_bytes),
-        totals.writes,
-        ByteCount::new(totals.write_bytes),
-        totals.flushes,
-        totals.discards,
+        requests.reads,
+        ByteCount::new(requests.read_bytes),
+        requests.writes,
+        ByteCount::new(requests.write_bytes),
+        requests.flushes,
+        requests.discards,
     );
     if totals.failed > 0 {
         let _ = write!(text, "; {} failed", totals.failed);
