@@ -110,7 +110,7 @@ impl Modelled {
             physical_sector: Some(profile.claims.physical_sector),
             partition: None,
         };
-        let numbers: Vec<u32> = (LOCAL << 20..).take(drives.len()).collect();
+        let numbers: Vec<u32> = (0..drives.len()).map(number).collect();
         let origin = origin("the drive's time", drives.iter().map(describe).collect());
         let out = Whole::begin(path, inputs)?;
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -122,7 +122,7 @@ impl Modelled {
 
     /// Returns what sees the requests of the drive at this place.
     pub(crate) fn watch(&self, index: usize) -> Box<dyn Watch> {
-        let device = (LOCAL << 20).saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
+        let device = number(index);
         Box::new(Watching { shared: Arc::clone(&self.shared), device, outstanding: HashMap::new() })
     }
 
@@ -141,6 +141,11 @@ impl Modelled {
         let kept = recorder.into_inner().keep();
         finished.and(kept).with_context(failure)
     }
+}
+
+/// The kernel's number of the drive at this place.
+fn number(index: usize) -> u32 {
+    (LOCAL << 20).saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {

@@ -8,7 +8,7 @@ use straddle_boot::{Console, Ended, System};
 use straddle_examine::Present;
 use straddle_repair::realign::Realign;
 
-use super::realign::rescue_map;
+use super::realign::complain_unreadable;
 use crate::exit::Exit;
 use crate::output::{self, plural, quote_path};
 use crate::progress::Watcher;
@@ -55,14 +55,7 @@ pub(super) fn now(disk: &Path) -> Result<Exit> {
     let mut console = Console {
         watch: &mut |progress| watcher.look(progress),
         list: &mut |bad| {
-            if !bad.is_empty() {
-                let map = rescue_map(bad);
-                output::complain(&format!(
-                    "{} could not be read:\n{}",
-                    plural(bad.len(), "area"),
-                    map.trim_end()
-                ));
-            }
+            complain_unreadable(bad);
             Ok(())
         },
         restart: &mut |why| output::complain(&format!("{name}: {why}: starting again")),

@@ -287,20 +287,26 @@ impl<'m> UnreadableMap<'m> {
 
     /// Saves the list, with the places of the fillers, durably; without a file it goes to standard error.
     pub(super) fn list(&self, bad: &[Bad]) -> io::Result<()> {
-        let text = rescue_map(bad);
-        let areas = output::plural(bad.len(), "area");
         match self.path {
             Some(path) => {
+                let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
                 let named = |error| io::Error::other(format!("{}: {error}", path.display()));
                 let mut file = fs::File::options().write(true).truncate(true).open(path).map_err(named)?;
                 file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
                 output::complain(&format!("{}: {areas} could not be read", path.display()));
             }
-            None if bad.is_empty() => {}
-            None => output::complain(&format!("{areas} could not be read:\n{}", text.trim_end())),
+            None => complain_unreadable(bad),
         }
         self.is_listed.set(true);
         Ok(())
+    }
+}
+
+/// Prints what could not be read, if anything, to standard error.
+pub(super) fn complain_unreadable(bad: &[Bad]) {
+    if !bad.is_empty() {
+        let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
+        output::complain(&format!("{areas} could not be read:\n{}", text.trim_end()));
     }
 }
 
@@ -326,7 +332,7 @@ pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {
 }
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
-pub(super) fn rescue_map(bad: &[Bad]) -> String {
+fn rescue_map(bad: &[Bad]) -> String {
     let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
