@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use straddle_forms::trace::{Counted, TraceReport};
-use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS, Volume};
+use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS};
 
 use crate::{as_python, errors};
 
@@ -158,7 +158,7 @@ impl Histogram {
     /// The number of requests, with flushes.
     #[getter]
     fn requests(&self) -> u64 {
-        self.account.volumes().map(|(_, volume)| requests(volume)).fold(0, u64::saturating_add)
+        self.account.volumes().map(|(_, volume)| volume.requests()).fold(0, u64::saturating_add)
     }
 
     /// The names of the volumes, in order. That of a table without a column of the volume is empty.
@@ -182,11 +182,6 @@ impl Histogram {
         let volumes = self.account.volumes().count() as u64;
         format!("<straddle.Histogram: {} on {}>", of(self.requests(), "request"), of(volumes, "volume"))
     }
-}
-
-fn requests(volume: &Volume) -> u64 {
-    let histograms = [&volume.reads, &volume.writes, &volume.discards];
-    histograms.into_iter().map(|histogram| histogram.requests()).sum::<u64>() + volume.flushes
 }
 
 /// Returns the sectors of a unit of `bytes`.

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use straddle_device::claim::{self, LockError};
 use straddle_device::live::Machine;
+use straddle_device::sysfs::{Attributes, Directory, of_number};
 use straddle_device::{FileId, Medium, OpenError, Options};
 
 use crate::target::{TargetError, serial_of};
@@ -60,8 +61,7 @@ fn written(file: &File) -> Option<Written> {
         let modified = (found.mtime(), found.mtime_nsec());
         return Some(Written::File { modified, len: found.len() });
     }
-    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
-    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let text = Directory::new(of_number(found.rdev())).text("stat")?;
     // Documentation/block/stat.rst: the seventh number is of sectors written, the fourteenth of discarded ones.
     let number = |index| text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok());
     Some(Written::Disk(number(6)?, number(13).unwrap_or(0)))
