@@ -81,12 +81,8 @@ pub fn record<W: Write>(
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Ended, RecordError> {
     let instance = Instance::new()?;
-    // Dropped before the instance, which the kernel does not remove while they are open.
-    let mut session = Session::new(&instance, subject, options)?;
-    instance.enable(true)?;
-    let ended = session.run(&instance, subject, options, recorder, stop, tell);
-    drop(session);
-    ended
+    let mut session = Session::new(instance, subject, options)?;
+    session.run(recorder, stop, tell)
 }
 
 /// Returns the present time by the clock of recordings, and since 1970.
@@ -102,8 +98,12 @@ fn now() -> Nanos {
 }
 
 /// The buffers, and how they are read.
-struct Session {
+struct Session<'s> {
+    // Dropped before the instance, which the kernel does not remove while they are open.
     buffers: Vec<Buffer>,
+    instance: Instance,
+    subject: &'s Subject,
+    limit: Option<Duration>,
     pages: PageLayout,
     decoder: Decoder,
     page: Vec<u8>,
@@ -111,8 +111,8 @@ struct Session {
     missed: u64,
 }
 
-impl Session {
-    fn new(instance: &Instance, subject: &Subject, options: &Options) -> Result<Self, RecordError> {
+impl<'s> Session<'s> {
+    fn new(instance: Instance, subject: &'s Subject, options: &Options) -> Result<Self, RecordError> {
         instance.set("trace_clock", CLOCK)?;
         instance.set("buffer_size_kb", &options.buffer.to_string())?;
         for event in EVENTS {
@@ -126,25 +126,24 @@ impl Session {
         let decoder =
             Decoder::of(&issue, &complete).map_err(|source| RecordError::Format { path, source })?;
         let buffers = instance.buffers()?;
-        Ok(Self { buffers, page: vec![0; pages.size()], pages, decoder, missed: 0 })
+        let (limit, page) = (options.limit, vec![0; pages.size()]);
+        Ok(Self { buffers, instance, subject, limit, pages, decoder, page, missed: 0 })
     }
 
     fn run<W: Write>(
         &mut self,
-        instance: &Instance,
-        subject: &Subject,
-        options: &Options,
         recorder: &mut Recorder<W>,
         stop: &AtomicBool,
         tell: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Ended, RecordError> {
+        self.instance.enable(true)?;
         let begun = Instant::now();
         let mut tick = begun + TICK;
         let why = loop {
             let before = now();
             let pages = self.round(recorder)?;
             recorder.settle(before.saturating_sub(LATE)).map_err(RecordError::Write)?;
-            let left = options.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+            let left = self.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 break Why::Time;
             }
@@ -153,7 +152,7 @@ impl Session {
             }
             if Instant::now() >= tick {
                 tick += TICK;
-                if !subject.is_there() {
+                if !self.subject.is_there() {
                     break Why::Gone;
                 }
                 tell(&Progress { elapsed: begun.elapsed(), asked: recorder.asked(), lost: self.missed });
@@ -163,16 +162,16 @@ impl Session {
             }
         };
         let elapsed = begun.elapsed();
-        instance.enable(false)?;
+        self.instance.enable(false)?;
         // With the events off, the buffers become empty.
         while self.round(recorder)? > 0 {}
-        let lost = instance.lost(&self.buffers)?.max(self.missed);
+        let lost = self.instance.lost(&self.buffers)?.max(self.missed);
         Ok(Ended { why, elapsed, lost })
     }
 
     /// Reads what is in the buffers; returns the most pages of one processor.
     fn round<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<usize, RecordError> {
-        let Self { buffers, pages, decoder, page, missed } = self;
+        let Self { buffers, pages, decoder, page, missed, .. } = self;
         let mut most = 0;
         for Buffer { processor, file, path } in buffers {
             let mut count = 0;

@@ -134,12 +134,13 @@ pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Ve
             settled.push(*bad);
             continue;
         }
-        let mut at = bad.from.start();
-        while let Some(from) = sector_at(at).filter(|_| at < bad.from.end()) {
-            let to =
-                ByteOffset::new(at.get().wrapping_add(bad.to.get()).wrapping_sub(bad.from.start().get()));
+        for offset in (0..bad.from.len().get()).step_by(in_memory(ByteCount::new(SECTOR))) {
+            let offset = ByteCount::new(offset);
+            let (at, to) = (bad.from.start().checked_add(offset), bad.to.checked_add(offset));
+            let Some((at, to, from)) = at.zip(to).and_then(|(at, to)| Some((at, to, sector_at(at)?))) else {
+                break;
+            };
             settled.push(Bad { from, to: taken_along(disks, moves, at, to) });
-            at = from.end();
         }
     }
     normal(settled)
