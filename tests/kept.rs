@@ -217,3 +217,48 @@ fn contents_are_equal_only_if_all_bytes_are() {
     }
     assert!(Contents::of(&dir.image("longer", len + 1)) != before);
 }
+
+/// The backup of one disk is never offered for its clone: two disks from one template, the primary GPT of one and
+/// the backup of the other damaged, are repaired with plans of the same name.
+#[test]
+fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
+    if !present(&["sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("clones");
+    planned(&dir, "gpt", &["--delete", "3"]);
+    let template = dir.join("disk");
+    let (one, other) = (dir.join("web1.img"), dir.join("web2.img"));
+    fs::copy(&template, &one).unwrap();
+    fs::copy(&template, &other).unwrap();
+    let put = |path: &Path, at: u64| {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&[0; 512], at).unwrap();
+    };
+    put(&one, 512);
+    put(&other, (64 << 20) - 512);
+    done(&dir, &["plan", "web1.img", "--repair", "--save", "plan.json"]);
+    done(&dir, &["apply", "plan.json", "--write", "web1.img"]);
+    let before = Contents::of(&other);
+    let refused = straddle_in(&dir, &["apply", "plan.json", "--write", "web2.img"]);
+    let said = transcript(&refused);
+    assert_eq!(refused.status.code(), Some(4), "{said}");
+    assert!(said.contains("web1.img: name another file with --backup"), "{said}");
+    for arguments in [&[][..], &["--force"], &["--was", &one.display().to_string()]] {
+        let undo = [&["undo", "plan.json.undo", "--write", "web2.img"], arguments].concat();
+        let undone = straddle_in(&dir, &undo);
+        assert_eq!(undone.status.code(), Some(4), "{arguments:?}: {}", transcript(&undone));
+        assert!(Contents::of(&other) == before, "{arguments:?}");
+    }
+    // The rest of the first disk's table is what it was, under any name that is given.
+    let moved = dir.join("renamed.img");
+    fs::rename(&one, &moved).unwrap();
+    let undone = straddle_in(&dir, &["undo", "plan.json.undo", "--write", "renamed.img"]);
+    let said = transcript(&undone);
+    assert_eq!(undone.status.code(), Some(4), "{said}");
+    let option = format!("--was {}", one.display());
+    assert!(said.contains(&option), "{said}");
+    done(&dir, &["undo", "plan.json.undo", "--write", "renamed.img", "--was", &one.display().to_string()]);
+    let verified = output(Command::new("sgdisk").arg("-v").arg(&moved), "");
+    assert!(transcript(&verified).contains("corrupt"), "{}", transcript(&verified));
+}

@@ -55,9 +55,11 @@ impl ApplyError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::OtherDisk(_) | Self::WouldDiffer(_) | Self::WrittenSince { .. } | Self::InUse(_) => {
-                ErrorKind::Refused
-            }
+            Self::OtherDisk(_)
+            | Self::Elsewhere { .. }
+            | Self::WouldDiffer(_)
+            | Self::WrittenSince { .. }
+            | Self::InUse(_) => ErrorKind::Refused,
             Self::Plan(error) => error.kind(),
             Self::Backup(error) => error.kind(),
             Self::Read(_) | Self::Write { .. } | Self::Differs { .. } | Self::Kernel(_) => ErrorKind::Failed,

@@ -3,11 +3,12 @@
 //! The law of this module: the hash covers everything that makes up the present table and nothing else. A
 //! boot loader or a file system may write elsewhere without invalidating the plan.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
 use straddle_device::hex::encode as hex;
 use straddle_device::{Medium, ReadError};
-use straddle_layout::format::gpt;
+use straddle_layout::format::{gpt, mbr};
 use straddle_layout::{Role, Stack};
 use straddle_relocate::is_title;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -25,8 +26,44 @@ pub struct Fingerprint {
     pub table: String,
 }
 
+/// A structure of a partition table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Structure {
+    /// The first sector, with the MBR or the protective MBR.
+    BootSector,
+    /// A record of the chain of logical partitions.
+    ExtendedBootRecord,
+    /// A place where a GPT header is, or would be.
+    GptHeader,
+    /// The entries of a GPT.
+    GptEntries,
+}
+
+impl Structure {
+    /// Its name, for messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BootSector => "the boot sector",
+            Self::ExtendedBootRecord => "an extended boot record",
+            Self::GptHeader => "a GPT header",
+            Self::GptEntries => "the entries of a GPT",
+        }
+    }
+
+    /// The bytes of `found`, the contents of its place, that make up the table: boot code does not, nor what is where
+    /// a header would be.
+    pub(crate) fn table(self, found: &[u8]) -> &[u8] {
+        match self {
+            Self::BootSector => found.get(mbr::ENTRIES_AT..).unwrap_or_default(),
+            Self::GptHeader if !has(found, 0, gpt::SIGNATURE) => &[],
+            _ => found,
+        }
+    }
+}
+
 /// The largest array of entries, in bytes: the layout crate accepts none that is larger.
-const LARGEST_ARRAY: u64 = 8 << 20;
+pub(crate) const LARGEST_ARRAY: u64 = 8 << 20;
 
 impl Fingerprint {
     /// Takes the fingerprint of `medium`, on which `stack` was read.
@@ -37,7 +74,7 @@ impl Fingerprint {
         serial: Option<String>,
     ) -> Result<Self, ReadError> {
         let mut hash = Sha256::new();
-        for span in structures(medium, stack, block)? {
+        for (_, span) in structures(medium, stack, block)? {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
             let mut bytes = bytes_of(medium, span)?;
@@ -68,23 +105,25 @@ pub(crate) fn structures(
     medium: &dyn Medium,
     stack: &Stack,
     block: BlockSize,
-) -> Result<Vec<Span>, ReadError> {
-    let mut spans = Vec::new();
-    let mut add = |span: Option<Span>| {
-        spans.extend(span.filter(|span| span.end().get() <= medium.len().get() && !spans.contains(span)));
+) -> Result<Vec<(Structure, Span)>, ReadError> {
+    let mut found: Vec<(Structure, Span)> = Vec::new();
+    let mut add = |structure: Structure, span: Option<Span>| {
+        let is_known = |span: Span| found.iter().any(|(_, known)| *known == span);
+        let new = span.filter(|span| span.end().get() <= medium.len().get() && !is_known(*span));
+        found.extend(new.map(|span| (structure, span)));
     };
     let mut blocks = vec![block];
     blocks.extend((stack.block != block).then_some(stack.block));
     for block in blocks {
         let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
-        add(one(Lba::new(0)));
+        add(Structure::BootSector, one(Lba::new(0)));
         let last = block.blocks_floor(medium.len()).last_lba().unwrap_or_default();
         let mut headers = vec![Lba::new(1), last];
         for at in 0..2 {
             let Some(span) = one(headers[at]).filter(|span| span.end().get() <= medium.len().get()) else {
                 continue;
             };
-            add(Some(span));
+            add(Structure::GptHeader, Some(span));
             let header = bytes_of(medium, span)?;
             if !has(&header, 0, gpt::SIGNATURE) {
                 continue;
@@ -92,20 +131,21 @@ pub(crate) fn structures(
             let array = u64::from(le32(&header, 80)).saturating_mul(u64::from(le32(&header, 84)));
             if array <= LARGEST_ARRAY {
                 let start = Lba::new(le64(&header, 72)).to_bytes(block);
-                add(start.and_then(|start| Span::new(start, ByteCount::new(array))));
+                let entries = start.and_then(|start| Span::new(start, ByteCount::new(array)));
+                add(Structure::GptEntries, entries);
             }
             headers.push(Lba::new(le64(&header, 32)));
         }
         for other in headers.into_iter().skip(2) {
-            add(one(other));
+            add(Structure::GptHeader, one(other));
         }
         for partition in &stack.partitions {
             match partition.role {
-                Role::Extended => add(one(partition.start)),
-                Role::Logical { ebr } => add(one(ebr)),
+                Role::Extended => add(Structure::ExtendedBootRecord, one(partition.start)),
+                Role::Logical { ebr } => add(Structure::ExtendedBootRecord, one(ebr)),
                 Role::Primary => {}
             }
         }
     }
-    Ok(spans)
+    Ok(found)
 }

@@ -93,6 +93,8 @@ pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
 pub struct Identity {
     /// The serial number or other name.
     pub serial: Option<String>,
+    /// The path, without links.
+    pub path: Option<PathBuf>,
     /// The kernel's name of a block device.
     pub kernel_name: Option<String>,
     /// The logical sector size of a block device.
@@ -155,6 +157,7 @@ impl Target<'static> {
         let is_device = examined.kernel_name.is_some();
         let identity = Identity {
             serial: serial_of(&examined),
+            path: std::fs::canonicalize(path).ok(),
             sector: is_device.then(|| examined.topology.logical.value()),
             kernel_name: examined.kernel_name,
         };

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "apply/clones.rs"]
+mod clones;
 mod common;
 
 use std::io;

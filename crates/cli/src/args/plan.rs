@@ -244,10 +244,11 @@ pub(crate) struct ApplyArguments {
 const UNDO_EXAMPLES: &str = "\
 Examples:
   straddle undo plan.json.undo --write disk.img
+  straddle undo plan.json.undo --write new.img --was /srv/disk.img    the image was renamed since
 
 It also reverts what an interrupted 'straddle apply' had written. Nothing is changed if the disk contains neither the
-original nor the written data, or if the first MiB or the last 64 KiB of a partition that the plan created has been
-written to.";
+original nor the written data, if any other part of its partition table differs, or if the first MiB or the last 64 KiB
+of a partition that the plan created has been written to. A disk without a serial number is recognised by its path.";
 
 /// Arguments of `undo`.
 #[derive(Debug, Args)]
@@ -265,6 +266,10 @@ pub(crate) struct UndoArguments {
     /// Image format, if the contents suggest a different one; `raw` takes the bytes as they are.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Path of the disk when the backup was made, if it was renamed since and has no serial number.
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    pub(crate) was: Option<PathBuf>,
 
     /// Revert the table even if a partition that the plan created has been written to; its contents are lost.
     #[arg(long)]

@@ -96,8 +96,16 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     fs::symlink_metadata(backup).ok()?;
     let (name, quoted) = (backup.display(), quote_path(backup));
     let undo = format!("straddle undo {quoted} --write {}", quote_path(operand));
-    let progress = Backup::load(backup).map_err(anyhow::Error::from);
-    let progress = progress.and_then(|backup| Ok(backup.progress(target)?));
+    let loaded = Backup::load(backup).map_err(anyhow::Error::from);
+    if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
+        return Some(format!(
+            "{name} is the backup of an apply to {}: name another file with --backup; only if this is that disk under a new name: \
+             {undo} --was {}",
+            output::printable(path),
+            quote_path(Path::new(path))
+        ));
+    }
+    let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
             "{name} is the backup of an earlier apply, of which nothing is on this disk: it failed before its first write, was reverted, \
@@ -109,8 +117,8 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
              first: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier apply, which was fully applied to this disk: revert it with {undo}, or keep it and name \
-             another file with --backup"
+            "{name} is the backup of an earlier apply, which was fully applied to this disk: keep it and name another file with \
+             --backup, or revert that apply: {undo}"
         ),
         Err(error) => format!(
             "{name} exists, but is not a backup for this disk's contents ({error:#}): name another file with --backup, or move it away"
@@ -127,14 +135,25 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
-    let backup = Backup::load(&arguments.backup)?;
     let name = arguments.write.display().to_string();
+    let mut backup = Backup::load(&arguments.backup)?;
+    if let Some(was) = &arguments.was {
+        backup = backup.renamed_from(was).with_context(|| name.clone())?;
+    }
     let mut target = Target::open(&arguments.write, arguments.format).with_context(|| name.clone())?;
     let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
     let was_written = backup.progress(&target);
     let backed_up = match backup.undo(&mut target, later) {
         Err(error @ ApplyError::WrittenSince { .. }) => {
             return Err(RefusedError(format!("{name}: {error}; --force reverts the table anyway")).into());
+        }
+        Err(ApplyError::Elsewhere { path }) => {
+            let path = quote_path(Path::new(&path));
+            let text = format!(
+                "{name}: nothing was written: the backup is of {path}, and no serial number shows that this is the same disk; \
+                 if it was renamed, add: --was {path}"
+            );
+            return Err(RefusedError(text).into());
         }
         backed_up => backed_up.with_context(|| name.clone())?,
     };

@@ -1,8 +1,9 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
 //! The law of this module: a backup is synchronised to its file system before it is reported as stored, it
-//! never replaces another file, and it is used only if its checksum is right. It also records how the new
-//! partitions began and ended, so that later writes to them are detected.
+//! never replaces another file, and it is used only if its checksum is right. It also records the rest of the
+//! table, so that a similar disk is not taken for this one, and how the new partitions began and ended, so that
+//! later writes to them are detected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,15 +16,18 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::hex::{decode as unhex, encode as hex};
 use straddle_device::{Medium, ReadError};
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_layout::{Stack, read_stack};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
 use crate::encode::Step;
-use crate::foresee::lay_over;
+use crate::fingerprint::{Structure, bytes_of, structures};
+use crate::foresee::{After, lay_over};
 use crate::plan::{Change, Plan, Slot, span_of};
+use crate::target::{Identity, Target};
 
 /// The version of the backup file's format.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
 /// How many bytes of the beginning and of the end of a new partition are watched.
@@ -92,6 +96,17 @@ pub(super) struct Watched {
     pub(super) sum: String,
 }
 
+/// A structure of the table before or after the steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beside {
+    pub(super) structure: Structure,
+    pub(super) start: u64,
+    pub(super) size: u64,
+    /// SHA-256 of what of it makes up the table, with the bytes that the steps write taken as zero.
+    pub(super) sum: String,
+}
+
 /// The contents of a backup file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,10 +116,14 @@ pub(super) struct BackupFile {
     pub(super) size: u64,
     /// The disk's serial number.
     pub(super) serial: Option<String>,
+    /// The path of the disk, without links.
+    pub(super) path: Option<String>,
     pub(super) subject: Subject,
-    /// SHA-256 of the JSON of `subject`, `steps` and `watched`.
+    /// SHA-256 of the JSON of everything else.
     sum: String,
     steps: Vec<Kept>,
+    /// The whole table, of a backup of one.
+    pub(super) table: Vec<Beside>,
     pub(super) watched: Vec<Watched>,
 }
 
@@ -144,27 +163,32 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-fn sum_of(subject: Subject, steps: &[Kept], watched: &[Watched]) -> String {
-    // Only strings and numbers: serialising cannot fail.
-    hex(&Sha256::digest(serde_json::to_vec(&(subject, steps, watched)).unwrap_or_default()))
+/// Returns the contents of `span`, with the bytes that `steps` write taken as zero.
+fn without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = bytes_of(medium, span)?;
+    for step in steps {
+        if let Step::Write { at, new, .. } = step {
+            lay_over(&mut bytes, span.start().get(), &vec![0; new.len()], *at);
+        }
+    }
+    Ok(bytes)
 }
 
 /// Returns the SHA-256 of `size` bytes of `medium` at `start`, with the bytes that `steps` write taken as
 /// zero.
-pub(super) fn sum_without(
+pub(super) fn sum_without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<String, ReadError> {
+    Ok(hex(&Sha256::digest(without(medium, span, steps)?)))
+}
+
+/// Returns the SHA-256 of what of `structure` at `span` makes up the table, with the bytes that `steps` write taken
+/// as zero.
+pub(super) fn sum_beside(
     medium: &dyn Medium,
-    start: u64,
-    size: u64,
+    structure: Structure,
+    span: Span,
     steps: &[Step],
 ) -> Result<String, ReadError> {
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
-    medium.read_at(ByteOffset::new(start), &mut bytes)?;
-    for step in steps {
-        if let Step::Write { at, new, .. } = step {
-            lay_over(&mut bytes, start, &vec![0; new.len()], *at);
-        }
-    }
-    Ok(hex(&Sha256::digest(&bytes)))
+    Ok(hex(&Sha256::digest(structure.table(&without(medium, span, steps)?))))
 }
 
 /// Returns the ranges to watch as (partition number, first byte, size): the beginning and the end of the
@@ -191,9 +215,31 @@ fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
     watched
 }
 
+/// Returns the structures of the table that `stack` was read from, and of the one after `steps`. What is in a partition
+/// is none, whatever a damaged header says.
+fn structures_of(
+    disk: &dyn Medium,
+    stack: &Stack,
+    block: BlockSize,
+    steps: &[Step],
+) -> Result<Vec<(Structure, Span)>, ReadError> {
+    let mut found = structures(disk, stack, block)?;
+    let after = After { medium: disk, steps };
+    let stack = read_stack(&after, Some(block), None)?;
+    for (structure, span) in structures(&after, &stack, block)? {
+        if !found.contains(&(structure, span)) {
+            found.push((structure, span));
+        }
+    }
+    let is_of_gpt = |structure| matches!(structure, Structure::GptHeader | Structure::GptEntries);
+    let is_in_a_partition = |span| stack.partitions.iter().any(|partition| partition.span.overlaps(span));
+    found.retain(|(structure, span)| !(is_of_gpt(*structure) && is_in_a_partition(*span)));
+    Ok(found)
+}
+
 impl Unstored {
-    /// Builds the backup of what `steps` overwrite on a disk.
-    pub(super) fn of(subject: Subject, steps: &[Step], size: ByteCount, serial: Option<String>) -> Self {
+    /// Builds the backup of what `steps` overwrite on a disk of `size` bytes.
+    pub(super) fn of(subject: Subject, steps: &[Step], size: ByteCount, disk: &Identity) -> Self {
         let kept = |step: &Step| match step {
             Step::Write { at, old, new, what } => {
                 Kept::Write { at: *at, what: what.clone(), old: hex(old), new: hex(new) }
@@ -201,9 +247,33 @@ impl Unstored {
             Step::Flush => Kept::Flush,
         };
         let steps: Vec<Kept> = steps.iter().map(kept).collect();
-        let sum = sum_of(subject, &steps, &[]);
-        let (version, size, watched) = (VERSION, size.get(), Vec::new());
-        Self(BackupFile { version, size, serial, subject, sum, steps, watched })
+        let path = disk.path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        Self(BackupFile {
+            version: VERSION,
+            size: size.get(),
+            serial: disk.serial.clone(),
+            path,
+            subject,
+            sum: String::new(),
+            steps,
+            table: Vec::new(),
+            watched: Vec::new(),
+        })
+    }
+
+    /// Adds checksums of the rest of the table: of what `steps` do not write.
+    pub(super) fn with_table(
+        mut self,
+        disk: &dyn Medium,
+        plan: &Plan,
+        steps: &[Step],
+    ) -> Result<Self, ApplyError> {
+        let stack = plan.read_present(disk)?;
+        for (structure, span) in structures_of(disk, &stack, plan.block(), steps)? {
+            let sum = sum_beside(disk, structure, span, steps)?;
+            self.0.table.push(Beside { structure, start: span.start().get(), size: span.len().get(), sum });
+        }
+        Ok(self)
     }
 
     /// Adds checksums of what the partitions that `plan` makes or grows with `steps` hold at first.
@@ -214,16 +284,17 @@ impl Unstored {
         steps: &[Step],
     ) -> Result<Self, ApplyError> {
         for (partition, start, size) in to_watch(plan) {
-            let sum = sum_without(disk, start, size, steps)?;
+            let Some(span) = Span::new(ByteOffset::new(start), ByteCount::new(size)) else { continue };
+            let sum = sum_without(disk, span, steps)?;
             self.0.watched.push(Watched { partition, start, size, sum });
         }
-        self.0.sum = sum_of(self.0.subject, &self.0.steps, &self.0.watched);
         Ok(self)
     }
 
     /// Stores the backup in a new file. Returns when the file and its name are on stable storage. A file that
     /// could not be stored completely is removed.
-    pub(super) fn store(self, path: &Path) -> Result<(), BackupError> {
+    pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
+        self.0.sum = self.0.sum_of_rest();
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         let text = serde_json::to_vec(&self.0).map_err(|error| failed(error.into()))?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -246,8 +317,8 @@ impl Backup {
     /// Loads a stored backup and checks its version and its checksum, which detects damage.
     ///
     /// The checksum is not a signature: anyone can make a file that has the right one. [`undo`](Self::undo)
-    /// accepts such a file if it names the disk's size and serial number, and if every sector that it would
-    /// restore holds one of the two contents that it gives for it. It can then write any bytes to any place of
+    /// accepts such a file if it names the disk's size, and its serial number or its path, if every sector that it
+    /// would restore holds one of the two contents that it gives for it, and if the rest of the table is as it says. It can then write any bytes to any place of
     /// that disk, partitions included: undo only from files of a trusted origin.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
@@ -264,14 +335,43 @@ impl Backup {
                 backup.version
             )));
         }
-        if backup.sum != sum_of(backup.subject, &backup.steps, &backup.watched) {
+        if backup.sum != backup.sum_of_rest() {
             return Err(damaged("its sum is not the one of its contents".to_owned()));
         }
         Ok(Self(backup))
     }
+
+    /// The path of the disk, if it is not that of `target` and no serial number shows that the two are one.
+    pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
+        let (path, identity) = (self.0.path.as_deref()?, target.identity());
+        let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
+        let is_there = identity.path.as_ref().is_none_or(|here| here.to_string_lossy() == path);
+        (!is_known && !is_there).then_some(path)
+    }
+
+    /// The backup of a disk that was renamed since: it is not looked for at its path. Refuses another path than the one
+    /// it had.
+    pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
+        let here = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        match self.0.path.take() {
+            Some(was) if was == here.to_string_lossy() => Ok(self),
+            was => Err(ApplyError::OtherDisk(format!(
+                "the backup is of {}, not of {}",
+                was.as_deref().unwrap_or("a disk without a path"),
+                here.display()
+            ))),
+        }
+    }
 }
 
 impl BackupFile {
+    fn sum_of_rest(&self) -> String {
+        let Self { version, size, serial, path, subject, sum: _, steps, table, watched } = self;
+        let rest = (version, size, serial, path, subject, steps, table, watched);
+        // Only strings and numbers: serialising cannot fail.
+        hex(&Sha256::digest(serde_json::to_vec(&rest).unwrap_or_default()))
+    }
+
     /// The steps that were taken; `None` if the file contradicts itself.
     pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {

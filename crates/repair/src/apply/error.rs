@@ -15,6 +15,14 @@ pub enum ApplyError {
     /// written.
     #[error("nothing was written: {0}")]
     OtherDisk(String),
+    /// The backup is of a disk at another path, and neither has a serial number. Nothing was written.
+    #[error(
+        "nothing was written: the backup is of {path}, and no serial number shows that this is the same disk"
+    )]
+    Elsewhere {
+        /// The disk's path then.
+        path: String,
+    },
     /// The disk is in use. Nothing was written.
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),

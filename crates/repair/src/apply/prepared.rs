@@ -44,9 +44,11 @@ impl<'a> Prepared<'a> {
     /// would accept a new table for the disk.
     pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
         let Self { disk, plan, steps } = self;
-        let serial = disk.identity().serial.clone();
         check_kernel(disk)?;
-        Unstored::of(Subject::Table, &steps, disk.len(), serial).watching(disk, plan, &steps)?.store(path)?;
+        Unstored::of(Subject::Table, &steps, disk.len(), disk.identity())
+            .with_table(disk, plan, &steps)?
+            .watching(disk, plan, &steps)?
+            .store(path)?;
         Ok(BackedUp { disk, plan: Some(plan), steps })
     }
 }

@@ -1,15 +1,17 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
 //! The law of this module: only bytes from a backup's file are restored, and only if the disk has the size and
-//! the serial number in it, and every sector holds these bytes or those written over them.
+//! the serial number in it, or the path where there is no number; if every sector holds these bytes or those written
+//! over them; and if the rest of the table is the one that was there.
 
 use straddle_device::Medium;
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::backup::{Backup, BackupFile, Subject, UNIT, WATCHED, Watched, sum_without};
+use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
 use super::prepared::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::Step;
+use crate::fingerprint::LARGEST_ARRAY;
 use crate::target::Target;
 
 /// What an undo does with data written since to partitions that the plan made or grew.
@@ -35,6 +37,9 @@ impl Backup {
             refuse_unfinished(target, &stack)?;
         }
         let steps = self.0.undoing(target, target.identity().serial.as_deref())?;
+        if let Some(path) = self.elsewhere(target) {
+            return Err(ApplyError::Elsewhere { path: path.to_owned() });
+        }
         if later == LaterWrites::Refuse {
             self.0.check_unwritten(target)?;
         }
@@ -50,18 +55,40 @@ impl Backup {
     }
 }
 
+/// A backup that names places outside its disk, or of impossible sizes.
+fn contradicts() -> ApplyError {
+    ApplyError::OtherDisk("the backup contradicts itself".to_owned())
+}
+
 impl BackupFile {
     /// Refuses a disk whose new partitions have been written to since: that data would be lost with them.
     fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
-        let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
         let steps = self.steps().ok_or_else(contradicts)?;
         for Watched { partition, start, size, sum } in &self.watched {
-            let end = start.checked_add(*size).ok_or_else(contradicts)?;
-            if *size > WATCHED.0 || end > self.size {
-                return Err(contradicts());
-            }
-            if sum_without(disk, *start, *size, &steps)? != *sum {
+            let span = self.span(*start, *size, WATCHED.0)?;
+            if sum_without(disk, span, &steps)? != *sum {
                 return Err(ApplyError::WrittenSince { partition: *partition, start: *start, size: *size });
+            }
+        }
+        Ok(())
+    }
+
+    /// The span of a range in the file, of at most `largest` bytes.
+    fn span(&self, start: u64, size: u64, largest: u64) -> Result<Span, ApplyError> {
+        Span::new(ByteOffset::new(start), ByteCount::new(size))
+            .filter(|span| size <= largest && span.end().get() <= self.size)
+            .ok_or_else(contradicts)
+    }
+
+    /// Refuses a disk with another table where `steps` wrote nothing: a similar one, or one that was changed since.
+    fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
+        for Beside { structure, start, size, sum } in &self.table {
+            let span = self.span(*start, *size, LARGEST_ARRAY)?;
+            if sum_beside(disk, *structure, span, steps)? != *sum {
+                let what = structure.name();
+                return Err(ApplyError::OtherDisk(format!(
+                    "byte {start} ({what}) is not as it was, and was not written: this is another disk, or its table was changed since"
+                )));
             }
         }
         Ok(())
@@ -76,7 +103,7 @@ impl BackupFile {
             let text = format!("the backup is of another disk ({} bytes)", self.size);
             return Err(other(text));
         }
-        let steps = self.steps().ok_or_else(|| other("the backup contradicts itself".to_owned()))?;
+        let steps = self.steps().ok_or_else(contradicts)?;
         let mut undoing = Vec::new();
         for step in steps.iter().rev() {
             let Step::Write { at, old, new, what } = step else {
@@ -95,6 +122,7 @@ impl BackupFile {
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });
         }
+        self.check_beside(disk, &steps)?;
         undoing.push(Step::Flush);
         Ok(undoing)
     }

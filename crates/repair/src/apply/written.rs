@@ -36,8 +36,7 @@ impl<'a> BackedUp<'a> {
         steps: Vec<Step>,
         path: &Path,
     ) -> Result<Self, ApplyError> {
-        let serial = disk.identity().serial.clone();
-        Unstored::of(Subject::Marker, &steps, disk.len(), serial).store(path)?;
+        Unstored::of(Subject::Marker, &steps, disk.len(), disk.identity()).store(path)?;
         Ok(Self { disk, plan: None, steps })
     }
 

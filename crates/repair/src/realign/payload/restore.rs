@@ -33,7 +33,7 @@ pub(super) fn rest(
     let moved = realign.moves.iter().flat_map(|one| [Some(one.from), one.destination()]);
     let taken = moved.chain([journal]).chain(places.iter().map(Place::span));
     let taken: Vec<Span> = taken.flatten().collect();
-    for span in structures(disk, stack, stack.block)? {
+    for (_, span) in structures(disk, stack, stack.block)? {
         let bytes = bytes_of(disk, span)?;
         let mut at = span.start();
         let mut run: Option<(ByteOffset, Vec<u8>)> = None;
