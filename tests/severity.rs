@@ -125,7 +125,8 @@ fn a_table_matters_by_whether_partitions_are_found() {
     if !present(&["sgdisk"]) {
         return;
     }
-    let zero = |at: u64| format!("dd if=/dev/zero of=disk.img bs=512 seek={at} count=1 conv=notrunc status=none");
+    let zero =
+        |at: u64| format!("dd if=/dev/zero of=disk.img bs=512 seek={at} count=1 conv=notrunc status=none");
     let spoil = |at: u64| format!("printf x | dd of=disk.img bs=1 seek={at} conv=notrunc status=none");
     let (first, last) = (1, 131_071);
     let cases = [
