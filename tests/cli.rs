@@ -346,7 +346,7 @@ fn help_man_pages_completions_and_readme_know_every_command() {
         let page = fs::read_to_string(man.path().join(format!("straddle-{command}.1"))).unwrap();
         let long_help = straddle(&[command, "--help"]).out;
         let options = long_help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
-        for option in options.map(|word| word.trim_end_matches([',', '.', ')', ';', '\''])) {
+        for option in options.map(|word| word.trim_end_matches([',', '.', ')', ';', '\'', '`'])) {
             let escaped = option.split('=').next().unwrap().replace('-', "\\-");
             assert!(page.contains(&escaped), "the page of {command} lacks {option}");
         }

@@ -317,8 +317,13 @@ fn the_first_fix_of_other_images_is_a_copy() {
         let lines = fix["commands"].as_array().unwrap().iter().map(|one| one["line"].as_str().unwrap());
         let lines = lines.collect::<Vec<_>>().join("\n");
         assert!(lines.starts_with(&format!("straddle realign {image} --to disk.")), "{lines}");
+        let (status, text) = straddle(folder, &["realign", image]);
+        assert!(
+            status == 4 && text.contains(&format!("straddle realign {image} --to disk.")),
+            "{image}: {text}"
+        );
         shell(folder, &lines);
-        shell(folder, "sha256sum -c --quiet sum; mv disk*.raw new.img; rm copy.json");
+        shell(folder, "sha256sum -c --quiet sum; mv disk*.raw new.img; rm disk*.copy.json");
         shell(folder, JUDGE);
     }
 }

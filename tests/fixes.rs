@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use straddle_device::shown::quote_path;
 use tools::skip::{cases, is_quick};
 use tools::{Contents, Dir, STRADDLE, at_once, list, number, present, run, shell, word, write_table};
 
@@ -222,25 +221,121 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let args = ["--assume", "512e"];
         let tried = try_all(&dir, &image, &args, |line, _| line.to_owned());
         println!("{name}: {tried:?}");
-        // What sgdisk cannot repair, straddle can, as long as a copy of the table is where it is looked for.
+        // Straddle mends all of them, as long as a copy of the table is where it is looked for.
         let before = tools::check(&image, &args);
-        if tried.is_empty() && !list(&before, "partitions").is_empty() {
-            let operand = quote_path(&image);
-            let advice = format!("straddle plan {operand} --repair ");
-            let of = |finding: &Value| {
-                word(&finding["fix"], "summary").split_once(&advice).map(|(_, rest)| rest.to_owned())
-            };
-            let rest =
-                list(&before, "findings").iter().find_map(of).unwrap_or_else(|| panic!("{name}: {before:#}"));
-            let plan = format!("plan {operand} --repair {rest}");
-            let straddle = quote_path(Path::new(STRADDLE));
-            let line = format!("{straddle} {plan} && {straddle} apply plan.json --write {operand}");
-            shell(&line, dir.path());
-            let after = tools::check(&image, &args);
-            assert!(!codes_of(&after).iter().any(|code| code.starts_with("S03")), "{name}: {after:#}");
-            assert_eq!(after["partitions"], before["partitions"], "{name}");
+        let is_damaged = codes_of(&before).iter().any(|code| code.starts_with("S03"));
+        if list(&before, "partitions").is_empty() || !is_damaged {
+            return;
         }
+        let mending: Vec<&String> = tried.iter().filter(|line| line.contains("straddle plan ")).collect();
+        assert_eq!(mending.len(), 1, "{name}: {before:#}");
+        run(Command::new("sh").arg("-c").arg("rm -f disk.img.plan.json.undo").current_dir(dir.path()), "");
+        shell(&tools::pasted(&format!("set -e\n{}", mending[0])), dir.path());
+        let after = tools::check(&image, &args);
+        assert!(!codes_of(&after).iter().any(|code| code.starts_with("S03")), "{name}: {after:#}");
+        assert_eq!(spans(&after), spans(&before), "{name}");
+        // The last line that it prints brings back every byte.
+        shell(&tools::pasted("straddle undo disk.img.plan.json.undo --write disk.img"), dir.path());
+        assert_eq!(tools::check(&image, &args), before, "{name}");
     });
+}
+
+/// The places of the partitions.
+fn spans(report: &Value) -> Vec<(u64, u64)> {
+    let partitions = list(report, "partitions").iter();
+    partitions.map(|p| (number(p, "start_bytes"), number(p, "size_bytes"))).collect()
+}
+
+/// The audit of a file in the folder, by its name there.
+fn audited(dir: &Dir, assume: &str, name: &str) -> Value {
+    let mut command = Command::new(STRADDLE);
+    command.args(["check", "--json", "--assume", assume, name]).current_dir(dir.path());
+    serde_json::from_slice(&tools::output(&mut command, "").stdout).unwrap()
+}
+
+/// Several disks are checked, all their plans are made in one folder, and all are written after that: each plan, its
+/// backup and each journal has a name of its own.
+#[test]
+fn the_commands_for_several_disks_share_a_folder() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("together");
+    let (zero, table) = (
+        "dd if=/dev/zero of=NAME bs=512 seek=1 count=1 conv=notrunc status=none",
+        "label: gpt\nstart=2048, size=40000\n",
+    );
+    // The name, the assumed drive, the table, what damages it, and the finding to be mended.
+    let disks = [
+        ("a.img", "512e", table, zero, "S031"),
+        ("b.img", "512e", "label: gpt\nstart=4096, size=8000\n", zero, "S031"),
+        ("grown.img", "512e", table, "truncate -s 96M NAME", "S034"),
+        (
+            "bare.img",
+            "512e",
+            table,
+            "dd if=/dev/zero of=NAME bs=512 count=1 conv=notrunc status=none",
+            "S037",
+        ),
+        ("other.img", "logical=4096,physical=4096", table, "true", "S030"),
+        ("off.img", "512e", "label: gpt\nstart=43009, size=8000\n", "true", "S001"),
+        ("off2.img", "512e", "label: gpt\nstart=2049, size=8000\n", "true", "S001"),
+    ];
+    let mut lines: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+    let mut before = Vec::new();
+    for (name, assume, table, damage, code) in disks {
+        let image = dir.image(name, 64 << 20);
+        write_table(&image, 512, table);
+        shell(&damage.replace("NAME", name), dir.path());
+        let report = audited(&dir, assume, name);
+        let target = list(&report, "targets")[0].clone();
+        let is_it = |finding: &&Value| word(finding, "code") == code;
+        let finding =
+            list(&target, "findings").iter().find(is_it).unwrap_or_else(|| panic!("{name}: {target:#}"));
+        let commands = list(&finding["fix"], "commands");
+        assert_eq!(commands.len(), 2, "{name}: {finding:#}");
+        for (lines, command) in lines.iter_mut().zip(commands) {
+            assert_eq!(word(command, "tool"), "straddle");
+            lines.push(word(command, "line"));
+        }
+        before.push(spans(&target));
+    }
+    let all = lines.concat().join("\n");
+    shell(&tools::pasted(&format!("set -e\n{all}")), dir.path());
+    for ((name, assume, _, _, code), before) in disks.into_iter().zip(before) {
+        let report = audited(&dir, assume, name);
+        let target = &list(&report, "targets")[0];
+        assert!(!codes_of(target).contains(code), "{name}: {target:#}");
+        let is = spans(target);
+        assert_eq!(is == before, code != "S001", "{name}: {is:?} {before:?}");
+    }
+}
+
+/// A partition that ends at the old end of a disk that has grown is not made smaller: the backup GPT moves, and then
+/// there is room behind it.
+#[test]
+fn a_grown_disk_gets_its_backup_at_the_end_first() {
+    if !present(&["sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("grown");
+    let image = dir.image("disk.img", 64 << 20);
+    run(Command::new("sgdisk").args(["-n", "1:0:0"]).arg(&image), "");
+    shell("truncate -s 96M disk.img", dir.path());
+    let args = ["--assume", "512e"];
+    let before = tools::check(&image, &args);
+    let of = |report: &Value, code: &str| {
+        let is_it = |finding: &&Value| word(finding, "code") == code;
+        list(report, "findings").iter().find(is_it).cloned().unwrap_or_else(|| panic!("{report:#}"))
+    };
+    let end = of(&before, "S002");
+    assert!(list(&end["fix"], "commands").is_empty() && end["instead"].is_null(), "{end:#}");
+    assert!(word(&end["fix"], "summary").contains("S034"), "{end:#}");
+    let commands = of(&before, "S034")["fix"]["commands"].clone();
+    let lines: Vec<String> = commands.as_array().unwrap().iter().map(|line| word(line, "line")).collect();
+    shell(&tools::pasted(&format!("set -e\n{}", lines.join("\n"))), dir.path());
+    let after = tools::check(&image, &args);
+    assert!(word(&of(&after, "S002")["fix"], "summary").starts_with("grow it by "), "{after:#}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
         assert!(views_agree(&args) > 0);
         seen.extend(check(&args).0.values().flat_map(verdicts).map(|(_, verdict)| verdict));
     }
-    let all = ["aligned", "advice", "off", "misaligned", "container", "damaged", "boot_sector"];
+    let all = ["aligned", "advice", "end_off", "misaligned", "container", "damaged", "boot_sector"];
     assert_eq!(seen, all.map(str::to_owned).into());
     // The status depends on what is asked for: findings that are left out do not count.
     let image = dir.join("gpt");

@@ -165,6 +165,37 @@ fn by_shell(dir: &Dir, line: &str) -> Output {
     output
 }
 
+/// The plan, its backup and the disk have names that a shell gives back, in the folder of the shell.
+#[test]
+fn the_commands_that_mend_a_table_work_for_any_name() {
+    let dir = Dir::new("mended");
+    let long = format!("{}.img", "n".repeat(230));
+    for name in ["$(touch X).img", "-x y'.img", "a b;c.img", "é `touch X`.img", "*?.img", long.as_str()] {
+        let operand = format!("./{name}");
+        dir.image(name, 16 << 20);
+        let plan = ["plan", &operand, "--table", "gpt", "--part", "rest", "--save", "first.json"];
+        assert!(straddle(&dir, &plan).status.success(), "{name}");
+        let applied = straddle(&dir, &["apply", "first.json", "--write", &operand]);
+        assert!(applied.status.success(), "{name}: {}", transcript(&applied));
+        fs::remove_file(dir.join("first.json.undo")).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(dir.join(name)).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], 512).unwrap();
+        drop(file);
+        let codes_and_lines = || {
+            let out = straddle(&dir, &["check", "--json", "--", &operand]);
+            let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+            let findings = report["targets"][0]["findings"].as_array().unwrap().clone();
+            findings.into_iter().find(|finding| finding["code"] == "S031")
+        };
+        let finding = codes_and_lines().unwrap_or_else(|| panic!("{name}"));
+        for command in finding["fix"]["commands"].as_array().unwrap() {
+            by_shell(&dir, command["line"].as_str().unwrap());
+        }
+        assert!(codes_and_lines().is_none(), "{name}");
+        assert!(!dir.join("X").exists(), "something was run: {name}");
+    }
+}
+
 #[test]
 fn a_name_of_any_bytes_comes_back_from_a_shell() {
     let dir = Dir::new("bytes");

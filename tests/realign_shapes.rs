@@ -129,6 +129,12 @@ fn slack_behind_a_file_system_gives_way() {
     ];
     for (make, judge) in cases(make.into_iter(), 2) {
         full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
+        let (_, text) = program(dir.path(), &["check", "disk.img"]);
+        let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("partition 2 becomes 512 bytes shorter, which its contents do not use"),
+            "{make}: {text}"
+        );
         let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
         assert!(status == 0 && text.contains("which its contents do not use"), "{make}: {text}");
         let (status, text) =
@@ -212,13 +218,64 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
         shell(dir.path(), command);
         shell(
             dir.path(),
-            "straddle apply copy.json --from disk.img --write NEW; mv NEW new.img
+            "straddle apply disk.img.copy.json --from disk.img --write NEW; mv NEW new.img
              from=$(sfdisk -d new.img | sed -n 's/^new.img2.*start= *\\([0-9]*\\),.*/\\1/p')
              [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=512 skip=$from count=240000 status=none) 2
-             rm new.img copy.json",
+             rm new.img disk.img.copy.json",
         );
         let (_, text) = program(dir.path(), &["check", "disk.img"]);
-        assert!(text.contains("straddle realign disk.img --to NEW --save copy.json"), "{make}: {text}");
+        assert!(
+            text.contains("straddle realign disk.img --to NEW --save disk.img.copy.json"),
+            "{make}: {text}"
+        );
+    }
+}
+
+/// The superblock of md 1.0 or 0.90, or the metadata of DRBD, in the file `2`, where they are: before its end.
+const FROM_END: [(&str, &str); 3] = [
+    (
+        "linux_raid_member",
+        "at = ((sectors - 16) & ~7) * 512\nblock = bytearray(4096)\nfor where, what in (0, 0xa92b4efc), (4, 1), (72, 1), (92, 2), (220, 128):\n\
+         \tpack(block, where, '<I', what)\nfor where, what in (80, sectors - 16), (128, 0), (136, sectors - 16), (144, at // 512):\n\
+         \tpack(block, where, '<Q', what)\nsum = sum(struct.unpack('<128I', block[:512]))\n\
+         pack(block, 216, '<I', ((sum & 0xffffffff) + (sum >> 32)) & 0xffffffff)",
+    ),
+    (
+        "linux_raid_member",
+        "at = ((sectors & ~127) - 128) * 512\nblock = bytearray(4096)\n\
+         for where, what in (0, 0xa92b4efc), (4, 0), (8, 90), (28, 1), (32, (sectors & ~127) // 2 - 64), (36, 2), (40, 2):\n\
+         \tpack(block, where, '<I', what)\npack(block, 152, '<I', sum(struct.unpack('<1024I', block)) & 0xffffffff)",
+    ),
+    ("drbd", "at = (sectors - 8) * 512\nblock = bytearray(4096)\npack(block, 60, '>I', 0x8374026d)"),
+];
+
+/// A member that is found from its end cannot be made shorter: nothing says so, neither a refusal nor a fix.
+#[test]
+fn a_member_with_its_metadata_at_its_end_is_not_to_be_shrunk() {
+    if !present(&["sfdisk", "mkfs.exfat", "python3", "blkid"]) {
+        return;
+    }
+    let dir = Dir::new("from-end");
+    for (kind, script) in FROM_END {
+        let script = format!(
+            "import os, struct\npack = lambda block, at, form, value: struct.pack_into(form, block, at, value)\n\
+             sectors = os.path.getsize('2') // 512\n{script}\nfile = open('2', 'r+b')\nfile.seek(at)\nfile.write(block)\n"
+        );
+        fs::write(dir.join("script.py"), script).unwrap();
+        full_disk(dir.path(), "python3 script.py");
+        shell(dir.path(), &format!("[ $(blkid -p -o value -s TYPE 2) = {kind} ]"));
+        let (status, text) = program(dir.path(), &["realign", "disk.img"]);
+        assert!(status == 4 && !text.contains(&format!("partition 2 ({kind}) by")), "{kind}: {text}");
+        let (_, text) = program(dir.path(), &["check", "--json", "disk.img"]);
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let of = |finding: &&serde_json::Value| finding["partition"] == 2;
+        let findings: Vec<_> =
+            report["targets"][0]["findings"].as_array().unwrap().iter().filter(of).collect();
+        assert!(findings.iter().any(|finding| finding["code"] == "S001"), "{kind}: {text}");
+        for finding in findings {
+            let fix = finding["fix"].to_string() + &finding["instead"].to_string();
+            assert!(!fix.contains("shrink") && !fix.contains("grow"), "{kind}: {finding:#}");
+        }
     }
 }
 

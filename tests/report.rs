@@ -179,6 +179,116 @@ fn small_blocks_and_damaged_tables_are_no_misalignment() {
     assert_eq!(seen, [&json!(0), &json!(0), &json!(2)], "{value}");
 }
 
+/// Disks: the assumed drive, the command that makes `disk.img`, whether what is written on it is misaligned, and
+/// how many partitions are.
+const DISKS: [(&str, &str, &str, u64); 11] = [
+    ("512e", "sgdisk -n 1:2048:40007", "no", 0),
+    // Only the end is off; of unknown contents, of a file system that leaves the tail unused, and beside advice.
+    ("512e", "sgdisk -n 1:0:0", "no", 0),
+    ("512e", "sgdisk -n 1:0:0; truncate -s 63M fs; mkfs.ext4 -q -F -b 4096 fs; PUT seek=2048", "no", 0),
+    ("512e", "sgdisk -a1 -n 2:34:40 -t 2:ef02 -n 1:2048:0", "no", 0),
+    // A start is off: always, for a loader only, to the stripe, and with the end.
+    ("512e", "sgdisk -a1 -n 1:2049:40008 -n 2:43008:50000", "error", 1),
+    ("512e", "sgdisk -a1 -n 1:34:2047 -t 1:ef02 -n 2:2048:40007", "no", 0),
+    ("512e,stripe=192KiB", "sgdisk -n 1:2048:40007", "warning", 1),
+    ("512e,stripe=192KiB", "sgdisk -a1 -n 1:2048:40008", "warning", 1),
+    // What is in an aligned partition is not, small blocks that are, and a file system without a table.
+    (
+        "512e",
+        "sgdisk -n 1:2048:65535; truncate -s 31M fs; mkfs.fat -a -R 33 -s 8 fs >made; PUT seek=2048",
+        "error",
+        1,
+    ),
+    ("512e", "mkfs.ext4 -q -F -b 1024 disk.img", "no", 0),
+    ("512e", "mkfs.fat -a -R 33 -s 8 disk.img >made", "error", 0),
+];
+
+/// The findings of each severity in text such as `1 error, 2 warnings, 3 advice`.
+fn said(text: &str) -> [u64; 3] {
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    ["error", "warning", "advice"].map(|noun| {
+        let mut pairs = words.windows(2).filter(|pair| pair[1].trim_end_matches('s') == noun);
+        pairs.next().map_or(0, |pair| pair[0].parse().unwrap())
+    })
+}
+
+/// The sum of the samples of a metric whose labels contain `part`.
+fn sum(metrics: &str, name: &str, part: &str) -> u64 {
+    let samples =
+        metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once("} "));
+    samples.filter(|(labels, _)| labels.contains(part)).map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn text_json_metrics_and_report_agree_on_what_is_misaligned() {
+    if !present(&["sgdisk", "mkfs.ext4", "mkfs.fat"]) {
+        return;
+    }
+    for (assume, make, misaligned, partitions) in DISKS {
+        let dir = Dir::new("report-agree");
+        dir.image("disk.img", 64 << 20);
+        let put = "dd if=fs of=disk.img conv=notrunc,sparse status=none";
+        let make =
+            make.replace("PUT", put).replace("sgdisk", "sgdisk disk.img").replacen(';', " >/dev/null;", 1);
+        tools::shell(&make, dir.path());
+        let check = |more: &[&str]| {
+            let mut command = Command::new(STRADDLE);
+            let words = [&["check", "--assume", assume], more, &["disk.img"]].concat();
+            text(&output(command.args(words).current_dir(dir.path()), "").stdout)
+        };
+        let printed = check(&["--json"]);
+        fs::write(dir.join("host.json"), &printed).unwrap();
+        let audit: Value = serde_json::from_str(&printed).unwrap();
+        let target = &audit["targets"][0];
+        assert_eq!(target["misaligned"], misaligned, "{make}: {target:#}");
+        let off = list(target, "partitions").iter().filter(|p| p["misaligned"] != "no").count();
+        assert_eq!(u64::try_from(off).unwrap(), partitions, "{make}: {target:#}");
+        // The text has the words for it.
+        let shown = check(&[]);
+        let rows = shown.lines().filter(|line| line.contains("STRADDLES") || line.contains(" off the "));
+        let inside = shown.lines().filter(|line| line.contains(", but S063 inside"));
+        assert_eq!(u64::try_from(rows.chain(inside).count()).unwrap(), partitions, "{make}: {shown}");
+        let metrics = check(&["--output-format", "prometheus"]);
+        assert_eq!(
+            sum(&metrics, "straddle_target_misaligned", ""),
+            u64::from(misaligned != "no"),
+            "{metrics}"
+        );
+        assert_eq!(sum(&metrics, "straddle_misaligned_partitions", ""), partitions, "{metrics}");
+        let report = as_json(&dir, &["host.json"]);
+        let all = &report["summary"];
+        let classes = [&all["misaligned_errors"], &all["misaligned_warnings"]].map(|n| n.as_u64().unwrap());
+        let expected = ["error", "warning"].map(|severity| u64::from(misaligned == severity));
+        assert_eq!(classes, expected, "{make}: {report:#}");
+        // As many findings of each severity.
+        let found = ["error", "warning", "advice"].map(|severity| {
+            let of = list(target, "findings").iter().filter(|finding| finding["severity"] == severity);
+            u64::try_from(of.count()).unwrap()
+        });
+        assert_eq!(said(shown.lines().last().unwrap().split_once('(').map_or("", |(_, rest)| rest)), found);
+        let counted = ["error", "warning", "advice"]
+            .map(|severity| sum(&metrics, "straddle_findings", &format!("severity=\"{severity}\"")));
+        assert_eq!(counted, found, "{metrics}");
+        for counts in [all, &report["hosts"][0], &report["models"][0]] {
+            let counts =
+                ["errors", "warnings", "advice"].map(|name| counts["findings"][name].as_u64().unwrap());
+            assert_eq!(counts, found, "{make}: {report:#}");
+        }
+        let by_rule = ["errors", "warnings", "advice"].map(|name| {
+            list(&report, "rules").iter().map(|rule| rule["findings"][name].as_u64().unwrap()).sum::<u64>()
+        });
+        assert_eq!(by_rule, found, "{make}: {report:#}");
+        let shown = tools::run::flat(&text(&report_text(&dir)));
+        let sentence = shown.split_once("Findings: ").unwrap().1.split_once('.').unwrap().0.to_owned();
+        assert_eq!(said(&sentence), found, "{shown}");
+    }
+}
+
+fn report_text(dir: &Dir) -> Vec<u8> {
+    report(dir, &["host.json"]).stdout
+}
+
 /// The page as a browser has it after its script has run, and after `more`.
 fn browsed(dir: &Dir, more: &str) -> String {
     let page = fs::read_to_string(dir.join("page.html")).unwrap();

@@ -118,6 +118,33 @@ fn a_start_matters_where_something_is_written() {
     });
 }
 
+/// A table that the kernel finds no partition by is an error, whatever is wrong with it; one that it still reads is a
+/// warning.
+#[test]
+fn a_table_matters_by_whether_partitions_are_found() {
+    if !present(&["sgdisk"]) {
+        return;
+    }
+    let zero =
+        |at: u64| format!("dd if=/dev/zero of=disk.img bs=512 seek={at} count=1 conv=notrunc status=none");
+    let spoil = |at: u64| format!("printf x | dd of=disk.img bs=1 seek={at} conv=notrunc status=none");
+    let (first, last) = (1, 131_071);
+    let cases = [
+        ("S033", "error", [spoil(first * 512 + 56), spoil(last * 512 + 56)]),
+        ("S037", "error", [zero(first), zero(last)]),
+        ("S037", "error", [zero(0), "true".to_owned()]),
+        ("S031", "error", [zero(first), "true".to_owned()]),
+        ("S032", "warning", [zero(last), "true".to_owned()]),
+        ("S034", "warning", ["truncate -s 96M disk.img".to_owned(), "true".to_owned()]),
+    ];
+    for (code, severity, damages) in cases {
+        let dir = Dir::new("found");
+        let image = gpt(&dir, 64, &["-n", "1:2048:40007"]);
+        damages.iter().for_each(|line| drop(shell(line, dir.path())));
+        assert_eq!(judged(&image, code), (vec![severity.to_owned()], 1), "{code}: {damages:?}");
+    }
+}
+
 /// The partitions of ChromeOS and Container-Optimized OS: four of a single block, among those in use.
 #[test]
 fn partitions_of_one_block_are_only_advice() {

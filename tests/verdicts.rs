@@ -347,7 +347,7 @@ fn a_status_says_what_is_wrong() {
         ("off", "error", &["alignment"], 1),
         ("damaged", "error", &["table_damage"], 1),
         // Neither copy of the GPT is left: the MBR announces a GPT that does not exist.
-        ("both", "warning", &["table_damage"], 1),
+        ("both", "error", &["table_damage"], 1),
         ("overlapping", "error", &["table_damage"], 1),
     ];
     for (name, status, kinds, code) in expected {

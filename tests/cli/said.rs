@@ -83,3 +83,39 @@ fn a_probe_of_a_file_with_holes_says_so() {
     let notes = straddle(&["probe", "drive:wd10ears", "--time", "1", "--json"]).json()["notes"].clone();
     assert_eq!(notes, serde_json::json!([]));
 }
+
+#[test]
+fn an_address_that_is_not_read_names_those_that_are() {
+    let run = straddle(&["check", "ftp://host/disk.img"]);
+    assert_eq!(run.code, 3, "{}", run.err);
+    for scheme in ["https://", "http://", "s3://", "gs://", "az://", "ftp"] {
+        assert!(run.err.contains(scheme), "{scheme}: {}", run.err);
+    }
+    assert!(!straddle(&["check", "no/such.img"]).err.contains("https://"));
+}
+
+/// The synopsis of a man page has the value of each option that takes one, as its help has, and no markup of another
+/// kind is left.
+#[test]
+fn man_pages_have_values_and_no_backquotes() {
+    for command in ["check", "map", "plan", "apply", "realign", "bench", "trace", "serve"] {
+        let page = straddle(&["man", command]).out;
+        assert!(!page.contains('`'), "{command}: {page}");
+        let synopsis =
+            page.split_once(".SH SYNOPSIS").unwrap().1.split_once(".SH ").unwrap().0.replace('\\', "");
+        let options = page.split_once(".SH OPTIONS").unwrap().1.replace('\\', "");
+        // `fB--write fI<TARGET>`, with or without a short form.
+        let mut taking = 0;
+        for line in options.lines().filter(|line| line.contains("fB--") && line.contains("fI<")) {
+            let name = line.split_once("fB--").unwrap().1.split_once("fR").unwrap().0;
+            let Some(at) = synopsis.find(&format!("fB--{name}fR")) else { continue };
+            let rest = &synopsis[at + name.len() + 6..];
+            assert!(
+                rest.trim_start_matches(['[', '=', ' ']).starts_with("fI<"),
+                "{command} --{name}: {synopsis}"
+            );
+            taking += 1;
+        }
+        assert!(taking > 2, "{command}: {synopsis}");
+    }
+}

@@ -89,6 +89,7 @@ fn fios_log_has_what_it_can_hold_and_the_rest_is_said() {
     let measured = file(&dir, "measured", "R Hit 8 4 15362.0 56074.0\n");
     assert!(converted(&measured, "csv", &log).contains("csv cannot hold how long 1 request took"));
     let back = file(&dir, "back.csv", "time,op,offset,length\n2,R,0,512\n1,R,0,512\n");
+    assert_eq!(straddle(&["trace", &from, "--to", "iolog", &log]).code, 0, "the word of fio");
     let run = straddle(&["trace", &back, "--to", "fio", &log]);
     assert_eq!(run.code, 3);
     assert!(run.err.contains("request 2 is earlier than the one before it"), "{}", run.err);

@@ -206,12 +206,18 @@ impl Finding {
         Self { at: Some(at), ..Self::new(rule, Subject::Partition(number), message) }
     }
 
+    /// Whether what is written behind the place of the finding is misaligned. An end is only an end: what is
+    /// written before it is where the start puts it.
+    pub fn misaligns(&self) -> bool {
+        self.rule.kind == Kind::Alignment
+            && self.rule.code != Code::END_STRADDLES
+            && self.severity > Severity::Advice
+    }
+
     /// The misaligned start that it reports: one that shifts everything written behind it. `None` for other
     /// findings, which cost writes nothing.
     pub fn shifting_start(&self) -> Option<ByteOffset> {
-        let shifts =
-            self.miss.is_some() && self.rule.code != Code::END_STRADDLES && self.severity > Severity::Advice;
-        self.at.filter(|_| shifts)
+        self.at.filter(|_| self.miss.is_some() && self.misaligns())
     }
 
     /// The path to the layer concerned, as shown to users (`partition 1 > PV vg > LV vg/root`); `None` if no

@@ -41,9 +41,18 @@ struct Candidate {
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = free_space_around(context, partition)?;
+    let keeps = partition.is_found_from_end();
+    if keeps && required(context.topology).is_some_and(|required| required.is_aligned(partition.span.start()))
+    {
+        return Some(Fix::advice(
+            "none that keeps what is in it: its metadata are found from its end, so that the partition must keep its size; \
+             make the member again in a partition of whole physical sectors",
+        ));
+    }
     let candidates: Vec<Candidate> = find_places(context, partition, free)
         .into_iter()
         .map(|place| as_long(context, partition, place))
+        .filter(|place| !keeps || place.len == partition.span.len())
         .filter_map(|place| candidate(context, partition, place, free))
         .collect();
     // A place for which there is a command is preferred, and most of all one whose command also moves the
@@ -60,7 +69,7 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     let rest = old.len().remainder(context.topology.physical.value());
     let is_grown = place.start != old.start() && place.len > old.len();
     let leaves = |layer| weigh::leaves(layer, old.len(), rest);
-    if is_grown && partition.layer.as_ref().is_some_and(leaves) {
+    if is_grown && (partition.is_found_from_end() || partition.layer.as_ref().is_some_and(leaves)) {
         return Place { len: old.len(), ..place };
     }
     place

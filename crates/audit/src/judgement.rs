@@ -23,6 +23,8 @@ pub enum Verdict {
     AlignedWithAdvice,
     /// A boundary whose miss is costly for some workloads is missed.
     Off,
+    /// Only the end misses the physical sector.
+    EndOff,
     /// Its data straddles physical sectors.
     Misaligned,
     /// Its boot sector records another position than its entry.
@@ -98,6 +100,9 @@ pub struct OfPartition {
     pub inside: Option<usize>,
     /// The finding that a layer on it makes up for a misalignment below, as an index.
     pub made_up: Option<usize>,
+    /// How severely what is written in it is misaligned: by its start, or by that of a layer on it. `None` if
+    /// it is not, or nothing is known of it.
+    pub misaligned: Option<Severity>,
 }
 
 /// The result of all findings on a target. Only [`Judgement::of`] makes one, and nothing changes it.
@@ -105,6 +110,7 @@ pub struct OfPartition {
 pub struct Judgement {
     status: Status,
     kinds: Vec<Kind>,
+    misaligned: Option<Severity>,
     partitions: BTreeMap<u32, OfPartition>,
     is_unread: bool,
     not_judged: Option<String>,
@@ -134,6 +140,12 @@ impl Judgement {
         Self {
             status,
             kinds: if not_judged.is_some() { Vec::new() } else { kinds.into_iter().collect() },
+            misaligned: findings
+                .iter()
+                .filter(counted)
+                .filter(|f| f.misaligns() && not_judged.is_none())
+                .map(|f| f.severity)
+                .max(),
             partitions: partitions(findings),
             is_unread: findings
                 .iter()
@@ -150,6 +162,12 @@ impl Judgement {
     /// The kinds of the findings that make the status, in order.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
+    }
+
+    /// How severely what is written on the target is misaligned, from the findings that were asked for; `None`
+    /// if it is not, or the target is not judged.
+    pub const fn misaligned(&self) -> Option<Severity> {
+        self.misaligned
     }
 
     /// Whether something on the target cannot be read, whatever was asked for.
@@ -199,15 +217,19 @@ fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
 
 fn of_partition(role: Role, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
-    // Among equally severe findings, one about alignment is preferred, then the first.
+    // Among equally severe findings, one about alignment is preferred, and a start to an end, then the first.
     let weight = |(_, f): &Listed<'_>| {
         let is_unfinished = f.rule.code == Code::UNFINISHED_MOVE;
-        (is_unfinished, f.severity, f.rule.kind == Kind::Alignment)
+        (is_unfinished, f.severity, f.rule.kind == Kind::Alignment, f.misaligns())
     };
     let decisive = placed.chain(hopeless).first_max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
+    let verdict = verdict(role, decisive.map(|(_, f)| f));
+    let is_known = !matches!(verdict, Verdict::Container | Verdict::Unfinished);
+    let off = own.iter().copied().chain(hopeless).filter(|(_, f)| is_known && f.misaligns());
     OfPartition {
-        verdict: verdict(role, decisive.map(|(_, f)| f)),
+        verdict,
+        misaligned: off.map(|(_, f)| f.severity).max(),
         decisive: decisive.map(|(at, _)| at),
         inside: inside.first_max_by_key(|(_, f)| f.severity).map(|(at, _)| at),
         made_up: own.iter().find(|(_, f)| f.rule.code == Code::LAYERS_CANCEL).map(|(at, _)| *at),
@@ -224,6 +246,7 @@ fn verdict(role: Role, decisive: Option<&Finding>) -> Verdict {
     }
     match (finding.rule.kind, finding.severity) {
         (_, Severity::Advice) => Verdict::AlignedWithAdvice,
+        (Kind::Alignment, _) if finding.rule.code == Code::END_STRADDLES => Verdict::EndOff,
         (Kind::Alignment, Severity::Warning) => Verdict::Off,
         (Kind::Alignment, Severity::Error) => Verdict::Misaligned,
         (Kind::Table, _) => Verdict::Damaged,

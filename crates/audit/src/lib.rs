@@ -128,6 +128,7 @@ pub use picture::picture;
 pub use placement::{OfStart, starts};
 pub use repeated::merge_targets;
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
+pub use shell::file_about;
 pub use way::{Step, StepKind};
 
 /// The input of an audit.

@@ -11,17 +11,26 @@ use straddle_units::{ByteCount, ByteOffset, Lba};
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk};
-use crate::shell::operand;
+use crate::shell::{file_about, operand};
 
 /// What is known about moves on a disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moves {
+    /// The options that make other commands of this program see the disk as this run does, each after a space;
+    /// `None` if none do.
+    pub options: Option<String>,
     /// The move that has begun.
     pub unfinished: Option<Unfinished>,
     /// The move that `straddle realign` plans.
     pub planned: Option<Planned>,
     /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
     pub copy: Option<PlannedCopy>,
+}
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self { options: Some(String::new()), unfinished: None, planned: None, copy: None }
+    }
 }
 
 /// A move that has begun and is not finished.
@@ -78,6 +87,8 @@ pub enum Stage {
 pub struct Planned {
     /// The partitions that move, and where to.
     pub places: Vec<(u32, Lba)>,
+    /// Those that become shorter, and by how much: by bytes that their contents do not use.
+    pub shorter: Vec<(u32, ByteCount)>,
     /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin now.
     pub data: Vec<(u32, ByteOffset)>,
     /// The options that the plan needs, each after a space.
@@ -137,7 +148,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     let planned = context.moves.planned.as_ref()?;
     planned.places.iter().find(|(moved, _)| *moved == number)?;
     let target = operand(context.target);
-    let Planned { places, options, journal, in_use, .. } = planned;
+    let Planned { places, shorter, options, journal, in_use, .. } = planned;
     let to: Vec<String> =
         places.iter().map(|(number, to)| format!("partition {number} to LBA {to}")).collect();
     let what = match to.as_slice() {
@@ -150,23 +161,30 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             ranges(places.iter().map(|(number, _)| *number))
         ),
     };
+    let (plan, kept) = (file_about(context.target, "move.json"), file_about(context.target, "move.journal"));
     let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
     if let Some(size) = journal {
         caution += &format!(
-            "; the disk has no room for the journal of {} bytes: move.journal must be on another disk until the move is complete",
+            "; the disk has no room for the journal of {} bytes: {kept} must be on another disk until the move is complete",
             size.get()
+        );
+    }
+    for (number, by) in shorter {
+        caution += &format!(
+            "; partition {number} becomes {} bytes shorter, which its contents do not use",
+            by.get()
         );
     }
     if *in_use {
         caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
     }
-    let file = if journal.is_some() { " --journal move.journal" } else { "" };
+    let file = if journal.is_some() { format!(" --journal {kept}") } else { String::new() };
     let command = |line: String| Command { tool: "straddle", line };
     Some(Fix {
         summary: what,
         commands: vec![
-            command(format!("straddle realign {target}{options} --save move.json")),
-            command(format!("straddle apply move.json --write {target}{file}")),
+            command(format!("straddle realign {target}{options} --save {plan}")),
+            command(format!("straddle apply {plan} --write {target}{file}")),
         ],
         risk: Risk::Backup,
         caution: Some(caution),
@@ -188,7 +206,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     let planned = context.moves.copy.as_ref()?;
     let PlannedCopy { numbers, source, new, options, from, format, back, in_use, .. } = planned;
     numbers.contains(&number).then_some(())?;
-    let (source, new) = (operand(source), operand(new));
+    let (plan, source, new) = (file_about(source, "copy.json"), operand(source), operand(new));
     let summary = match format {
         Some(_) => "copy it to a raw image with aligned partitions".to_owned(),
         None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one".to_owned(),
@@ -206,8 +224,8 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     Some(Fix {
         summary,
         commands: vec![
-            command(format!("straddle realign {source}{options} --to {new} --save copy.json")),
-            command(format!("straddle apply copy.json --from {source}{from} --write {new}")),
+            command(format!("straddle realign {source}{options} --to {new} --save {plan}")),
+            command(format!("straddle apply {plan} --from {source}{from} --write {new}")),
         ],
         risk: Risk::Safe,
         caution: Some(caution),

@@ -1,12 +1,12 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
 use straddle_layout::{Problem, Role, TableKind};
-use straddle_units::{ByteCount, ByteOffset, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Finding, Fix, Risk, Rule, Subject};
-use crate::shell::operand;
+use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Subject};
+use crate::shell::{file_about, operand};
 
 /// The number of blocks that an MBR entry can address with its 32-bit fields.
 const MBR_REACH: LbaCount = LbaCount::new(1 << 32);
@@ -37,8 +37,8 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         Problem::Unreadable { number: Some(number), .. } => Subject::Partition(*number),
         _ => Subject::Disk,
     };
-    let fix = fix_of(context, problem);
-    Finding { at: Some(at), fix, ..Finding::new(rule, subject, problem.to_string()) }
+    let (fix, instead) = fix_of(context, problem);
+    Finding { at: Some(at), fix: Some(fix), instead, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
 /// The rule that a problem breaks, and the offset at which it shows.
@@ -66,9 +66,9 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     }
 }
 
-/// The fix for a problem, if there is a more specific one than the rule's.
-fn fix_of(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
-    let fix = match problem {
+/// The fix for a problem, and another one if other programs have one: the rule's, if there is no more specific one.
+fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
+    match problem {
         Problem::GptPrimaryDamaged { .. }
         | Problem::GptBackupDamaged { .. }
         | Problem::GptBackupMisplaced { .. }
@@ -76,17 +76,22 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
         | Problem::NoProtectiveMbr { .. }
             if has_copy(context) =>
         {
-            rewrite_gpt(context)
+            match (rewrite(context), by_sgdisk(context)) {
+                (Some(fix), other) => (fix, other),
+                (None, Some(fix)) => (fix, None),
+                (None, None) => (
+                    Fix::advice(
+                        "have the protective MBR and both copies rewritten from the good one (straddle plan --repair \
+                         --relocate-backup), when the other findings on the table are corrected",
+                    ),
+                    None,
+                ),
+            }
         }
-        Problem::OtherBlockSize { table, device, .. } => Fix::advice(format!(
-            "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller \
-             probably showed it so), or have the table rewritten in place, which refuses where what is inside depends on \
-             the sectors: straddle plan {} --convert-table {device} --save plan.json",
-            operand(context.target)
-        )),
-        _ => Fix::advice(as_clause(rule_of(problem).0.fix)),
-    };
-    Some(fix)
+        Problem::OtherBlockSize { table, device, .. } => (convert(context, *table, *device), None),
+        Problem::ProtectiveWithoutGpt { .. } => (Fix::advice(as_clause(rules::GPT_UNUSABLE.fix)), None),
+        _ => (Fix::advice(as_clause(rule_of(problem).0.fix)), None),
+    }
 }
 
 /// A rule's sentence in the form that follows "fix:".
@@ -125,37 +130,110 @@ fn is_read_alike(context: &Context<'_>) -> bool {
 /// Removes the commands that change a table, if their tools read it differently or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let is_alike = is_read_alike(context);
+    let is_grown = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
+    if context.stack.problems.iter().any(is_grown) {
+        // What ends at the old end of the disk has room behind it then.
+        for finding in findings.iter_mut().filter(|finding| finding.rule.about == About::Placement) {
+            finding.instead = None;
+            if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
+                *fix = Fix::advice(
+                    "have the backup GPT moved to the end of the disk first (S034), and check again: the space behind it can be used then",
+                );
+            }
+        }
+    }
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
         if context.stack.has_long_entries {
             // Commands of other tools remain; sgdisk does not read long entries.
             fix.commands.retain(|command| command.tool != "sgdisk");
         }
-        if !is_alike && fix.writes_table() {
+        // What mends it reads it as this program does.
+        let mends = fix.commands.iter().all(|command| command.tool == "straddle");
+        if !is_alike && !mends && fix.writes_table() {
             fix.without_commands();
             fix.summary += ", when the table is mended";
         }
     }
 }
 
-fn rewrite_gpt(context: &Context<'_>) -> Fix {
-    if !is_read_alike(context) || context.stack.has_long_entries {
-        return Fix::advice(format!(
-            "have the protective MBR and both copies rewritten from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
-            operand(context.target)
-        ));
+/// The two commands that make a plan with these options, and write it.
+fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
+    let (target, plan) = (operand(context.target), file_about(context.file, "plan.json"));
+    let lines = [
+        format!("straddle plan {target}{options} --save {plan}"),
+        format!("straddle apply {plan} --write {target}"),
+    ];
+    lines.map(|line| Command { tool: "straddle", line }).into()
+}
+
+/// The fix that has the GPT written from its good copy; `None` if the table has other problems, with which no
+/// plan is made, or the plan would not be for what this run sees.
+fn rewrite(context: &Context<'_>) -> Option<Fix> {
+    let is_mended = |problem: &Problem| {
+        matches!(
+            problem,
+            Problem::GptPrimaryDamaged { .. }
+                | Problem::GptBackupDamaged { .. }
+                | Problem::GptBackupMisplaced { .. }
+                | Problem::GptCopiesDiffer { .. }
+                | Problem::HybridDiffers { .. }
+                | Problem::NoProtectiveMbr { .. }
+        )
+    };
+    let seen = context.moves.options.as_ref()?;
+    context.stack.problems.iter().all(is_mended).then_some(())?;
+    let commands = planned(context, &format!("{seen} --repair --relocate-backup"));
+    Some(Fix {
+        summary: "rewrite the protective MBR and both copies of the GPT from the good one, at their places"
+            .to_owned(),
+        commands,
+        risk: Risk::Backup,
+        caution: Some(
+            "look at what the first command lists: that is what the second one writes, and it prints how to revert it"
+                .to_owned(),
+        ),
+    })
+}
+
+/// The fix by sgdisk, if it reads the table as this program does.
+fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
+    // sgdisk has no option for an image's sector size.
+    let is_other_size = context.is_image && context.stack.block.get() != 512;
+    if !is_read_alike(context) || context.stack.has_long_entries || is_other_size {
+        return None;
     }
     let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
-    Fix {
+    Some(Fix {
         summary: "rewrite both copies from the good one, at their places".to_owned(),
-        // sgdisk has no option for an image's sector size.
-        commands: if context.is_image && context.stack.block.get() != 512 {
-            Vec::new()
-        } else {
-            vec![command]
-        },
+        commands: vec![command],
         risk: Risk::Backup,
         caution: Some(
             "look at the table first (sgdisk -p): what it lists is what will be written".to_owned(),
+        ),
+    })
+}
+
+/// The fix for a table that counts in sectors of another size than the device has.
+fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
+    let back = format!(
+        "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably \
+         showed it so), or have the table rewritten in place"
+    );
+    // With --convert-table, --logical is the size of the table's sectors.
+    let seen = context.moves.options.as_ref().filter(|options| !options.contains("--logical"));
+    let is_alone = matches!(&context.stack.problems[..], [_]);
+    let Some(seen) = seen.filter(|_| is_alone) else {
+        return Fix::advice(format!("{back} (straddle plan --convert-table {device})"));
+    };
+    let commands = planned(context, &format!("{seen} --convert-table {device}"));
+    Fix {
+        summary: back,
+        commands,
+        risk: Risk::Backup,
+        caution: Some(
+            "the first command refuses where what is inside depends on the size of the sectors; afterwards the disk no \
+             longer works where it was partitioned; the second one prints how to revert it"
+                .to_owned(),
         ),
     }
 }

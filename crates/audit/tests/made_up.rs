@@ -421,6 +421,59 @@ fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
     }
 }
 
+/// Contents that are found from their end stay as long as they are, wherever the partition is: no fix makes it
+/// shorter or longer.
+#[test]
+fn what_is_found_from_its_end_keeps_its_size() {
+    let array = |name| Content::Named(Named { name, class: Class::Array });
+    let volume = |kind: VolumeKind| (Content::Volume(kind), Facts::Opaque);
+    let md = |version| (Content::Volume(VolumeKind::Md), Facts::Md(Md { version, ..Md::default() }));
+    let members = [
+        (md("0.90"), true),
+        (md("1.0"), true),
+        (md("1.1"), false),
+        (md("1.2"), false),
+        (volume(VolumeKind::Isw), true),
+        (volume(VolumeKind::Ddf), true),
+        (volume(VolumeKind::Drbd), true),
+        ((array("nvidia_raid_member"), Facts::Opaque), true),
+        ((array("promise_fasttrack_raid_member"), Facts::Opaque), true),
+        (volume(VolumeKind::Luks), false),
+    ];
+    for ((kind, facts), keeps) in members {
+        let mut changes = 0;
+        // Starts and sizes on and off the sector, with room behind, and with a neighbour that leaves none.
+        for (start, count, next) in [
+            (2048, 4097, 100_000),
+            (2048, 4097, 6145),
+            (2049, 4096, 100_000),
+            (2049, 4097, 6146),
+            (2049, 4096, 6145),
+            (40, 4099, 4139),
+        ] {
+            let at = start * SECTOR;
+            let content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
+            let content = Layer { kind, facts: facts.clone(), ..content };
+            let member = Partition { content: Some(kind), ..partition(1, start, count, Some(content)) };
+            assert_eq!(member.is_found_from_end(), keeps, "{kind}");
+            let findings = audit(TableKind::Gpt, None, vec![member, partition(2, next, 8, None)]);
+            for fix in
+                findings.iter().filter(|f| f.subject == Subject::Partition(1)).filter_map(|f| f.fix.as_ref())
+            {
+                let all =
+                    fix.commands.iter().map(|command| command.line.as_str()).collect::<Vec<_>>().join(" ");
+                let said = format!("{} {all}", fix.summary);
+                let resizes = said.contains("shrink")
+                    || said.contains("grow")
+                    || all.contains("size=") && !all.contains(&format!("size={count}"));
+                changes += usize::from(resizes);
+                assert!(!(keeps && resizes), "{kind} {start}+{count} before {next}: {fix:?}");
+            }
+        }
+        assert_eq!(changes == 0, keeps, "{kind}");
+    }
+}
+
 #[test]
 fn what_is_only_read_writes_nothing_anywhere() {
     let read_here = FsKind::ALL.iter().filter(|kind| kind.is_only_read()).map(|kind| Content::from(*kind));

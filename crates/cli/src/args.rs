@@ -91,7 +91,7 @@ pub(crate) enum Command {
     Plan(Box<PlanArguments>),
     /// Plan to move misaligned partitions to aligned starts, with their data. Nothing is written.
     Realign(Box<RealignArguments>),
-    /// Write a planned table to the disk; a power cut leaves either the old or the new table.
+    /// Write a plan to its disk: a table, partitions that move with their data, or a copy. A power cut loses nothing.
     Apply(ApplyArguments),
     /// Go on with an interrupted move of partitions, or bring back the old layout.
     Resume(ResumeArguments),
@@ -421,14 +421,15 @@ Examples:
   straddle explain S001                   what, why, what it costs, the fix, and the sources
   straddle explain fdisk windows-xp       where an old tool starts partitions, and how to make it start right
   straddle explain 3072 bytes             words and numbers of messages, also \"4Kn boot\", SMART, reliability
-  straddle explain rmw --offset 2KiB --io 4KiB --count 2
+  straddle explain \"GPT PMBR size mismatch (131071 != 196607) will be corrected by write.\"
+  straddle explain WD10EARS               a modelled drive (straddle drive show)
   straddle explain rmw --offset 63s       the first block of a partition at sector 63";
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes of findings, and topics: names of old tools, words and numbers of messages [default: list all].
+    /// Codes, topics (old tools, words and numbers), messages as they are printed, drives [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed { topics: true }, hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 

@@ -8,11 +8,12 @@ mod read;
 
 use std::collections::BTreeMap;
 
-use straddle_audit::{Kind, Severity};
+use straddle_audit::Severity;
 
 pub(crate) use self::digest::{CostRow, Detail, Digest, HostRow, ModelRow, RuleRow};
 pub(crate) use self::read::{Document, Input, inputs, read};
 use crate::view::json::Status;
+use crate::view::json::finding::MisalignedReport;
 
 /// The group of disks that audits of images are counted in.
 const IMAGES: &str = "images";
@@ -39,7 +40,35 @@ pub(crate) enum Class {
     Failed,
 }
 
-/// Numbers of disks.
+/// Numbers of findings by severity. A finding that several disks share counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Severities {
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
+    pub(crate) advice: usize,
+}
+
+impl Severities {
+    fn add(&mut self, severity: Severity) {
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+            Severity::Advice => self.advice += 1,
+        }
+    }
+
+    /// Returns the number of all findings.
+    pub(crate) const fn all(self) -> usize {
+        self.errors + self.warnings + self.advice
+    }
+
+    /// Returns the numbers, those of errors first.
+    pub(crate) const fn counts(self) -> [usize; 3] {
+        [self.errors, self.warnings, self.advice]
+    }
+}
+
+/// Numbers of disks, and of their findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) errors: usize,
@@ -49,11 +78,13 @@ pub(crate) struct Tally {
     pub(crate) blank: usize,
     pub(crate) not_judged: usize,
     pub(crate) failed: usize,
+    pub(crate) findings: Severities,
 }
 
 impl Tally {
-    fn add(&mut self, class: Class) {
-        match class {
+    fn add(&mut self, disk: &Disk) {
+        disk.findings.iter().for_each(|found| self.findings.add(found.severity));
+        match disk.class {
             Class::Errors => self.errors += 1,
             Class::Warnings => self.warnings += 1,
             Class::Others => self.others += 1,
@@ -215,16 +246,11 @@ impl Fleet {
     }
 
     fn disk(&mut self, target: read::Target) -> Disk {
-        let (mut worst, mut price) = (None, None::<Price>);
+        let mut price = None::<Price>;
         let mut findings = Vec::with_capacity(target.findings.len());
         for found in target.findings {
             let severity = Severity::from(found.severity);
-            let kind = straddle_audit::rule(&found.code).map(|rule| rule.kind);
-            let misses = found.missed.is_some();
-            let is_new = kind.is_none();
-            if kind == Some(Kind::Alignment) || (is_new && misses) {
-                worst = worst.max(Some(severity));
-            }
+            let is_new = straddle_audit::rule(&found.code).is_none();
             let rule = self.rules.index(found.code);
             if is_new {
                 self.titles.entry(rule).or_insert(found.title);
@@ -237,30 +263,23 @@ impl Fleet {
                 price = Some(Price { drive: self.prices.index(by), ratio: cost.random_write_ratio });
             }
         }
-        // A finding that several disks share is listed at one of them, but counts for the status of all.
-        let status = match target.status {
-            Status::Error => Some(Severity::Error),
-            Status::Warning => Some(Severity::Warning),
-            _ => None,
-        };
-        worst = worst.max(status.filter(|_| target.kinds.iter().any(|kind| kind == "alignment")));
         Disk {
             name: target.target.into(),
             model: self.models.index(model(target.device)),
-            class: class(target.status, worst),
+            class: class(target.status, target.misaligned),
             findings: findings.into(),
             price,
         }
     }
 }
 
-fn class(status: Status, misaligned: Option<Severity>) -> Class {
+fn class(status: Status, misaligned: MisalignedReport) -> Class {
     match (status, misaligned) {
         (Status::Failed, _) => Class::Failed,
         (Status::NotJudged, _) => Class::NotJudged,
         (Status::Blank, _) => Class::Blank,
-        (_, Some(Severity::Error)) => Class::Errors,
-        (_, Some(Severity::Warning)) => Class::Warnings,
+        (_, MisalignedReport::Error) => Class::Errors,
+        (_, MisalignedReport::Warning) => Class::Warnings,
         (Status::Error | Status::Warning, _) => Class::Others,
         (Status::Ok | Status::Advice, _) => Class::Aligned,
     }

@@ -66,7 +66,7 @@ pub(crate) fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
-/// The width of output that does not go to a terminal.
+/// The width of output that does not go to a terminal, and the most on one.
 const USUAL_WIDTH: usize = 110;
 
 /// The least width used; a narrower terminal is treated as this wide.
@@ -74,7 +74,7 @@ const LEAST_WIDTH: usize = 60;
 
 /// Returns the characters per line of stdout.
 pub(crate) fn width() -> usize {
-    terminal_width().unwrap_or(USUAL_WIDTH)
+    terminal_width().map_or(USUAL_WIDTH, |width| width.min(USUAL_WIDTH))
 }
 
 /// Whether unwrapped text of `columns` fits into a line: always if stdout is not a terminal.

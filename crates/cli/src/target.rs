@@ -12,13 +12,13 @@ use clap::builder::{
 };
 use clap::error::ErrorKind;
 use straddle_device::shown::with_causes;
-use straddle_device::{Address, Assume};
+use straddle_device::{Address, Assume, Scheme};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 use straddle_reproduce::lab::StepOutcome;
 
 use crate::exit::{RefusedError, UsageError};
-use crate::output::printable_lines;
+use crate::output::{printable, printable_lines};
 
 /// The prefix that names a modelled drive, everywhere.
 const PREFIX: &str = "drive:";
@@ -128,6 +128,9 @@ impl ReadTarget {
             Some((name, Err(error))) => Self::Invalid { name, why: with_causes(&error) },
             None => {
                 let name = path.display().to_string();
+                if let Some(why) = unknown_scheme(&path) {
+                    return Self::Invalid { name, why };
+                }
                 TargetSpec::parse(path)
                     .map_or_else(|error| Self::Invalid { name, why: with_causes(&error) }, Self::Local)
             }
@@ -142,6 +145,17 @@ impl ReadTarget {
         };
         targets.iter().filter_map(path).collect()
     }
+}
+
+/// Returns what is wrong with a path that does not exist, and looks like an address of a kind that is not read.
+fn unknown_scheme(path: &Path) -> Option<String> {
+    let scheme = Scheme::unknown(path.to_str()?).filter(|_| !path.exists())?;
+    let known: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("{}://", scheme.name())).collect();
+    Some(format!(
+        "no such file, and images are not read by {}; they are by {}",
+        printable(scheme),
+        known.join(", ")
+    ))
 }
 
 /// Returns the target that a modelled drive is, from its specification.

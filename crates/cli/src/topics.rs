@@ -7,9 +7,10 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_audit::{RULES, Rule};
+use straddle_drive::Profile;
 
 /// The topics, in the order in which they are listed.
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 23] = [
     include_str!("topics/fdisk.toml"),
     include_str!("topics/cfdisk.toml"),
     include_str!("topics/parted.toml"),
@@ -17,9 +18,18 @@ const TEXTS: [&str; 14] = [
     include_str!("topics/gdisk.toml"),
     include_str!("topics/windows.toml"),
     include_str!("topics/63.toml"),
+    include_str!("topics/not-aligned.toml"),
+    include_str!("topics/best-performance.toml"),
+    include_str!("topics/sector-boundary.toml"),
     include_str!("topics/cylinder.toml"),
     include_str!("topics/3072-bytes.toml"),
     include_str!("topics/33553920.toml"),
+    include_str!("topics/io-size.toml"),
+    include_str!("topics/gpt-size.toml"),
+    include_str!("topics/gpt-corrupt.toml"),
+    include_str!("topics/disk-order.toml"),
+    include_str!("topics/blocks-too-big.toml"),
+    include_str!("topics/device-size.toml"),
     include_str!("topics/units.toml"),
     include_str!("topics/4kn-boot.toml"),
     include_str!("topics/reliability.toml"),
@@ -34,7 +44,7 @@ pub(crate) struct Topic {
     pub(crate) name: String,
     /// What it is about.
     pub(crate) title: String,
-    /// Other names, and phrases of messages that are about it.
+    /// Other names, and phrases of messages that are about it, in which the numbers stand for any.
     pub(crate) words: Vec<String>,
     /// The explanation, a paragraph each.
     pub(crate) about: Vec<String>,
@@ -84,6 +94,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Returns what `words` ask for. Words that belong together (`3072 bytes`) may be one argument or several, and a
 /// whole message may be given. The error is the first word that means nothing.
 pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
+    // The numbers of a message are no words of their own.
+    let has_code = words.iter().any(|word| straddle_audit::rule(word).is_some());
+    if let Some(topic) = quoted(words).filter(|_| !has_code) {
+        return Ok(vec![Subject::Topic(topic)]);
+    }
     let mut subjects = Vec::new();
     let mut rest = words;
     while let Some(first) = rest.first() {
@@ -96,9 +111,7 @@ pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
                 subjects.push(subject);
                 rest = behind;
             }
-            None => {
-                return quoted(words).map(|topic| vec![Subject::Topic(topic)]).ok_or_else(|| first.clone());
-            }
+            None => return Err(first.clone()),
         }
     }
     Ok(subjects)
@@ -112,14 +125,77 @@ fn subject(asked: &str) -> Option<Subject> {
     by_code.or_else(|| all().iter().find(is_meant).map(Subject::Topic))
 }
 
-/// Returns the topic of a message: one whose phrase of several words is in it.
+/// Returns the topic of a message: one whose phrase of several words is in it, whatever the numbers are. Of several
+/// the longest decides.
 fn quoted(words: &[String]) -> Option<&'static Topic> {
-    let message = format!(" {} ", plain(&words.join(" ")));
-    let is_in = |phrase: &String| {
-        let phrase = plain(phrase);
-        phrase.split(' ').count() > 2 && message.contains(&format!(" {phrase} "))
+    let message = format!(" {} ", numberless(&words.join(" ")));
+    let length = |phrase: &String| {
+        let phrase = numberless(phrase);
+        let is_in = phrase.split(' ').count() > 2 && message.contains(&format!(" {phrase} "));
+        if is_in { phrase.len() } else { 0 }
     };
-    all().iter().find(|topic| topic.words.iter().any(is_in))
+    let longest = |topic: &'static Topic| (topic.words.iter().map(length).max().unwrap_or(0), topic);
+    let (length, topic) = all().iter().map(longest).rev().max_by_key(|(length, _)| *length)?;
+    (length > 0).then_some(topic)
+}
+
+/// Returns a message in plain words, with one word for every number, with or without a unit.
+fn numberless(text: &str) -> String {
+    let plain = plain(text);
+    let words =
+        plain.split(' ').map(|word| if word.starts_with(|c: char| c.is_ascii_digit()) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the shipped drive whose name is among the words, as a drive reports it or as it is modelled:
+/// `WDC WD10EARS-00Y5B1`.
+pub(crate) fn drive(words: &[String]) -> Option<&'static str> {
+    let is_of = |word: &str, name: &str| {
+        let rest = word.strip_prefix("drive:").unwrap_or(word).strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ',']))
+    };
+    let lower = words.join(" ").to_lowercase();
+    lower.split_whitespace().find_map(|word| Profile::names().find(|name| is_of(word, name)))
+}
+
+/// How alike two words are for one to be suggested for the other, of 1.
+const ALIKE: f64 = 0.84;
+
+/// The most suggestions.
+const SUGGESTED: usize = 3;
+
+/// Returns the names of what words may be meant for, the most likely first: those that are spelt much alike, and topics
+/// of messages with most of the same words.
+pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
+    let asked = plain(&words.join(" "));
+    let spelt = |name: &str| {
+        let name = plain(name);
+        let of_word = |word: &str| strsim::jaro_winkler(word, &name);
+        asked.split(' ').filter(|word| word.len() > 2).map(of_word).fold(of_word(&asked), f64::max)
+    };
+    let of_topic = |topic: &'static Topic| {
+        let names = [&topic.name].into_iter().chain(&topic.words);
+        let best = names.map(|name| spelt(name).max(shared(&asked, name))).fold(0.0, f64::max);
+        (best, topic.name.as_str())
+    };
+    let named = RULES.iter().map(|rule| rule.code.as_str()).chain(Profile::names());
+    let mut found: Vec<(f64, &'static str)> =
+        named.map(|name| (spelt(name), name)).chain(all().iter().map(of_topic)).collect();
+    found.retain(|(likeness, _)| *likeness >= ALIKE);
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
+}
+
+/// Returns how alike a message is to a phrase, by the share of the phrase's words that it has: at least two thirds
+/// count as alike.
+fn shared(asked: &str, phrase: &str) -> f64 {
+    let (asked, phrase) = (numberless(asked), numberless(phrase));
+    let has: Vec<&str> = asked.split(' ').collect();
+    let (all, found) = phrase
+        .split(' ')
+        .fold((0_u32, 0_u32), |(all, found), word| (all + 1, found + u32::from(has.contains(&word))));
+    let is_alike = all > 3 && 3 * found >= 2 * all;
+    if is_alike { ALIKE.max(f64::from(found) / f64::from(all)) } else { 0.0 }
 }
 
 /// Lower case, with single spaces for everything that is neither a letter nor a digit.
@@ -171,11 +247,38 @@ mod tests {
             ("SMART reliability", "smart reliability"),
             ("/dev/sdb1 alignment is offset by 512 bytes.", "3072-bytes"),
             ("Partition 1 does not end on cylinder boundary.", "cylinder"),
+            ("GPT PMBR size mismatch (1 != 2) will be corrected by write.", "gpt-size"),
+            ("[    1.2] sdb: GPT:Alternate GPT header not at the end of the disk.", "gpt-size"),
+            ("Alternate GPT is invalid, using primary GPT.", "gpt-corrupt"),
         ] {
             assert_eq!(named(words).as_deref(), Ok(means), "{words}");
         }
         for (words, unknown) in [("S999", "S999"), ("fdisk nothing", "nothing"), ("by", "by"), ("", "")] {
             assert_eq!(named(words), Err(unknown.to_owned()), "{words}");
+        }
+    }
+
+    #[test]
+    fn near_misses_are_suggested_and_drives_are_found() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (asked, name) in [
+            ("fdsik", "fdisk"),
+            ("S0001", "S001"),
+            ("windos", "windows"),
+            ("wd10eras", "wd10ears"),
+            ("the partition is not properly aligned for performance", "best-performance"),
+        ] {
+            assert!(alike(&words(asked)).contains(&name), "{asked}: {:?}", alike(&words(asked)));
+        }
+        assert!(alike(&words("xyzzy")).is_empty() && alike(&words("")).is_empty());
+        for (asked, name) in [
+            ("WD10EARS", Some("wd10ears")),
+            ("WDC WD10EARS-00Y5B1", Some("wd10ears")),
+            ("drive:wd10ears,jumper=on", Some("wd10ears")),
+            ("WD10EARX", None),
+            ("", None),
+        ] {
+            assert_eq!(drive(&words(asked)), name, "{asked}");
         }
     }
 }

@@ -45,6 +45,13 @@ impl Scheme {
         matches!(self, Self::S3 | Self::Gs | Self::Az)
     }
 
+    /// Returns the name of the scheme with which `text` begins, if it is none of these: letters before `://`.
+    pub fn unknown(text: &str) -> Option<&str> {
+        let (name, _) = text.split_once("://")?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (is_name && Self::split(text).is_none()).then_some(name)
+    }
+
     /// Returns the scheme of `text`, and what follows `://`. Upper and lower case are the same.
     fn split(text: &str) -> Option<(Self, &str)> {
         let (name, rest) = text.split_once("://")?;

@@ -29,7 +29,7 @@ pub mod sysfs;
 mod target;
 pub mod topology;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Scheme};
 pub use assume::{Assume, AssumeError};
 pub use claim::FileId;
 pub use evidence::Identity;

@@ -283,9 +283,10 @@ fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
     let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
-    let tools: Vec<&str> = fixes.flat_map(|fix| &fix.commands).map(|command| command.tool).collect();
-    let is_own = |tool: &&str| *tool == "straddle";
-    let unpack = match (tools.iter().any(is_own), tools.iter().all(is_own)) {
+    let lines: Vec<&str> = fixes.flat_map(|fix| &fix.commands).map(|command| command.line.as_str()).collect();
+    // A copy reads the file as it is.
+    let is_own = |line: &&str| [" --to ", " --from "].iter().any(|option| line.contains(option));
+    let unpack = match (lines.iter().any(is_own), lines.iter().all(is_own)) {
         (_, true) => String::new(),
         (false, _) => format!("; before running the commands below, unpack it: {command}"),
         (true, _) => {

@@ -34,22 +34,23 @@ fn found(target: &Target, stack: &Stack) -> Option<Unfinished> {
 
 /// Returns what is known about moves.
 pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
+    let moves = Moves { options: attached(examiner, target), ..Moves::default() };
     if target.medium.is_none() {
-        return Moves::default();
+        return moves;
     }
     if let Some(unfinished) = found(target, stack) {
-        return Moves { unfinished: Some(unfinished), ..Moves::default() };
+        return Moves { unfinished: Some(unfinished), ..moves };
     }
     // Arrays and mappings have no table of their own as a rule.
     let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
     // A damaged table is mended first.
     let is_listed = (1..=MOST).contains(&stack.partitions.len());
     if !is_disk || target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
-        return Moves::default();
+        return moves;
     }
     match planned(examiner, target, stack) {
-        None => Moves { copy: copy(examiner, name, target, stack), ..Moves::default() },
-        planned => Moves { planned, ..Moves::default() },
+        None => Moves { copy: copy(examiner, name, target, stack), ..moves },
+        planned => Moves { planned, ..moves },
     }
 }
 
@@ -106,6 +107,16 @@ fn options(examiner: &Examiner, target: &Target) -> Option<String> {
         open.assume = Assume::default();
     }
     open.declared()
+}
+
+/// The same for commands that work on an image of another format, attached as a device.
+fn attached(examiner: &Examiner, target: &Target) -> Option<String> {
+    let options = options(examiner, target)?;
+    match &target.container {
+        None => Some(options),
+        // The device has sectors of 512 bytes.
+        Some(_) => examiner.options().open.logical.is_none().then(String::new),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use straddle_device::shown::with_causes;
 use straddle_examine::{ExamineError, Examined};
 
 use super::device::{DeviceReport, device_report};
-use super::finding::{FindingReport, IgnoredReport, finding_report, ignored_report};
+use super::finding::{FindingReport, IgnoredReport, MisalignedReport, finding_report, ignored_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 use super::traffic::TrafficReport;
@@ -104,6 +104,9 @@ pub struct TargetReport {
     /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindReport>,
+    /// How severely what is written on it is misaligned, by the findings that count for the status; "no" also
+    /// if it was not judged.
+    pub misaligned: MisalignedReport,
     /// Why the target was not judged; only with the status "not_judged".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -191,7 +194,7 @@ impl Status {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]
 pub enum KindReport {
-    /// Data is misaligned.
+    /// A start, an end, or the data of a layer is off a boundary.
     Alignment,
     /// Data is written in pieces smaller than a physical sector or another unit, aligned or not.
     SmallWrites,
@@ -228,6 +231,7 @@ impl TargetReport {
             target,
             status: Status::Failed,
             kinds: Vec::new(),
+            misaligned: MisalignedReport::No,
             reason: None,
             error: Some(error),
             device: None,
@@ -264,6 +268,7 @@ impl TargetReport {
             target: name.to_owned(),
             status: judgement.status().into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
+            misaligned: judgement.misaligned().into(),
             reason: audited.not_judged().map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),

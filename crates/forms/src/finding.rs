@@ -1,8 +1,8 @@
 //! A finding in `check --json`: the rule, the place, the cost and the fix.
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use straddle_audit::{Cause, Command, Finding, Fix, Reason, Risk, Subject};
+use serde::{Deserialize, Serialize};
+use straddle_audit::{Cause, Command, Finding, Fix, Reason, Risk, Severity, Subject};
 use straddle_examine::Cost;
 
 /// A finding.
@@ -43,6 +43,29 @@ pub struct FindingReport {
     /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follows: Vec<CauseReport>,
+}
+
+/// How severely data is misaligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Misaligned")]
+pub enum MisalignedReport {
+    /// Not at all, with advice at most; or nothing is known of it.
+    No,
+    /// By warnings only.
+    Warning,
+    /// By an error.
+    Error,
+}
+
+impl From<Option<Severity>> for MisalignedReport {
+    fn from(severity: Option<Severity>) -> Self {
+        match severity {
+            None | Some(Severity::Advice) => Self::No,
+            Some(Severity::Warning) => Self::Warning,
+            Some(Severity::Error) => Self::Error,
+        }
+    }
 }
 
 /// A finding that does not count.

@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Judgement, Verdict};
+use straddle_audit::{Judgement, OfPartition, Verdict};
 use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
 
+use super::finding::MisalignedReport;
 use super::layers::{LayerReport, layer_report};
 
 /// A partition table, or what is there instead.
@@ -60,14 +61,12 @@ pub struct PartitionReport {
     /// The verdict that follows from all findings, even if they are not listed here (excluded by `--only` or
     /// `--ignore`, or listed at another target).
     verdict: VerdictReport,
+    /// How severely what is written in it is misaligned, by its start or by that of a layer on it. Like the
+    /// verdict, it follows from all findings.
+    pub misaligned: MisalignedReport,
 }
 
 impl PartitionReport {
-    /// Whether its writes straddle units of the drive.
-    pub fn is_misaligned(&self) -> bool {
-        matches!(self.verdict, VerdictReport::Misaligned | VerdictReport::Off)
-    }
-
     /// Returns its size, to be rounded when printed.
     pub fn size(&self) -> ByteCount {
         ByteCount::new(self.size_bytes)
@@ -95,6 +94,8 @@ enum VerdictReport {
     Advice,
     /// Misaligned to a boundary that costs time on some workloads.
     Off,
+    /// Only its end is off the physical sector: what is written in it is not misaligned by that.
+    EndOff,
     /// Misaligned to a boundary that always costs time, such as that of the physical sector: writes straddle.
     Misaligned,
     /// Its boot sector records another start than its entry.
@@ -121,6 +122,7 @@ pub(crate) fn table_report(stack: &Stack) -> TableReport {
 }
 
 pub(crate) fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {
+    let of = judgement.partition(partition.number);
     PartitionReport {
         number: partition.number,
         start_lba: partition.start.get(),
@@ -142,9 +144,8 @@ pub(crate) fn partition_report(partition: &Partition, judgement: &Judgement) -> 
         name: partition.attributes.name.clone(),
         content: partition.content.map(Content::name),
         layer: partition.layer.as_ref().map(layer_report),
-        verdict: verdict_report(
-            judgement.partition(partition.number).map_or(Verdict::Aligned, |of| of.verdict),
-        ),
+        verdict: verdict_report(of.map_or(Verdict::Aligned, |of| of.verdict)),
+        misaligned: of.and_then(|of: &OfPartition| of.misaligned).into(),
     }
 }
 
@@ -154,6 +155,7 @@ fn verdict_report(verdict: Verdict) -> VerdictReport {
         Verdict::Aligned => VerdictReport::Aligned,
         Verdict::AlignedWithAdvice => VerdictReport::Advice,
         Verdict::Off => VerdictReport::Off,
+        Verdict::EndOff => VerdictReport::EndOff,
         Verdict::Misaligned => VerdictReport::Misaligned,
         Verdict::BootSector => VerdictReport::BootSector,
         Verdict::Unfinished => VerdictReport::UnfinishedMove,

@@ -414,6 +414,8 @@ fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
     let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
     let describe = |(number, by): &(u32, ByteCount)| {
         let partition = stack.partitions.iter().find(|p| p.number == *number)?;
+        // What is found from its end would not be found again.
+        let partition = Some(partition).filter(|partition| !partition.is_found_from_end())?;
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
         let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
         let command = partition.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, to));

@@ -215,6 +215,12 @@ fn what_refers_to_the_old_place_is_listed() {
     assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), realign);
     let mut active = Disk::new("512e", Format::Mbr, SECTORS, &XP);
     active.stack.partitions[1].attributes.bootable = true;
+    // Zeros in the first sector start nothing.
+    assert_eq!(active.make(&Wanted::default()).unwrap().references(), []);
+    let mut sector = [0; 512];
+    straddle_device::Medium::read_at(&active.medium, ByteOffset::ZERO, &mut sector).unwrap();
+    sector[0] = 0xFA;
+    active.medium.put(0, &sector);
     let realign = active.make(&Wanted::default()).unwrap();
     assert_eq!(realign.references(), [(2, Reference::ActivePartition)]);
 }

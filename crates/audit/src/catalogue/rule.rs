@@ -29,7 +29,7 @@ impl fmt::Display for Severity {
 /// The kind of problem that a rule finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Data is misaligned.
+    /// A start, an end, or the data of a layer is off a boundary.
     Alignment,
     /// Data is written in pieces smaller than a unit, aligned or not.
     Granularity,

@@ -101,15 +101,16 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
 
 pub(super) const PROTECTIVE_MBR: Definition = Definition {
     code: Code::S037,
-    severity: Severity::Warning,
+    severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
     title: "protective MBR and GPT do not belong together",
     what: "There is a protective MBR without a GPT, or a GPT without a protective MBR.",
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
-    cost: "The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems full of one \
-           unknown partition.",
-    fix: "Restore the one that is missing.",
+    cost: "No partition is found. The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems \
+           full of one unknown partition.",
+    fix: "Have the protective MBR written again (straddle plan --repair). Without a GPT: restore the table from a backup, \
+          or search for the partitions' contents.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 

@@ -189,8 +189,9 @@ Examples:
   straddle apply plan.json --write disk.img               the backup is plan.json.undo
   straddle apply plan.json --write /dev/sdb --backup /root/sdb.undo
   straddle apply plan.json --write /dev/sdb --dry-run     show what would be written, byte by byte
-  straddle apply move.json --write /dev/sdb --journal move.journal    move partitions (straddle realign)
-  straddle apply copy.json --from old.qcow2 --write new.img           make a copy (straddle realign --to)
+  straddle apply sdb.move.json --write /dev/sdb                       move partitions (straddle realign)
+  straddle apply sdb.move.json --write /dev/sdb --journal sdb.move.journal    if the disk has no room for it
+  straddle apply old.qcow2.copy.json --from old.qcow2 --write new.img         make a copy (straddle realign --to)
 
 Nothing is written unless the target is the disk that the plan was made for, unchanged since and not in use.
 
@@ -279,8 +280,8 @@ pub(crate) struct UndoArguments {
 /// Examples for `realign --help`.
 const REALIGN_EXAMPLES: &str = "\
 Examples:
-  straddle realign /dev/sdb --save move.json      plan; nothing is written
-  straddle apply move.json --write /dev/sdb       move the data, then write the new table
+  straddle realign /dev/sdb --save sdb.move.json      plan; nothing is written
+  straddle apply sdb.move.json --write /dev/sdb       move the data, then write the new table
   straddle resume /dev/sdb                        go on after an interruption
   straddle resume /dev/sdb --rollback             bring back the old layout
   straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
@@ -397,7 +398,7 @@ const RESUME_EXAMPLES: &str = "\
 Examples:
   straddle resume /dev/sdb
   straddle resume /dev/sdb --rollback
-  straddle resume disk.img --journal move.journal
+  straddle resume disk.img --journal disk.img.move.journal
   straddle resume /dev/sdb --restore-table sdb.table      another program has written a table meanwhile
 
 If the table is not the one that the move left, nothing is written. With --restore-table that table is saved ('straddle undo'

@@ -86,7 +86,7 @@ pub(crate) struct TraceArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio).
+    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio or iolog).
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use straddle_audit::{Io, RULES, Rule, count_rmw, picture};
+use straddle_drive::Profile;
 use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 
 use crate::args::{ExplainArguments, RmwArguments, Topic};
@@ -17,14 +18,41 @@ pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> 
     if let Some(Topic::Rmw(rmw)) = &arguments.topic {
         return explain_rmw(rmw);
     }
-    let subjects = topics::subjects(&arguments.words).map_err(|word| {
-        UsageError(format!("nothing is known of '{word}'; 'straddle explain --list' lists what is"))
-    })?;
+    let subjects = match topics::subjects(&arguments.words) {
+        Ok(subjects) => subjects,
+        Err(word) => return explain_drive(arguments, &word, styles),
+    };
     if arguments.json {
         output::print_json(&ExplainReport::of(&subjects))?;
         return Ok(Exit::Success);
     }
     if subjects.is_empty() { list(styles) } else { explain(&subjects, styles) }
+}
+
+/// Prints the modelled drive that the words name; `word` is one that means nothing else.
+fn explain_drive(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
+    let Some(name) = topics::drive(&arguments.words) else {
+        let hint = match topics::alike(&arguments.words)[..] {
+            [] => String::new(),
+            [one] => format!(" did you mean '{one}'?"),
+            [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
+        };
+        let text = format!("nothing is known of '{word}';{hint} 'straddle explain --list' lists what is");
+        return Err(UsageError(text).into());
+    };
+    let command = format!("straddle drive show {name}");
+    if arguments.json {
+        return Err(UsageError(format!("'{word}' is a drive: {command} --json")).into());
+    }
+    let profile = Profile::open(name)?;
+    let mut out = output::stdout();
+    write!(out, "{}", text::drive::show(&profile, output::width(), styles))?;
+    let more = format!(
+        "This is what {command} prints. To judge a disk as if it were one: straddle check --assume drive:{name}"
+    );
+    writeln!(out, "\n{}", text::wrap(&more, output::width(), ""))?;
+    out.flush()?;
+    Ok(Exit::Success)
 }
 
 fn list(styles: Styles) -> Result<Exit> {
@@ -34,10 +62,10 @@ fn list(styles: Styles) -> Result<Exit> {
         let line = format!("{}  {severity} {}", rule.code, rule.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "               "))?;
     }
-    writeln!(out, "\n{}", paint(styles.heading, "Old tools, words and numbers"))?;
+    writeln!(out, "\n{}", paint(styles.heading, "Old tools, messages, words and numbers"))?;
     for topic in topics::all() {
-        let line = format!("{:11}  {}", topic.name, topic.title);
-        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "             "))?;
+        let line = format!("{:16}  {}", topic.name, topic.title);
+        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
     }
     let hint = "For details run 'straddle explain CODE' or 'straddle explain TOPIC'.";
     writeln!(out, "\n{}", text::wrap(hint, output::width(), ""))?;

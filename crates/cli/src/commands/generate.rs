@@ -77,11 +77,13 @@ fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     command = command.after_help("").after_long_help("");
     let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
     let version = command.get_version().is_some();
-    let man = Man::new(command);
+    let man = Man::new(command.clone());
     let mut bytes = Vec::new();
     man.render_title(&mut bytes)?;
     man.render_name_section(&mut bytes)?;
-    man.render_synopsis_section(&mut bytes)?;
+    let mut synopsis = Vec::new();
+    man.render_synopsis_section(&mut synopsis)?;
+    bytes.extend_from_slice(manual::with_values(&String::from_utf8(synopsis)?, &command).as_bytes());
     man.render_description_section(&mut bytes)?;
     if has_options {
         man.render_options_section(&mut bytes)?;
@@ -94,5 +96,5 @@ fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     if version {
         man.render_version_section(&mut bytes)?;
     }
-    Ok(bytes)
+    Ok(manual::bold(&String::from_utf8(bytes)?).into_bytes())
 }

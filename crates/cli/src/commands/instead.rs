@@ -1,6 +1,9 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
 use anyhow::{Context, Result};
+use straddle_audit::file_about;
+use straddle_device::OpenError;
+use straddle_device::image::Packing;
 use straddle_examine::ChangeError;
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
@@ -55,8 +58,9 @@ pub(super) fn hint(
     if error.lacks_room() {
         let options = how_seen(arguments);
         let operand = quote_path(target);
+        let plan = file_about(&target.display().to_string(), "copy.json");
         let text = format!(
-            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save copy.json"
+            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {plan}"
         );
         return RefusedError(text).into();
     }
@@ -82,20 +86,33 @@ fn how_seen(arguments: &RealignArguments) -> String {
 
 /// Says how to realign an image that is not raw.
 pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> anyhow::Error {
-    let ChangeError::Target(TargetError::NotRaw(format)) = &error else { return error.into() };
+    let (kind, is_qcow2) = match &error {
+        ChangeError::Target(TargetError::NotRaw(format)) => {
+            (format!("a {format} image"), *format == straddle_device::image::Format::Qcow2)
+        }
+        ChangeError::Target(TargetError::Open(OpenError::NotRead { what, .. })) if is_packed(what) => {
+            ((*what).to_owned(), false)
+        }
+        _ => return error.into(),
+    };
     let operand = quote_path(&arguments.target);
     let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
     let wrap = if arguments.instead.wrap { " --wrap" } else { "" };
+    let plan = file_about(&arguments.target.display().to_string(), "copy.json");
     let (seen, opened) = (how_seen(arguments), how_opened(arguments.format, &[]));
     let text = format!(
-        "it is a {format} image, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save copy.json && straddle \
-         apply copy.json --from {operand}{opened} --write {raw}"
+        "it is {kind}, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save {plan} && straddle \
+         apply {plan} --from {operand}{opened} --write {raw}"
     );
-    let back = match *format {
-        straddle_device::image::Format::Qcow2 => {
-            format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it a {format} image again")
-        }
-        _ => String::new(),
+    let back = match is_qcow2 {
+        true => format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it {kind} again"),
+        false => String::new(),
     };
     RefusedError(text + &back).into()
+}
+
+/// Whether a file of this kind is compressed in a way that a copy reads.
+fn is_packed(what: &str) -> bool {
+    let all = [Packing::Gzip, Packing::Xz, Packing::Zstd, Packing::Bzip2];
+    all.iter().any(|packing| packing.a_file() == what)
 }

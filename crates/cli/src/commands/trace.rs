@@ -74,6 +74,8 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
 }
 
 fn target(format: &Path) -> Result<Target, UsageError> {
+    // fio's own documentation calls it an iolog.
+    let format = if format == Path::new("iolog") { Path::new("fio") } else { format };
     let known = Target::ALL.into_iter().find(|target| Path::new(target.name()) == format);
     known.ok_or_else(|| {
         let names = Target::ALL.map(Target::name).join(", ");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use straddle_audit::Severity;
 
-use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Skipped, Tally};
+use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Severities, Skipped, Tally};
 
 /// The hosts of which details are shown.
 const WORST: usize = 10;
@@ -55,7 +55,7 @@ pub(crate) struct RuleRow<'a> {
     pub(crate) title: &'a str,
     /// The highest severity of its findings.
     pub(crate) severity: Severity,
-    pub(crate) findings: usize,
+    pub(crate) findings: Severities,
     pub(crate) disks: usize,
     pub(crate) hosts: usize,
 }
@@ -98,9 +98,9 @@ impl Fleet {
         let mut models = vec![Tally::default(); known.models.len()];
         let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); known.prices.len()];
         for disk in self.hosts.values().flat_map(|host| &host.disks) {
-            tally.add(disk.class);
+            tally.add(disk);
             if let Some(model) = models.get_mut(disk.model) {
-                model.add(disk.class);
+                model.add(disk);
             }
             if let Some(Price { drive, ratio }) = disk.price
                 && let Some(ratios) = ratios.get_mut(drive)
@@ -153,7 +153,7 @@ impl Fleet {
             code,
             title,
             severity: Severity::Advice,
-            findings: 0,
+            findings: Severities::default(),
             disks: 0,
             hosts: 0,
         };
@@ -164,7 +164,7 @@ impl Fleet {
                 let mut of_disk = BTreeSet::new();
                 for found in &disk.findings {
                     if let Some(row) = rows.get_mut(found.rule) {
-                        row.findings += 1;
+                        row.findings.add(found.severity);
                         row.severity = row.severity.max(found.severity);
                         row.disks += usize::from(of_disk.insert(found.rule));
                         row.hosts += usize::from(of_host.insert(found.rule));
@@ -172,7 +172,7 @@ impl Fleet {
                 }
             }
         }
-        rows.retain(|row| row.findings > 0);
+        rows.retain(|row| row.findings.all() > 0);
         rows.sort_by_key(|row| (Reverse(row.severity), Reverse(row.disks), row.code));
         rows
     }
@@ -189,7 +189,7 @@ fn host_row<'a>(name: &'a str, host: &'a Host, known: &Known<'a>) -> HostRow<'a>
     let mut codes = BTreeSet::new();
     let mut cost = None::<f64>;
     for disk in &host.disks {
-        tally.add(disk.class);
+        tally.add(disk);
         for Found { rule, severity, .. } in disk.findings.iter().filter(|it| it.severity > Severity::Advice) {
             codes.extend(known.rules.get(*rule).map(|(code, _)| (Reverse(*severity), *code)));
         }

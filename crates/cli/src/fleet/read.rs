@@ -13,6 +13,7 @@ use straddle_audit::Severity;
 use super::Skipped;
 use crate::view::json::Status;
 use crate::view::json::check::SCHEMA;
+use crate::view::json::finding::MisalignedReport;
 
 /// The bytes that an audit may have: those of 30,000 disks.
 const LARGEST: u64 = 64 << 20;
@@ -46,8 +47,7 @@ impl<'de> Deserialize<'de> for Version {
 pub(super) struct Target {
     pub(super) target: String,
     pub(super) status: Status,
-    #[serde(default)]
-    pub(super) kinds: Vec<String>,
+    pub(super) misaligned: MisalignedReport,
     pub(super) device: Option<Device>,
     pub(super) findings: Vec<Finding>,
 }
@@ -65,7 +65,6 @@ pub(super) struct Finding {
     pub(super) severity: Level,
     pub(super) title: String,
     pub(super) partition: Option<u32>,
-    pub(super) missed: Option<IgnoredAny>,
     pub(super) cost: Option<Cost>,
 }
 

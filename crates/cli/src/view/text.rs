@@ -40,8 +40,10 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
 /// As `wrap`, with a different indent before the first line.
 pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
-    // Sizes such as 4096-byte, and command lines, stay whole.
-    textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
+    // Sizes such as 4096-byte, and shares such as 50.0 %, stay whole.
+    let joined = text.replace(" %", "\u{a0}%");
+    textwrap::fill(&joined, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
+        .replace("\u{a0}%", " %")
 }
 
 /// Returns the style of a severity.

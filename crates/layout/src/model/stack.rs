@@ -3,7 +3,7 @@
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 
 use super::content::Content;
-use super::layer::Layer;
+use super::layer::{Facts, Layer};
 
 /// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
 /// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -88,6 +88,18 @@ pub struct Partition {
     pub content: Option<Content>,
     /// The layers on it; `None` until they are read, or if nothing is recognised.
     pub layer: Option<Layer>,
+}
+
+impl Partition {
+    /// Whether its contents are found from its end: superblocks of md 0.90 and 1.0, the metadata of DRBD and of
+    /// firmware RAIDs. In a shorter or a longer partition they are not found.
+    pub fn is_found_from_end(&self) -> bool {
+        match self.layer.as_ref().map(|layer| (layer.kind, &layer.facts)) {
+            Some((_, Facts::Md(md))) => matches!(md.version, "0.90" | "1.0"),
+            Some((kind, _)) => kind.is_array_member(),
+            None => self.content.is_some_and(Content::is_array_member),
+        }
+    }
 }
 
 /// Damage or an anomaly in a table, with its byte. None of them stops the reading of the rest.

@@ -69,7 +69,12 @@ pub(crate) struct Loaders {
     syslinux: Vec<(ByteOffset, u64)>,
     /// The starts of BIOS boot partitions that hold nothing.
     empty: Vec<ByteOffset>,
+    /// Whether the disk's first sector has boot code, and not zeros.
+    has_code: bool,
 }
+
+/// Where the boot code of an MBR ends: its identifier and its entries follow.
+const CODE: usize = 440;
 
 /// A boot image of GRUB, and what its core image lists.
 #[derive(Clone, Debug)]
@@ -89,6 +94,9 @@ impl Loaders {
         let starts = stack.partitions.iter().map(|partition| partition.span.start());
         for at in [ByteOffset::ZERO].into_iter().chain(starts) {
             let Some(boot) = sector(medium, at)? else { continue };
+            if at == ByteOffset::ZERO {
+                found.has_code = boot.iter().take(CODE).any(|byte| *byte != 0);
+            }
             if !has(&boot, SIGNATURE.0, SIGNATURE.1) {
                 continue;
             }
@@ -112,6 +120,11 @@ impl Loaders {
         let empty = stack.partitions.iter().filter(is_bios_boot).map(|one| one.span);
         found.empty = empty.filter(|span| is_empty(medium, *span)).map(Span::start).collect();
         Ok(found)
+    }
+
+    /// Whether there is boot code in the disk's first sector.
+    pub(super) const fn has_code(&self) -> bool {
+        self.has_code
     }
 
     /// Whether the partition that starts at `start` is a BIOS boot partition that holds nothing.

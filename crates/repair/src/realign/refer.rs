@@ -93,7 +93,7 @@ pub(crate) fn references(
     let keeps = sector.checked_mul(entry.sectors.get()).unwrap_or_default();
     let behind = behind_record(partition, entry, start, block);
     found.extend(boot_sector(partition, start, behind, keeps).filter(is_recorded));
-    if format == Format::Mbr && entry.bootable {
+    if format == Format::Mbr && entry.bootable && loaders.is_none_or(Loaders::has_code) {
         found.push(Reference::ActivePartition);
     }
     if format == Format::Mbr && kind.is_some_and(FsKind::has_boot_sector) {

@@ -9,7 +9,7 @@ use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
 use straddle_relocate::{Disks, Job, State, inspect};
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset, LbaCount};
 
 use super::carry::obstacle;
 use super::media::read;
@@ -72,6 +72,7 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option
     }
     let named: String = named.iter().map(|number| format!(" --partition {number}")).collect();
     let places = moved(&realign).collect();
+    let shorter = shorter(&realign, situation);
     let data = realign.anchors().iter().filter_map(|(number, offset)| {
         let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;
         Some((*number, partition.span.start().checked_add(*offset)?))
@@ -81,7 +82,18 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
-    Some(Planned { places, data, options: format!("{options}{named}"), journal, in_use })
+    Some(Planned { places, shorter, data, options: format!("{options}{named}"), journal, in_use })
+}
+
+/// The partitions that become shorter, and by how many bytes.
+fn shorter(realign: &Realign, situation: &Situation<'_>) -> Vec<(u32, ByteCount)> {
+    let moves = |entry: &&crate::plan::Entry| logical::moves(entry);
+    let by = |entry: &crate::plan::Entry| {
+        let old = situation.stack.partitions.iter().find(|p| p.number == entry.number)?;
+        let less = old.count.get().checked_sub(entry.sectors.get()).filter(|less| *less > 0)?;
+        Some((entry.number, LbaCount::new(less).to_bytes(situation.stack.block)?))
+    };
+    realign.plan().table().partitions.iter().filter(moves).filter_map(by).collect()
 }
 
 fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {

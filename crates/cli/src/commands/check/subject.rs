@@ -67,7 +67,7 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     }
     let libvirt = Libvirt::new(Duration::from_secs(arguments.time_limit));
     let subjects: Vec<Subject> =
-        arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt)).collect();
+        arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt, arguments.quiet)).collect();
     if subjects.is_empty() {
         output::complain("no disk of a domain found");
     }
@@ -85,7 +85,7 @@ impl From<ReadTarget> for Subject {
 }
 
 /// Returns the disks of the domains that `word` names.
-fn of_domain(word: &str, libvirt: &Libvirt) -> Vec<Subject> {
+fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
     let failed = |name: &str, why| vec![Subject::Failed { name: format!("domain:{name}"), why }];
     let domains = match libvirt.domains(word) {
         Ok(domains) => domains,
@@ -104,7 +104,9 @@ fn of_domain(word: &str, libvirt: &Libvirt) -> Vec<Subject> {
             FoundDisk::Here(disk) => Some(Subject::Disk(Box::new(disk))),
             FoundDisk::OutOfReach { name, why } => Some(Subject::OutOfReach { name, why }),
             FoundDisk::NoDisk { name, why } => {
-                output::complain(&output::printable(&format!("{name}: left out: {why}")));
+                if !is_quiet {
+                    output::complain(&output::printable(&format!("{name}: left out: {why}")));
+                }
                 None
             }
         }));

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use clap::{Arg, Command};
+
 /// Returns the sections of a man page for `help`, in roff.
 ///
 /// A line that ends with a colon starts a section if an empty line is before it and indented ones follow; `Exit status:` may also be
@@ -49,6 +51,46 @@ pub(super) fn sections(help: &str) -> String {
         roff += ".fi\n.RE\n";
     }
     roff
+}
+
+/// Returns a synopsis with the values of the options in it.
+pub(super) fn with_values(synopsis: &str, command: &Command) -> String {
+    let mut text = synopsis.to_owned();
+    for option in command.get_arguments().filter(|option| !option.is_positional()) {
+        let (Some(long), Some(values)) = (option.get_long(), values(option)) else { continue };
+        let name = format!("\\fB{}\\fR", escaped(&format!("--{long}")));
+        text = text.replace(&format!("<{name}>"), &name).replace(&name, &format!("{name}{values}"));
+    }
+    text
+}
+
+/// Returns the values of an option as they follow its name; `None` if it takes none.
+fn values(option: &Arg) -> Option<String> {
+    let range = option.get_num_args()?;
+    let names = option.get_value_names().filter(|_| range.takes_values())?;
+    let names: Vec<String> = names.iter().map(|name| format!("\\fI<{}>\\fR", escaped(name))).collect();
+    Some(if range.min_values() == 0 {
+        format!("[={}]", names.join(" "))
+    } else {
+        format!(" {}", names.join(" "))
+    })
+}
+
+/// Returns a page in which what is between backquotes is bold.
+pub(super) fn bold(page: &str) -> String {
+    let line = |line: &str| {
+        let parts: Vec<&str> = line.split('`').collect();
+        // A single one is itself.
+        if parts.len().is_multiple_of(2) {
+            return line.to_owned();
+        }
+        let styled = parts.iter().enumerate().map(|(at, part)| match at % 2 {
+            1 => format!("\\fB{part}\\fR"),
+            _ => (*part).to_owned(),
+        });
+        styled.collect()
+    };
+    page.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the text after a heading on the same line, as a sentence.

@@ -147,12 +147,14 @@ fn detail(disk: &Detail<'_>) -> String {
 }
 
 fn models(digest: &Digest<'_>) -> String {
-    let headings = ["model", "disks", "misaligned", "errors", "warnings", "other findings", "aligned"];
+    let headings =
+        ["model", "disks", "misaligned", "other findings", "aligned", "errors", "warnings", "advice"];
     let mut table = Sorted::new("models", "Disks by model", &headings);
     for row in &digest.models {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks()), share(tally)];
-        cells.extend([tally.errors, tally.warnings, tally.others, tally.aligned].map(count));
+        cells.extend([tally.others, tally.aligned].map(count));
+        cells.extend(tally.findings.counts().map(count));
         table.0.row(row.model, cells);
     }
     table.section("By drive model")
@@ -162,12 +164,12 @@ fn rules(digest: &Digest<'_>) -> String {
     if digest.rules.is_empty() {
         return String::new();
     }
-    let headings = ["rule", "finding", "severity", "hosts", "disks", "findings"];
+    let headings = ["rule", "finding", "hosts", "disks", "errors", "warnings", "advice"];
     let mut table = Sorted::new("rules", "Findings by rule (straddle explain CODE)", &headings);
     for row in &digest.rules {
-        let severity = row.severity.to_string();
-        let mut cells = vec![Cell::of_class("text", row.title.to_owned()), Cell::of_class("text", severity)];
-        cells.extend([row.hosts, row.disks, row.findings].map(count));
+        let mut cells = vec![Cell::of_class("text", row.title.to_owned())];
+        cells.extend([row.hosts, row.disks].map(count));
+        cells.extend(row.findings.counts().map(count));
         table.0.row(row.code, cells);
     }
     table.section("By rule")
@@ -178,10 +180,11 @@ fn hosts(digest: &Digest<'_>) -> String {
         "host",
         "disks",
         "misaligned",
-        "errors",
-        "warnings",
         "other findings",
         "not judged",
+        "errors",
+        "warnings",
+        "advice",
         "write time",
         "rules",
     ];
@@ -189,8 +192,8 @@ fn hosts(digest: &Digest<'_>) -> String {
     for row in &digest.hosts {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks()), share(tally)];
-        cells.extend([tally.errors, tally.warnings, tally.others].map(count));
-        cells.push(count(tally.not_judged + tally.failed));
+        cells.extend([tally.others, tally.not_judged + tally.failed].map(count));
+        cells.extend(tally.findings.counts().map(count));
         cells.push(Cell::plain(row.cost.map_or_else(dash, |ratio| format!("× {}", number(ratio)))));
         cells.push(Cell::of_class("text", row.codes.join(" ")));
         table.0.row(row.host, cells);

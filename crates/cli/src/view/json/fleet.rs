@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::fleet::{CostRow, Digest, HostRow, ModelRow, RuleRow, Skipped, Tally};
+use crate::fleet::{CostRow, Digest, HostRow, ModelRow, RuleRow, Severities, Skipped, Tally};
 
 /// The schema version of this output.
 pub(super) const SCHEMA: u32 = 1;
@@ -58,6 +58,26 @@ struct TallyReport {
     not_judged: usize,
     /// Disks that could not be audited.
     failed: usize,
+    /// The findings on all of them. One that several disks share counts once.
+    findings: SeveritiesReport,
+}
+
+/// Numbers of findings by severity.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Severities")]
+struct SeveritiesReport {
+    /// Errors.
+    errors: usize,
+    /// Warnings.
+    warnings: usize,
+    /// Advice.
+    advice: usize,
+}
+
+impl From<Severities> for SeveritiesReport {
+    fn from(Severities { errors, warnings, advice }: Severities) -> Self {
+        Self { errors, warnings, advice }
+    }
 }
 
 /// An input that could not be read.
@@ -107,8 +127,8 @@ struct RuleReport<'a> {
     title: &'a str,
     /// The highest severity of its findings: "error", "warning" or "advice".
     severity: String,
-    /// The number of findings.
-    findings: usize,
+    /// The findings.
+    findings: SeveritiesReport,
     /// The number of disks.
     disks: usize,
     /// The number of hosts.
@@ -159,6 +179,7 @@ fn tally(tally: &Tally) -> TallyReport {
         blank: tally.blank,
         not_judged: tally.not_judged,
         failed: tally.failed,
+        findings: tally.findings.into(),
     }
 }
 
@@ -182,7 +203,7 @@ fn model<'a>(row: &ModelRow<'a>) -> ModelReport<'a> {
 
 fn rule<'a>(row: &RuleRow<'a>) -> RuleReport<'a> {
     let RuleRow { code, title, severity, findings, disks, hosts } = row.clone();
-    RuleReport { code, title, severity: severity.to_string(), findings, disks, hosts }
+    RuleReport { code, title, severity: severity.to_string(), findings: findings.into(), disks, hosts }
 }
 
 fn host<'a>(row: &'a HostRow<'a>) -> HostReport<'a> {

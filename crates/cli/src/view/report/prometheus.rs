@@ -9,6 +9,7 @@ use std::fmt::Write;
 use super::{Report, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
+use crate::view::json::finding::MisalignedReport;
 
 /// What is counted, until the end.
 #[derive(Debug, Default)]
@@ -16,6 +17,7 @@ pub(crate) struct Prometheus {
     findings: BTreeMap<[String; 4], u64>,
     ignored: BTreeMap<[String; 3], u64>,
     misaligned: BTreeMap<String, usize>,
+    off: BTreeMap<String, bool>,
     judged: BTreeMap<String, bool>,
     past: BTreeMap<[String; 3], u64>,
 }
@@ -37,7 +39,9 @@ impl Report for Prometheus {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
             *self.ignored.entry([name.clone(), partition, finding.code.to_owned()]).or_default() += 1;
         }
-        let misaligned = target.partitions.iter().filter(|partition| partition.is_misaligned()).count();
+        let misaligned =
+            target.partitions.iter().filter(|partition| partition.misaligned != MisalignedReport::No).count();
+        self.off.insert(name.clone(), target.misaligned != MisalignedReport::No);
         self.misaligned.insert(name.clone(), misaligned);
         self.judged.insert(name, unjudged(target).is_none());
         String::new()
@@ -52,6 +56,12 @@ impl Report for Prometheus {
             "straddle_target_judged",
             "Whether the target could be read and judged.",
             self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
+        );
+        metric(
+            &mut text,
+            "straddle_target_misaligned",
+            "Whether writes to the target straddle physical sectors or other units.",
+            self.off.iter().map(|(name, off)| (label("target", name), u64::from(*off))),
         );
         metric(
             &mut text,

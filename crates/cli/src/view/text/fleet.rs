@@ -16,8 +16,8 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
         let _ = writeln!(text, "{}", wrap(&printable(&line), width, ""));
     }
     let of_tally = |tally: &Tally| {
-        let counts = [tally.disks(), tally.errors, tally.warnings].map(|count| count.to_string());
-        counts.into_iter().chain([share(tally)]).collect::<Vec<_>>()
+        let shown = [tally.disks().to_string(), tally.misaligned().to_string(), share(tally)];
+        shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()
     };
     let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
     let hosts =
@@ -27,18 +27,19 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
         let findings: Vec<&str> = row.codes.iter().copied().chain(failed.as_deref()).collect();
         [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
-    let head = ["HOST", "DISKS", "ERRORS", "WARNINGS", "MISALIGNED", "X TIME", "FINDINGS"];
-    text += &table(&head, hosts, 1..6, width, styles);
+    let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
+    text += &table(&head, hosts, 1..8, width, styles);
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
-    text += &table(&["MODEL", "DISKS", "ERRORS", "WARNINGS", "MISALIGNED"], models, 1..5, width, styles);
+    let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
+    text += &table(&head, models, 1..7, width, styles);
     let rules = digest.rules.iter().map(|row| {
-        let counts = [row.hosts, row.disks, row.findings].map(|count| count.to_string());
-        let [hosts, disks, findings] = counts;
-        vec![row.code.to_owned(), row.severity.to_string(), hosts, disks, findings, row.title.to_owned()]
+        let counts = [row.hosts, row.disks].into_iter().chain(row.findings.counts());
+        let counts = counts.map(|count| count.to_string());
+        [row.code.to_owned()].into_iter().chain(counts).chain([row.title.to_owned()]).collect()
     });
-    let head = ["RULE", "SEVERITY", "HOSTS", "DISKS", "FINDINGS", "TITLE"];
-    text + &table(&head, rules, 2..5, width, styles)
+    let head = ["RULE", "HOSTS", "DISKS", "ERRORS", "WARNINGS", "ADVICE", "TITLE"];
+    text + &table(&head, rules, 1..6, width, styles)
 }
 
 /// Returns the summary in sentences.
@@ -66,6 +67,10 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
     if !rest.is_empty() {
         lines.push(format!("Of the others: {}.", rest.join(", ")));
     }
+    let counts = tally.findings.counts();
+    let found: Vec<String> =
+        ["error", "warning"].iter().zip(counts).map(|(noun, count)| plural(count, noun)).collect();
+    lines.push(format!("Findings: {} and {} advice.", found.join(", "), tally.findings.advice));
     lines.extend(costs.iter().map(cost));
     if !skipped.is_empty() {
         lines.push(format!("{} left out: not readable as audits.", plural(skipped.len(), "input")));

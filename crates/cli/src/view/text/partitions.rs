@@ -24,7 +24,7 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
             Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
                 styles.error
             }
-            Verdict::Off | Verdict::BootSector => styles.warning,
+            Verdict::Off | Verdict::EndOff | Verdict::BootSector => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
             Verdict::Container => styles.faint,
         };
@@ -67,7 +67,13 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
 
 /// Returns the judgement of a partition, and the worst finding inside it.
 fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
-    let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
+    let nothing = OfPartition {
+        verdict: Verdict::Aligned,
+        decisive: None,
+        inside: None,
+        made_up: None,
+        misaligned: None,
+    };
     let of = audited.judgement().partition(partition.number).copied().unwrap_or(nothing);
     (of, of.inside.and_then(|at| audited.findings().get(at)))
 }
@@ -112,13 +118,16 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         }
         (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
         (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
-        (Verdict::Off, Some(miss)) if finding.at == Some(partition.span.end()) => {
-            format!("end off by {} bytes ({code})", miss.past.get())
-        }
+        (Verdict::EndOff, Some(miss)) => format!("end off by {} bytes ({code})", miss.past.get()),
         (Verdict::Off, Some(miss)) => format!("off the {} by {} bytes ({code})", miss.name, miss.past.get()),
         (Verdict::Container | Verdict::Aligned, _) => ALIGNED.to_owned(),
         (
-            Verdict::Off | Verdict::Misaligned | Verdict::BootSector | Verdict::Damaged | Verdict::Unreadable,
+            Verdict::Off
+            | Verdict::EndOff
+            | Verdict::Misaligned
+            | Verdict::BootSector
+            | Verdict::Damaged
+            | Verdict::Unreadable,
             _,
         ) => format!("{} ({code})", finding.rule.title),
     }

@@ -30,7 +30,8 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> Stri
     let _ = writeln!(text, "\n{}", volumes(counted, styles));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
-        text.push_str("no writes\n");
+        let has_reads = counted.total.reads.requests() > 0;
+        text.push_str(if has_reads { "no writes\n" } else { "no request to read or to write is in it\n" });
         return text;
     }
     let from = match counted.start {
