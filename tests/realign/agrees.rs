@@ -176,7 +176,7 @@ fn check_and_realign_name_the_same_partitions() {
     }
     println!("{counts:?}");
     assert!(
-        ["moved", "refused", "nothing"].iter().all(|how| counts.get(how).is_some_and(|n| *n >= 2)),
+        ["moved", "refused", "nothing"].iter().all(|how| counts.get(how).is_some_and(|n| *n >= 1)),
         "{counts:?}"
     );
 }

@@ -128,7 +128,8 @@ pub(crate) trait Survivor {
             new += u64::from(self.survive::<D>(cut, &mut random));
         }
         println!("{name}: {operations} writes and flushes, {count} cuts, {new} ended new");
-        assert!(new > 0 && new < count, "both ways were tried");
+        // A sample for a quick run may be too small for both.
+        assert!(count < usual || new > 0 && new < count, "both ways were tried");
     }
 }
 
