@@ -19,9 +19,11 @@ use straddle_repair::{
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// The number of seeds, from the environment variable or `usual`.
+/// The number of seeds, from the environment variable or `usual`; `scripts/test --quick` sets variables that many
+/// tests have, and takes no more than `usual` of any.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))
+    let wanted = std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"));
+    if std::env::var_os("STRADDLE_QUICK").is_some() { wanted.min(usual) } else { wanted }
 }
 
 /// Sparse bytes in memory.
