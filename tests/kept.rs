@@ -262,3 +262,50 @@ fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     let verified = output(Command::new("sgdisk").arg("-v").arg(&moved), "");
     assert!(transcript(&verified).contains("corrupt"), "{}", transcript(&verified));
 }
+
+/// A partition is not made smaller than the file system in it, which was enlarged after the partition: its data may be
+/// in the middle of what was gained, where nothing is watched.
+#[test]
+fn an_enlarged_file_system_is_not_cut() {
+    if !present(&["sfdisk", "mkfs.ext4", "resize2fs", "e2fsck", "mkfs.btrfs", "mkfs.xfs"]) {
+        return;
+    }
+    let dir = Dir::new("grown");
+    let (small, large) = (350_u64 << 20, 700_u64 << 20);
+    let shell = |line: &str| {
+        let done = output(Command::new("sh").args(["-ec", line]).current_dir(dir.path()), "");
+        assert!(done.status.success(), "{line}: {}", transcript(&done));
+    };
+    let into = "dd of=disk bs=1M seek=1 conv=notrunc,sparse status=none";
+    // (a file system of 350 MiB in `fs`, and how it becomes one of 700 MiB)
+    let enlarged = [
+        (
+            "mkfs.ext4 -q -F fs",
+            "truncate -s 700M fs; e2fsck -fy fs >/dev/null 2>&1 || true; resize2fs fs >/dev/null 2>&1",
+        ),
+        ("mkfs.btrfs -q fs", "rm fs; truncate -s 700M fs; mkfs.btrfs -q fs"),
+        ("mkfs.xfs -q fs", "rm fs; truncate -s 700M fs; mkfs.xfs -q fs"),
+    ];
+    for (made, grown) in enlarged {
+        for name in ["disk", "fs", "plan", "plan.undo"] {
+            let _ = fs::remove_file(dir.join(name));
+        }
+        dir.image("disk", 800 << 20);
+        shell(&format!("echo 'label: gpt\n2048,{}' | sfdisk -q disk", small / 512));
+        shell(&format!("truncate -s {small} fs; {made}; {into} if=fs"));
+        let grow = format!("1={large}");
+        done(&dir, &["plan", "disk", "--grow", &grow, "--save", "plan"]);
+        done(&dir, &["apply", "plan", "--write", "disk"]);
+        done(&dir, &["undo", "plan.undo", "--write", "disk"]);
+        fs::remove_file(dir.join("plan.undo")).unwrap();
+        done(&dir, &["apply", "plan", "--write", "disk"]);
+        shell(grown);
+        // Only what is in the partition's former space is written: nothing that is watched.
+        shell("dd if=fs of=disk bs=1M count=350 seek=1 conv=notrunc status=none");
+        let refused = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk"]);
+        let said = transcript(&refused);
+        assert_eq!(refused.status.code(), Some(4), "{made}: {said}");
+        assert!(said.contains("would have 350 MiB again") && said.contains("--force"), "{made}: {said}");
+        done(&dir, &["undo", "plan.undo", "--write", "disk", "--force"]);
+    }
+}

@@ -58,7 +58,7 @@ pub enum RelocateError {
         source: io::Error,
     },
     /// A write failed.
-    #[error("cannot write {len} bytes at byte {at} of {device}")]
+    #[error("cannot write {len} at byte {at} of {device}")]
     Write {
         /// The disk.
         device: Device,

@@ -57,6 +57,7 @@ impl ApplyError {
         match self {
             Self::OtherDisk(_)
             | Self::Elsewhere { .. }
+            | Self::Outgrown { .. }
             | Self::WouldDiffer(_)
             | Self::WrittenSince { .. }
             | Self::InUse(_) => ErrorKind::Refused,

@@ -88,12 +88,21 @@ pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
     name_of_disk(&Directory::new(Path::new("/sys/block").join(name.replace('/', "!"))))
 }
 
+/// Returns the path of a disk without links, or that of the file behind a loop device, which has its number only for a
+/// while.
+fn path_of(path: &Path, kernel_name: Option<&str>) -> Option<PathBuf> {
+    let behind = kernel_name.map(|name| Path::new("/sys/block").join(name).join("loop/backing_file"));
+    let behind = behind.and_then(|file| std::fs::read_to_string(file).ok());
+    let behind = behind.map(|text| PathBuf::from(text.trim_end_matches('\n')));
+    behind.or_else(|| std::fs::canonicalize(path).ok())
+}
+
 /// What identifies a disk, beside its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The serial number or other name.
     pub serial: Option<String>,
-    /// The path, without links.
+    /// The path, without links; of a loop device that of its file.
     pub path: Option<PathBuf>,
     /// The kernel's name of a block device.
     pub kernel_name: Option<String>,
@@ -157,7 +166,7 @@ impl Target<'static> {
         let is_device = examined.kernel_name.is_some();
         let identity = Identity {
             serial: serial_of(&examined),
-            path: std::fs::canonicalize(path).ok(),
+            path: path_of(path, examined.kernel_name.as_deref()),
             sector: is_device.then(|| examined.topology.logical.value()),
             kernel_name: examined.kernel_name,
         };

@@ -249,7 +249,8 @@ Examples:
 
 It also reverts what an interrupted 'straddle apply' had written. Nothing is changed if the disk contains neither the
 original nor the written data, if any other part of its partition table differs, or if the first MiB or the last 64 KiB
-of a partition that the plan created has been written to. A disk without a serial number is recognised by its path.";
+of a partition that the plan created has been written to, or if what is in a partition that it grew would not fit any
+more. A disk without a serial number is recognised by its path.";
 
 /// Arguments of `undo`.
 #[derive(Debug, Args)]
@@ -272,7 +273,7 @@ pub(crate) struct UndoArguments {
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) was: Option<PathBuf>,
 
-    /// Revert the table even if a partition that the plan created has been written to; its contents are lost.
+    /// Revert the table even if a partition that the plan created or grew has been written to; its contents are lost.
     #[arg(long)]
     pub(crate) force: bool,
 }

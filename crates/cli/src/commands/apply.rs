@@ -144,7 +144,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
     let was_written = backup.progress(&target);
     let backed_up = match backup.undo(&mut target, later) {
-        Err(error @ ApplyError::WrittenSince { .. }) => {
+        Err(error @ (ApplyError::WrittenSince { .. } | ApplyError::Outgrown { .. })) => {
             return Err(RefusedError(format!("{name}: {error}; --force reverts the table anyway")).into());
         }
         Err(ApplyError::Elsewhere { path }) => {

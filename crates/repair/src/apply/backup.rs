@@ -163,6 +163,12 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
+/// A path as text, different for different paths.
+fn shown(path: &Path) -> String {
+    path.to_str()
+        .map_or_else(|| path.as_os_str().as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
+}
+
 /// Returns the contents of `span`, with the bytes that `steps` write taken as zero.
 fn without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<Vec<u8>, ReadError> {
     let mut bytes = bytes_of(medium, span)?;
@@ -247,7 +253,7 @@ impl Unstored {
             Step::Flush => Kept::Flush,
         };
         let steps: Vec<Kept> = steps.iter().map(kept).collect();
-        let path = disk.path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let path = disk.path.as_deref().map(shown);
         Self(BackupFile {
             version: VERSION,
             size: size.get(),
@@ -345,16 +351,20 @@ impl Backup {
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
         let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
-        let is_there = identity.path.as_ref().is_none_or(|here| here.to_string_lossy() == path);
+        let is_there = identity.path.as_ref().as_deref().is_none_or(|here| shown(here) == path);
         (!is_known && !is_there).then_some(path)
     }
 
     /// The backup of a disk that was renamed since: it is not looked for at its path. Refuses another path than the one
     /// it had.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
-        let here = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        // The file may be gone, but not its folder.
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = std::fs::canonicalize(folder).ok();
+        let here =
+            folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name));
         match self.0.path.take() {
-            Some(was) if was == here.to_string_lossy() => Ok(self),
+            Some(was) if was == shown(&here) || was == shown(path) => Ok(self),
             was => Err(ApplyError::OtherDisk(format!(
                 "the backup is of {}, not of {}",
                 was.as_deref().unwrap_or("a disk without a path"),

@@ -3,6 +3,7 @@
 use std::io;
 
 use straddle_device::ReadError;
+use straddle_units::ByteCount;
 
 use super::BackupError;
 use crate::error::PlanError;
@@ -22,6 +23,18 @@ pub enum ApplyError {
     Elsewhere {
         /// The disk's path then.
         path: String,
+    },
+    /// What is in a partition is larger than the partition would become. Nothing was written.
+    #[error(
+        "nothing was written: partition {partition} would have {restored} again, and what is in it uses {used}: shrink that first"
+    )]
+    Outgrown {
+        /// The partition's number.
+        partition: u32,
+        /// How much of it is used.
+        used: ByteCount,
+        /// The size that it would have.
+        restored: ByteCount,
     },
     /// The disk is in use. Nothing was written.
     #[error("nothing was written: it is in use: {0}")]

@@ -5,6 +5,7 @@
 //! over them; and if the rest of the table is the one that was there.
 
 use straddle_device::Medium;
+use straddle_layout::Partition;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
@@ -12,6 +13,8 @@ use super::prepared::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::Step;
 use crate::fingerprint::LARGEST_ARRAY;
+use crate::foresee::After;
+use crate::realign::refer::used;
 use crate::target::Target;
 
 /// What an undo does with data written since to partitions that the plan made or grew.
@@ -42,6 +45,7 @@ impl Backup {
         }
         if later == LaterWrites::Refuse {
             self.0.check_unwritten(target)?;
+            check_outgrown(target, &steps)?;
         }
         check_kernel(target)?;
         Ok(BackedUp { disk: target, plan: None, steps })
@@ -53,6 +57,25 @@ impl Backup {
         let backup: BackupFile = serde_json::from_slice(json).ok()?;
         backup.undoing(disk, None).ok()
     }
+}
+
+/// Refuses to make a partition smaller than what is in it: the file system was enlarged after the partition. It may have
+/// data in the space that was gained, beside what is watched.
+fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyError> {
+    let stack = straddle_layout::read_all(target, target.identity().sector, None)?;
+    let after = After { medium: target, steps: undoing };
+    let restored = straddle_layout::read_stack(&after, target.identity().sector, None)?;
+    for present in stack.partitions.iter().filter(|partition| partition.layer.is_some()) {
+        let is_it =
+            |former: &&Partition| former.role == present.role && former.span.start() == present.span.start();
+        let Some(former) = restored.partitions.iter().find(is_it) else { continue };
+        let used = used(present, stack.block);
+        if former.span.len() < present.span.len() && former.span.len() < used {
+            let (partition, restored) = (present.number, former.span.len());
+            return Err(ApplyError::Outgrown { partition, used, restored });
+        }
+    }
+    Ok(())
 }
 
 /// A backup that names places outside its disk, or of impossible sizes.
