@@ -168,8 +168,8 @@ WRONG = {
         {"op": ["W"], "offset": [0.5], "length": [1]}
     ),
     "these columns do not make a table": lambda: straddle.Histogram().update({"op": ["W"], "offset": [0, 1]}),
-    "is no unit of offset": lambda: straddle.Histogram().update({}, "offset=lba:furlongs"),
-    "no histogram of straddle": lambda: straddle.Histogram.from_bytes(b"nonsense"),
+    "is not a unit of offset": lambda: straddle.Histogram().update({}, "offset=lba:furlongs"),
+    "not a histogram of straddle": lambda: straddle.Histogram.from_bytes(b"nonsense"),
     "checksum": lambda: straddle.Histogram.from_bytes(straddle.Histogram().to_bytes()[:-1] + b"\xff"),
     "513 is not a unit": lambda: straddle.Histogram().report(units=[513]),
     "multiple of 512": lambda: straddle.Histogram().report(started_at=1),

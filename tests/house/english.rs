@@ -32,9 +32,6 @@ const PHRASES: &[&str] = &[
     "who wants",
 ];
 
-/// Where others may still use these phrases.
-const EXCEPTED: &str = "crates/trace/";
-
 /// What may follow "is no".
 const DEGREES: &[&str] = &["longer", "more", "later", "less", "better", "larger", "smaller"];
 
@@ -122,7 +119,7 @@ fn texts_are_in_the_terms_of_the_field() {
     texts.retain(|(name, _)| !name.contains("/experiments/") && !name.contains("/results/"));
     let is_of_tests = |path: &str| path.contains("/tests") || !path.contains("/src/");
     for (path, source) in sources(&["rs"]) {
-        if path.starts_with("crates/") && !is_of_tests(&path) && !path.starts_with(EXCEPTED) {
+        if path.starts_with("crates/") && !is_of_tests(&path) {
             let tokens = source.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
             let mut found = Vec::new();
             literals(tokens, &mut found);

@@ -89,7 +89,7 @@ impl Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub(crate) volumes: BTreeMap<String, Volume>,
-    /// Lines that were no requests.
+    /// Lines that are not requests.
     pub(crate) others: u64,
     /// From the first request of a file to the last, in the longest file; `None` if a file's times were not read.
     pub(crate) span: Option<Time>,
@@ -323,7 +323,7 @@ impl Account {
         total
     }
 
-    /// Returns the number of lines that were no requests: headers, and events of other kinds.
+    /// Returns the number of lines that are not requests: headers, and events of other kinds.
     pub const fn others(&self) -> u64 {
         self.others
     }

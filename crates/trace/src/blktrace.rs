@@ -372,7 +372,7 @@ fn four(record: &[u8; RECORD], at: usize) -> u32 {
     u32::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// Returns the operation of an action, as blkparse's letters name it; `None` if it has no data and is no flush.
+/// Returns the operation of an action, as blkparse's letters name it; `None` if it has no data and is not a flush.
 pub(crate) fn operation(action: u32, bytes: u32) -> Option<Operation> {
     let has = |category: u32| action & category != 0;
     match () {

@@ -233,7 +233,7 @@ impl Source for Columnar {
     }
 }
 
-/// Returns the leaves of columns that are no structures: those that are have several.
+/// Returns the leaves of columns that are not structures: those that are have several.
 fn leaves(schema: &Schema, columns: &[usize]) -> Vec<usize> {
     let counts: Vec<usize> = schema.fields().iter().map(|field| count(field.data_type())).collect();
     columns.iter().map(|column| counts.iter().take(*column).sum()).collect()

@@ -58,7 +58,7 @@ pub enum ColumnsError {
         name: String,
     },
     /// The unit is none of the quantity's.
-    #[error("{unit:?} is no unit of {quantity}: {known}")]
+    #[error("{unit:?} is not a unit of {quantity}: {known}")]
     Unit {
         /// The unit.
         unit: String,

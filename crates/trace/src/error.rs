@@ -15,7 +15,7 @@ pub enum TraceError {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// A line of the trace, or a record of one that is no text, is invalid.
+    /// A line of the trace, or a record of one that is not text, is invalid.
     #[error("{name}{}", place.of(*line, *byte))]
     Line {
         /// The trace's name.

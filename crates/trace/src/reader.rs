@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         self.sink.volumes.names()
     }
 
-    /// Returns the number of lines that were no requests: headers, and events of other kinds.
+    /// Returns the number of lines that are not requests: headers, and events of other kinds.
     pub const fn others(&self) -> u64 {
         self.sink.others
     }

@@ -55,7 +55,7 @@ pub(crate) struct Sink {
     pub(crate) batch: Vec<Record>,
     pub(crate) volumes: Volumes,
     pub(crate) order: Order,
-    /// Lines that were no requests.
+    /// Lines that are not requests.
     pub(crate) others: u64,
     /// The first arrival; the others are counted from it.
     origin: Option<Nanos>,

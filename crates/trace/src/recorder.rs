@@ -33,7 +33,7 @@ impl Marks {
             Operation::Read => format::READ,
             Operation::Write => format::WRITE,
             Operation::WriteFua => format::WRITE | format::FUA | format::SYNC,
-            // As blktrace: what has no data is no write.
+            // As blktrace: what has no data is not a write.
             Operation::Flush => format::READ | format::FLUSH,
             Operation::Discard => format::WRITE | format::DISCARD,
         };

@@ -28,7 +28,7 @@ const TOPS: u64 = 0x80 * ONES;
 #[inline]
 fn digits(word: u64) -> u32 {
     let values = word ^ (0x30 * ONES);
-    // A digit is now below ten, so that 0x76 more keeps its top bit clear. A carry out of a byte that is no digit
+    // A digit is now below ten, so that 0x76 more keeps its top bit clear. A carry out of a byte that is not a digit
     // changes only the bytes behind it.
     ((values.wrapping_add(0x76 * ONES) | values) & TOPS).trailing_zeros() / 8
 }
@@ -128,7 +128,7 @@ pub(crate) fn field_end(bytes: &[u8], mut at: usize, separator: u8) -> usize {
     }
 }
 
-/// Returns the place of the first byte that is no blank.
+/// Returns the place of the first byte that is not a blank.
 #[inline]
 pub(crate) fn past_blanks(bytes: &[u8], mut at: usize) -> usize {
     while byte(bytes, at) == b' ' {

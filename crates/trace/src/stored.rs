@@ -23,11 +23,11 @@ const CHECKSUM: usize = 4;
 /// The most requests of an account that is read, so that sums of many do not overflow.
 const MOST_REQUESTS: u64 = 1 << 60;
 
-/// Bytes that are no account.
+/// Bytes that are not an account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredError {
     /// They do not begin as one.
-    #[error("these bytes are no histogram of straddle")]
+    #[error("these bytes are not a histogram of straddle")]
     Magic,
     /// They are of another version.
     #[error("the histogram has version {found}, and this version of straddle reads {VERSION}")]

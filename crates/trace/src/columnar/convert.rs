@@ -19,7 +19,7 @@ pub(crate) struct Rows {
     pub(crate) times: Vec<u64>,
     /// The indices of the volumes; empty if there is one only.
     pub(crate) volumes: Vec<u32>,
-    /// `None` for a row that is no request.
+    /// `None` for a row that is not a request.
     pub(crate) operations: Vec<Option<Operation>>,
     /// In bytes.
     pub(crate) offsets: Vec<u64>,

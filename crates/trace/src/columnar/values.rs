@@ -285,7 +285,8 @@ impl Operations {
 }
 
 fn unknown(row: usize, value: &str) -> Wrong {
-    let reason = "is no operation; op=COLUMN:READ/WRITE in the map of columns (--columns) gives the values";
+    let reason =
+        "is not an operation; op=COLUMN:READ/WRITE in the map of columns (--columns) gives the values";
     Wrong::Row { row, source: wrong("op", value, reason) }
 }
 

@@ -83,7 +83,7 @@ impl Lines for Blkparse {
         let end = word_end(bytes, action)?;
         let line = |at| Some(at + memchr::memchr(b'\n', bytes.get(at..)?)? + 1);
         if !self.is_action(bytes.get(action..end)?) {
-            // Without a point it is no time, and the line no event: that makes no difference here.
+            // Without a point it is not a time, nor the line an event: that makes no difference here.
             return Some(Quick { next: line(end)?, request: None });
         }
         let letters = gap(bytes, end)?;

@@ -1,5 +1,5 @@
 //! fio's I/O log: `fio version 2 iolog`, then `file action [offset length]`; version 3 puts the time in
-//! milliseconds before them. The actions `add`, `open`, `close` and `wait` are no requests.
+//! milliseconds before them. The actions `add`, `open`, `close` and `wait` are not requests.
 
 use straddle_io::{Nanos, Operation};
 

@@ -65,7 +65,7 @@ proptest! {
         let mut cuts: Vec<usize> = places.into_iter().map(|place| place.min(requests.len())).collect();
         cuts.extend([0, requests.len()]);
         cuts.sort_unstable();
-        // The header of each part is a line that is no request.
+        // The header of each part is a line that is not a request.
         let mut all = Account { others: 0, ..Account::new() };
         for cut in cuts.windows(2) {
             let part = account(&requests[cut[0]..cut[1]]);
@@ -107,8 +107,8 @@ proptest! {
 fn what_is_wrong_is_said() {
     let good = account(&[(1, Operation::Write, 512, 512)]).to_bytes();
     let error = |bytes: &[u8]| Account::from_bytes(bytes).unwrap_err().to_string();
-    assert_eq!(error(b""), "these bytes are no histogram of straddle");
-    assert_eq!(error(b"PAR1 and more"), "these bytes are no histogram of straddle");
+    assert_eq!(error(b""), "these bytes are not a histogram of straddle");
+    assert_eq!(error(b"PAR1 and more"), "these bytes are not a histogram of straddle");
     let mut newer = good.clone();
     newer[8] = 9;
     assert!(error(&newer).contains("has version 9"), "{}", error(&newer));

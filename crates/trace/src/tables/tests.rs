@@ -158,7 +158,7 @@ fn what_is_wrong_with_a_table_is_said() {
     };
     let strings = |values: &[&str]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
     let (first, second) = (of(0..1, strings(&["R"])), of(1..2, strings(&["X"])));
-    assert!(error(&[first.clone(), second], "").starts_with("table: row 2: op = \"X\": is no operation"));
+    assert!(error(&[first.clone(), second], "").starts_with("table: row 2: op = \"X\": is not an operation"));
     let negative = of(2..3, strings(&["W"]));
     assert!(error(&[first.clone(), negative], "").starts_with("table: row 2: offset = \"-512\""));
     let unknown = error(std::slice::from_ref(&first), "op=kind");
