@@ -351,7 +351,7 @@ impl Backup {
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
         let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
-        let is_there = identity.path.as_ref().as_deref().is_none_or(|here| shown(here) == path);
+        let is_there = identity.path.as_deref().is_none_or(|here| shown(here) == path);
         (!is_known && !is_there).then_some(path)
     }
 
