@@ -19,7 +19,7 @@ use straddle_device::claim::{self, Claim, LockError};
 use straddle_device::image::Format;
 use straddle_device::ioctl::{IoctlError, reread_partitions};
 use straddle_device::live::Machine;
-use straddle_device::sysfs::{Directory, name_of_disk};
+use straddle_device::sysfs::{Attributes, Directory, name_of_disk};
 use straddle_device::{FileId, Medium, OpenError, Options, ReadError, Zoned};
 use straddle_relocate::FileAccess;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -84,17 +84,19 @@ pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target
 /// Returns the serial number or other name of a disk, by which another disk in its place is noticed. An image
 /// has none.
 pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
-    let name = target.kernel_name.as_deref()?;
-    name_of_disk(&Directory::new(Path::new("/sys/block").join(name.replace('/', "!"))))
+    name_of_disk(&directory_of(target.kernel_name.as_deref()?))
+}
+
+/// The directory in sysfs of a disk with this name.
+fn directory_of(kernel_name: &str) -> Directory {
+    Directory::new(Path::new("/sys/block").join(kernel_name.replace('/', "!")))
 }
 
 /// Returns the path of a disk without links, or that of the file behind a loop device, which has its number only for a
 /// while.
 fn path_of(path: &Path, kernel_name: Option<&str>) -> Option<PathBuf> {
-    let behind = kernel_name.map(|name| Path::new("/sys/block").join(name).join("loop/backing_file"));
-    let behind = behind.and_then(|file| std::fs::read_to_string(file).ok());
-    let behind = behind.map(|text| PathBuf::from(text.trim_end_matches('\n')));
-    behind.or_else(|| std::fs::canonicalize(path).ok())
+    let behind = kernel_name.and_then(|name| directory_of(name).text("loop/backing_file"));
+    behind.map(PathBuf::from).or_else(|| std::fs::canonicalize(path).ok())
 }
 
 /// What identifies a disk, beside its size.

@@ -147,13 +147,9 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
         Err(error @ (ApplyError::WrittenSince { .. } | ApplyError::Outgrown { .. })) => {
             return Err(RefusedError(format!("{name}: {error}; --force reverts the table anyway")).into());
         }
-        Err(ApplyError::Elsewhere { path }) => {
-            let path = quote_path(Path::new(&path));
-            let text = format!(
-                "{name}: nothing was written: the backup is of {path}, and no serial number shows that this is the same disk; \
-                 if it was renamed, add: --was {path}"
-            );
-            return Err(RefusedError(text).into());
+        Err(ref error @ ApplyError::Elsewhere { ref path }) => {
+            let was = quote_path(Path::new(path));
+            return Err(RefusedError(format!("{name}: {error}; if it was renamed, add: --was {was}")).into());
         }
         backed_up => backed_up.with_context(|| name.clone())?,
     };

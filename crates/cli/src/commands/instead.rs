@@ -104,9 +104,10 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         "it is {kind}, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save {plan} && straddle \
          apply {plan} --from {operand}{opened} --write {raw}"
     );
-    let back = match is_qcow2 {
-        true => format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it {kind} again"),
-        false => String::new(),
+    let back = if is_qcow2 {
+        format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it {kind} again")
+    } else {
+        String::new()
     };
     RefusedError(text + &back).into()
 }

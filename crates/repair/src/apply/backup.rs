@@ -116,7 +116,7 @@ pub(super) struct BackupFile {
     pub(super) size: u64,
     /// The disk's serial number.
     pub(super) serial: Option<String>,
-    /// The path of the disk, without links.
+    /// The path of the disk, without links; of a loop device that of its file.
     pub(super) path: Option<String>,
     pub(super) subject: Subject,
     /// SHA-256 of the JSON of everything else.
@@ -180,8 +180,7 @@ fn without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// Returns the SHA-256 of `size` bytes of `medium` at `start`, with the bytes that `steps` write taken as
-/// zero.
+/// Returns the SHA-256 of the bytes of `medium` in `span`, with those that `steps` write taken as zero.
 pub(super) fn sum_without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<String, ReadError> {
     Ok(hex(&Sha256::digest(without(medium, span, steps)?)))
 }
@@ -267,15 +266,15 @@ impl Unstored {
         })
     }
 
-    /// Adds checksums of the rest of the table: of what `steps` do not write.
+    /// Adds checksums of the rest of the table that `stack` was read from: of what `steps` do not write.
     pub(super) fn with_table(
         mut self,
         disk: &dyn Medium,
-        plan: &Plan,
+        stack: &Stack,
+        block: BlockSize,
         steps: &[Step],
-    ) -> Result<Self, ApplyError> {
-        let stack = plan.read_present(disk)?;
-        for (structure, span) in structures_of(disk, &stack, plan.block(), steps)? {
+    ) -> Result<Self, ReadError> {
+        for (structure, span) in structures_of(disk, stack, block, steps)? {
             let sum = sum_beside(disk, structure, span, steps)?;
             self.0.table.push(Beside { structure, start: span.start().get(), size: span.len().get(), sum });
         }

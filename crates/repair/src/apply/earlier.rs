@@ -5,6 +5,7 @@ use straddle_units::ByteOffset;
 
 use super::ApplyError;
 use super::backup::{Backup, UNIT};
+use super::undo::contradicts;
 use crate::encode::Step;
 use crate::target::Target;
 
@@ -29,7 +30,6 @@ impl Backup {
     /// otherwise, as [`undo`](Self::undo) does.
     pub fn progress(&self, target: &Target<'_>) -> Result<Progress, ApplyError> {
         self.0.undoing(target, target.identity().serial.as_deref())?;
-        let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
         let (mut written, mut of) = (0, 0);
         for step in self.0.steps().ok_or_else(contradicts)? {
             let Step::Write { at, old, new, .. } = step else { continue };

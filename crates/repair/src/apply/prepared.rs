@@ -25,14 +25,16 @@ use crate::target::{Disk, Target};
 pub struct Prepared<'a> {
     disk: &'a mut dyn Disk,
     plan: &'a Plan,
+    /// What was read on the disk.
+    stack: Stack,
     steps: Vec<Step>,
 }
 
 impl<'a> Prepared<'a> {
     /// Checks `plan` against `target` and its contents.
     pub fn of(target: &'a mut Target<'_>, plan: &'a Plan) -> Result<Self, ApplyError> {
-        let steps = steps_of(target, plan)?;
-        Ok(Self { disk: target, plan, steps })
+        let (stack, steps) = steps_of(target, plan)?;
+        Ok(Self { disk: target, plan, stack, steps })
     }
 
     /// The steps to be written, for display.
@@ -43,10 +45,10 @@ impl<'a> Prepared<'a> {
     /// Stores the bytes that will be overwritten in a new file at `path`, after checking that the kernel
     /// would accept a new table for the disk.
     pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
-        let Self { disk, plan, steps } = self;
+        let Self { disk, plan, stack, steps } = self;
         check_kernel(disk)?;
         Unstored::of(Subject::Table, &steps, disk.len(), disk.identity())
-            .with_table(disk, plan, &steps)?
+            .with_table(disk, &stack, plan.block(), &steps)?
             .watching(disk, plan, &steps)?
             .store(path)?;
         Ok(BackedUp { disk, plan: Some(plan), steps })
@@ -76,8 +78,8 @@ pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), 
     Ok(())
 }
 
-/// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.
-fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
+/// Returns what is read on `disk` and the steps of `plan`, after checking that it is the plan's disk.
+fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyError> {
     let stack = recognise(disk, plan)?;
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
@@ -87,7 +89,7 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<Vec<Step>, ApplyError> {
     }
     let steps = encode(plan, disk, &stack)?;
     foresee::check(disk, plan, &steps)?;
-    Ok(steps)
+    Ok((stack, steps))
 }
 
 /// Checks the size, the sectors and the serial number of the disk.

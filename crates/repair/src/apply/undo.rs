@@ -79,7 +79,7 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
 }
 
 /// A backup that names places outside its disk, or of impossible sizes.
-fn contradicts() -> ApplyError {
+pub(super) fn contradicts() -> ApplyError {
     ApplyError::OtherDisk("the backup contradicts itself".to_owned())
 }
 

@@ -11,6 +11,7 @@
 
 use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_device::{Medium, ReadError};
+use straddle_layout::format::mbr;
 use straddle_layout::{Content, Partition, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -73,9 +74,6 @@ pub(crate) struct Loaders {
     has_code: bool,
 }
 
-/// Where the boot code of an MBR ends: its identifier and its entries follow.
-const CODE: usize = 440;
-
 /// A boot image of GRUB, and what its core image lists.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -95,7 +93,7 @@ impl Loaders {
         for at in [ByteOffset::ZERO].into_iter().chain(starts) {
             let Some(boot) = sector(medium, at)? else { continue };
             if at == ByteOffset::ZERO {
-                found.has_code = boot.iter().take(CODE).any(|byte| *byte != 0);
+                found.has_code = boot.iter().take(mbr::DISK_ID_AT).any(|byte| *byte != 0);
             }
             if !has(&boot, SIGNATURE.0, SIGNATURE.1) {
                 continue;
