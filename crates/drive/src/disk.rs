@@ -11,12 +11,14 @@ mod firmware;
 mod geometry;
 mod host;
 mod intake;
+mod kept;
 mod link;
 mod mechanism;
 mod media_cache;
 mod operations;
 mod parameters;
 mod part;
+mod partial_log;
 mod queue;
 mod read_cache;
 mod rest;
@@ -28,7 +30,9 @@ pub use firmware::{
 };
 pub use geometry::{Direction, Geometry, GeometryError, Place, Zone};
 pub use mechanism::HeadTimes;
-pub use parameters::{DiskParameters, Protection, ReadCacheParameters, RmwPolicy, WriteCacheParameters};
+pub use parameters::{
+    DiskParameters, LogParameters, Protection, ReadCacheParameters, RmwPolicy, RmwReads, WriteCacheParameters,
+};
 pub use part::Part;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
@@ -41,9 +45,11 @@ use crate::interface::{Interface, Sectors};
 use buffer::WriteBuffer;
 use destager::Destager;
 use intake::Intake;
+use kept::Kept;
 use link::Link;
 use mechanism::Mechanism;
 use media_cache::MediaCache;
+use partial_log::PartialLog;
 use queue::Queue;
 use read_cache::ReadCache;
 
@@ -61,7 +67,11 @@ pub(crate) struct Disk {
     buffer: WriteBuffer,
     destager: Destager,
     media_cache: Option<MediaCache>,
+    partial_log: Option<PartialLog>,
     cache: ReadCache,
+    rmw_reads: RmwReads,
+    /// What was written and is still in memory.
+    kept: Kept,
     reads: Reads,
     mechanism: Mechanism,
     /// The operation in progress.
@@ -83,6 +93,8 @@ struct Reads {
 #[derive(Clone, Copy, Debug)]
 struct Read {
     id: RequestId,
+    /// Its first byte.
+    start: u64,
     first: u64,
     end: u64,
     bytes: u64,
@@ -105,10 +117,30 @@ struct Busy {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    Read { read: Read, cached: u64, passed: u64 },
-    Edge { sector: u64 },
+    Read {
+        read: Read,
+        cached: u64,
+        passed: u64,
+    },
+    Edge {
+        sector: u64,
+    },
+    /// A read of which a part was in the log; `whole` if it took whole sectors.
+    Fragments {
+        read: Read,
+        whole: bool,
+    },
     Write,
+    /// A flush to the media cache.
     Log,
+    /// A write of partial sectors to their log.
+    Partial,
+    /// The read of parts to be put in place.
+    Fetch,
+    /// The read and the write of a sector whose parts are put in place.
+    PutInPlace {
+        sector: u64,
+    },
 }
 
 /// The counters and the recorded media events.
@@ -124,9 +156,8 @@ impl Disk {
     pub(crate) fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
         let shift = physical.trailing_zeros();
-        let DiskParameters { spindle, geometry, seek, heads, write_cache, rmw, firmware, .. } =
-            parameters.clone();
-        let revolution = spindle.revolution().get();
+        let DiskParameters { write_cache, rmw, firmware, .. } = *parameters;
+        let revolution = parameters.spindle.revolution().get();
         let media_cache = match parameters.protection {
             Protection::MediaCache { bytes, first_sector } => {
                 Some(MediaCache::new(first_sector, bytes / physical))
@@ -147,13 +178,16 @@ impl Disk {
             ),
             destager: Destager::new(parameters),
             media_cache,
+            partial_log: parameters.log.map(PartialLog::new),
+            rmw_reads: parameters.rmw_reads,
+            kept: Kept::new(parameters.rmw_reads.kept_written),
             cache: ReadCache::new(parameters.read_cache, firmware.segments),
             reads: Reads {
                 waiting: Vec::new(),
                 none_before: Time::ZERO,
                 on_arrival: firmware.reads_on_arrival,
             },
-            mechanism: Mechanism::new(geometry, seek, spindle, heads, physical),
+            mechanism: Mechanism::new(parameters, physical),
             busy: None,
             record: Record { counters: Counters { revolution, ..Counters::default() }, media_events: None },
         }
@@ -233,6 +267,6 @@ impl Disk {
     }
 
     fn is_write_in_flight(&self) -> bool {
-        self.busy.is_some_and(|busy| matches!(busy.work, Work::Write | Work::Log))
+        self.busy.is_some_and(|busy| matches!(busy.work, Work::Write | Work::Log | Work::Partial))
     }
 }

@@ -9,6 +9,7 @@
 
 mod builtin;
 mod file;
+mod keys;
 mod read;
 mod source;
 mod start;
@@ -23,7 +24,7 @@ pub use start::{Start, StartError};
 
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-use crate::disk::{DiskParameters, Geometry, GeometryError, Part, SeekCurve, SeekError};
+use crate::disk::{DiskParameters, Geometry, GeometryError, Part, RmwPolicy, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
 
 /// A drive that can be modelled. Its values have been checked and cannot be set afterwards: another value is
@@ -303,6 +304,21 @@ impl Profile {
             Body::Disk(disk) => Some((&disk.geometry, &disk.seek)),
             Body::Ssd(_) => None,
         }
+    }
+
+    /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME` of its target:
+    /// those that published figures suggest, and its own. Empty where no request can cover a physical sector
+    /// in part.
+    pub fn plausible_policies(&self) -> Vec<RmwPolicy> {
+        let Body::Disk(disk) = &self.values.body else { return Vec::new() };
+        if self.sectors.physical <= self.claims.logical_sector {
+            return Vec::new();
+        }
+        let mut policies = RmwPolicy::PLAUSIBLE.to_vec();
+        if !policies.contains(&disk.rmw) {
+            policies.push(disk.rmw);
+        }
+        policies
     }
 
     /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.

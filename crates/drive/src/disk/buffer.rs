@@ -13,7 +13,7 @@ use crate::disk::geometry::{Geometry, Place};
 use crate::disk::intake::Write;
 
 /// Stands for no physical sector.
-const NONE: u64 = u64::MAX;
+pub(super) const NONE: u64 = u64::MAX;
 /// The number of consecutive whole physical sectors by which a stream of writes is recognised.
 const STREAM_SECTORS: u64 = 16;
 /// How many sectors' worth of partial sectors waiting for their rest do not count as bytes in the buffer.
@@ -255,13 +255,13 @@ impl WriteBuffer {
         self.extents.values_mut().for_each(|extent| extent.logged = true);
     }
 
-    /// Inserts a write, while the writes in `wait` wait for room. Returns whether it joined data already in
-    /// the buffer.
+    /// Inserts a write, while the writes in `wait` wait for room. The rest of the sectors in `memory` need not
+    /// be read. Returns whether it joined data already in the buffer.
     pub(super) fn insert(
         &mut self,
-        start: u64,
-        end: u64,
+        (start, end): (u64, u64),
         at: Time,
+        memory: [u64; 2],
         wait: &VecDeque<Write>,
         geometry: &Geometry,
     ) -> bool {
@@ -276,7 +276,8 @@ impl WriteBuffer {
             place: Place::default(),
         };
         let mut first = start;
-        let mut known = [NONE; 8];
+        let mut known = [NONE; 10];
+        known[8..].copy_from_slice(&memory);
         let mut parts = 0;
         while let Some((&other, &extent)) = self.extents.range(..=end).next_back() {
             if extent.end < start {
@@ -285,7 +286,7 @@ impl WriteBuffer {
             self.pull(other);
             // When more than four parts merge, some reads are forgotten and repeated. That is rare, and never
             // wrong.
-            if let Some(pair) = known.get_mut(2 * parts..2 * parts + 2) {
+            if let Some(pair) = known[..8].get_mut(2 * parts..2 * parts + 2) {
                 pair.copy_from_slice(&extent.known);
             }
             parts += 1;
@@ -309,7 +310,7 @@ impl WriteBuffer {
 
     /// The physical sectors at the edges of `start` to `end` that are only partly there and have not been
     /// read: at most two.
-    fn missing(&self, start: u64, end: u64, known: &[u64; 2]) -> [Option<u64>; 2] {
+    pub(super) fn missing(&self, start: u64, end: u64, known: &[u64; 2]) -> [Option<u64>; 2] {
         let (head, tail) = (start >> self.shift, (end - 1) >> self.shift);
         let ends_inside = end & self.mask() != 0;
         let head_partial = start & self.mask() != 0 || (head == tail && ends_inside);

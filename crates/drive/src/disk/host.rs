@@ -2,7 +2,8 @@
 
 use straddle_io::{Operation, Request, RequestId, Time};
 
-use crate::disk::{Disk, Read};
+use crate::disk::buffer::NONE;
+use crate::disk::{Disk, Read, RmwReads};
 use crate::event::MediaEvent;
 
 impl Disk {
@@ -21,9 +22,7 @@ impl Disk {
             Operation::Discard => {
                 self.record.counters.host_discards += 1;
                 self.buffer.discard(start, end, self.mechanism.geometry());
-                if let Some(cache) = &mut self.media_cache {
-                    cache.retire(start, end);
-                }
+                self.retire(start, end);
                 if !self.is_write_in_flight() {
                     self.release_durable();
                 }
@@ -56,6 +55,7 @@ impl Disk {
         let (arrived, bytes) = (self.now, end - start);
         self.reads.waiting.push(Read {
             id,
+            start,
             first,
             end: last,
             bytes,
@@ -83,6 +83,7 @@ impl Disk {
         let (_, moves) = self.link.read_terms(self.now);
         let (idle, geometry) = (self.busy.is_none(), self.mechanism.geometry());
         self.cache.hit(segment, end, (self.now, moves), idle, geometry);
+        self.clip_read_ahead();
         true
     }
 
@@ -126,9 +127,10 @@ impl Disk {
                 return;
             }
             let arrived = self.intake.enter(self.now);
+            let memory = self.in_memory(write.start, write.end);
             self.note_written(write.start >> self.shift, (write.end + (1 << self.shift) - 1) >> self.shift);
             let (waiting, geometry) = (self.intake.waiting(), self.mechanism.geometry());
-            if self.buffer.insert(write.start, write.end, self.now, waiting, geometry) {
+            if self.buffer.insert((write.start, write.end), self.now, memory, waiting, geometry) {
                 self.record.counters.merged_writes += 1;
             }
             if self.cache.stream().is_some_and(|stream| stream.next < stream.limit) {
@@ -138,6 +140,20 @@ impl Disk {
                 self.complete(write.id, arrived + write.status);
             }
         }
+    }
+
+    /// The partial sectors of a write whose rest is in memory.
+    fn in_memory(&mut self, start: u64, end: u64) -> [u64; 2] {
+        let RmwReads { from_read_cache, kept_written } = self.rmw_reads;
+        let mask = (1_u64 << self.shift) - 1;
+        if (!from_read_cache && kept_written == 0) || (start | end) & mask == 0 {
+            return [NONE; 2];
+        }
+        if self.busy.is_none() {
+            self.read_ahead_until(self.now);
+        }
+        let known = |sector: u64| (from_read_cache && self.cache.holds(sector)) || self.kept.holds(sector);
+        [start >> self.shift, (end - 1) >> self.shift].map(|edge| if known(edge) { edge } else { NONE })
     }
 
     /// Updates the read cache for a write from sector `first` to `end` that is now in the buffer.

@@ -7,6 +7,7 @@ use straddle_io::{Counters, Nanos, Time};
 
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::link::Piece;
+use crate::disk::parameters::DiskParameters;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::{Angle, Spindle};
 
@@ -38,6 +39,8 @@ const SAME_ANGLE: u32 = 2048;
 pub(super) struct Mechanism {
     geometry: Geometry,
     seek: SeekCurve,
+    /// The curve of writes, never below that of reads, if they have one of their own.
+    write_seek: Option<SeekCurve>,
     spindle: Spindle,
     heads: HeadTimes,
     cylinder: u32,
@@ -55,27 +58,21 @@ pub(super) struct Mechanism {
 }
 
 impl Mechanism {
-    pub(super) fn new(
-        geometry: Geometry,
-        seek: SeekCurve,
-        spindle: Spindle,
-        heads: HeadTimes,
-        physical: u64,
-    ) -> Self {
-        let (cylinder, surface, next, ended) = (0, 0, u64::MAX, Time::ZERO);
-        let (began, waited, pieces) = (ended, Nanos::ZERO, Vec::new());
+    pub(super) fn new(parameters: &DiskParameters, physical: u64) -> Self {
+        let DiskParameters { geometry, seek, write_seek, spindle, heads, .. } = parameters.clone();
         Self {
             geometry,
             seek,
+            write_seek,
             spindle,
             heads,
-            cylinder,
-            surface,
-            next,
-            ended,
-            began,
-            waited,
-            pieces,
+            cylinder: 0,
+            surface: 0,
+            next: u64::MAX,
+            ended: Time::ZERO,
+            began: Time::ZERO,
+            waited: Nanos::ZERO,
+            pieces: Vec::new(),
             physical,
         }
     }
@@ -128,6 +125,11 @@ impl Mechanism {
     #[inline]
     fn travel(&self, place: &Place, pass: Pass) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
+        if let (Pass::Write, Some(curve), 1..) = (pass, &self.write_seek, distance) {
+            // The curve includes the settling.
+            let switched = if self.surface == place.surface { Nanos::ZERO } else { self.heads.head_switch };
+            return curve.time(distance).max(switched + self.heads.write_settle);
+        }
         let mut travel = self.seek.time(distance);
         if self.surface != place.surface {
             travel = travel.max(self.heads.head_switch);

@@ -24,12 +24,14 @@ pub(super) struct MediaCache {
 }
 
 /// The data that one flush has written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     /// The sector within the area at which it begins.
     from: u64,
     /// The number of its bytes that are live.
     bytes: u64,
+    /// Its spans, in the order of their sectors.
+    spans: Vec<(u64, u64)>,
 }
 
 /// A span that is nowhere else on the platters.
@@ -38,6 +40,8 @@ struct Live {
     end: u64,
     /// The number of its entry.
     entry: u64,
+    /// The number of its span in the entry.
+    index: u64,
 }
 
 impl MediaCache {
@@ -56,8 +60,10 @@ impl MediaCache {
             self.retire(start, end);
         }
         let entry = self.oldest + self.entries.len() as u64;
-        self.live.extend(spans.iter().map(|&(start, end)| (start, Live { end, entry })));
-        self.entries.push_back(Entry { from, bytes: spans.iter().map(|(start, end)| end - start).sum() });
+        let live = spans.iter().zip(0..);
+        self.live.extend(live.map(|(&(start, end), index)| (start, Live { end, entry, index })));
+        let bytes = spans.iter().map(|(start, end)| end - start).sum();
+        self.entries.push_back(Entry { from, bytes, spans: spans.to_vec() });
         self.next = from + sectors;
         Some(self.first + from)
     }
@@ -72,6 +78,47 @@ impl MediaCache {
             Some(oldest) => (oldest.from, 0),
         };
         if self.next + sectors <= limit { Some(self.next) } else { (sectors <= front).then_some(0) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// Whether three quarters of the area are taken.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        let Some(oldest) = self.entries.front() else { return false };
+        let free = if self.next > oldest.from {
+            self.sectors - self.next + oldest.from
+        } else {
+            oldest.from - self.next
+        };
+        free * 4 <= self.sectors
+    }
+
+    /// The live spans with a byte between `start` and `end`, in order, each with its sector if every span of
+    /// its entry takes one.
+    pub(super) fn live_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+        let before = self.live.range(..start).next_back().filter(|(_, live)| live.end > start);
+        let after = self.live.range(start..end.max(start));
+        before.into_iter().chain(after).filter_map(|(&from, live)| {
+            let entry = self.entries.get(usize::try_from(live.entry - self.oldest).ok()?)?;
+            Some((from, live.end, self.first + entry.from + live.index))
+        })
+    }
+
+    /// Passes the start of each live span of the oldest entry to `each`; returns the entry's first sector and
+    /// the number of its spans.
+    pub(super) fn oldest(&self, mut each: impl FnMut(u64)) -> Option<(u64, u64)> {
+        let entry = self.entries.front()?;
+        for &(start, end) in &entry.spans {
+            self.live
+                .range(..end)
+                .rev()
+                .take_while(|(_, live)| live.end > start)
+                .filter(|(_, live)| live.entry == self.oldest)
+                .for_each(|(&from, _)| each(from));
+        }
+        Some((self.first + entry.from, entry.spans.len() as u64))
     }
 
     /// Marks the span as in place, or no longer needed.

@@ -60,15 +60,16 @@ impl Disk {
         if self.queue.has_flush() && self.settle_flush() {
             return;
         }
-        if self.reads.waiting.is_empty() && self.buffer.is_empty() {
-            return;
-        }
-        if let Some(choice) = self.choose() {
+        let choice =
+            if self.reads.waiting.is_empty() && self.buffer.is_empty() { None } else { self.choose() };
+        if let Some(choice) = choice {
             self.read_ahead_until(self.now);
             match choice {
                 Choice::Read(index) => self.begin_read(index),
                 Choice::Extent(start, patience) => self.begin_extent(start, patience),
             }
+        } else if self.partial_log.is_some() {
+            self.put_in_place();
         }
     }
 
@@ -236,6 +237,11 @@ impl Disk {
         let partial = self.cache.goes_on(&read, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
+        let from = if partial.is_some() { first << self.shift } else { read.start };
+        if let Some(fragments) = self.fragments(from, read.start + read.bytes) {
+            self.begin_fragments(read, first, at, &fragments);
+            return;
+        }
         let count = read.end - first;
         let end = if self.link.is_measured() {
             self.mechanism.read_pieces(at, first, count, self.reads.on_arrival, &mut self.record.counters)
@@ -264,6 +270,9 @@ impl Disk {
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
+        if self.log_partial(start, patience) {
+            return;
+        }
         let limit = self.limit(&extent, &next);
         self.buffer.take(start, next.from, limit, &mut self.destager.in_flight, self.mechanism.geometry());
         let (Some(&(first, _)), Some(&(_, end))) =
@@ -283,7 +292,7 @@ impl Disk {
 
     /// When the heads may move for a write. If the host waits for the medium, they also wait for the write's
     /// own data, unless the arrival time of each sector is known.
-    fn write_begins(&self) -> Time {
+    pub(super) fn write_begins(&self) -> Time {
         let begin = self.now + self.destager.cache.setup;
         match self.link.coming() {
             coming if coming.supply.is_some() => begin.max(coming.moves),
@@ -345,7 +354,7 @@ impl Disk {
     }
 
     /// Reports the spans in flight as media events, in the host's addresses.
-    fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
+    pub(super) fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         if let Some(events) = &mut self.record.media_events {
             let offset = self.firmware_offset;
             events.extend(
@@ -372,6 +381,10 @@ impl Disk {
                 self.release_durable();
                 self.admit();
             }
+            Work::Fragments { read, whole } => self.finish_fragments(&read, whole),
+            Work::Partial => self.finish_partial(),
+            Work::Fetch => {}
+            Work::PutInPlace { sector } => self.finish_in_place(sector),
             Work::Log => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
                 self.destager.in_flight.spans.clear();
@@ -380,7 +393,7 @@ impl Disk {
     }
 
     /// Drops from the read cache what is stale: sectors that were read after the data in flight had arrived.
-    fn forget_written(&mut self) {
+    pub(super) fn forget_written(&mut self) {
         if self.cache.rules().keeps_written {
             return;
         }
@@ -389,10 +402,27 @@ impl Disk {
         }
     }
 
-    /// Retires the media cache's copies of what is now in place.
+    /// Retires other copies of what is now in place, and keeps its sectors in memory.
     fn retire_written(&mut self) {
+        if self.media_cache.is_some() || self.partial_log.is_some() {
+            for index in 0..self.destager.in_flight.spans.len() {
+                let (start, end) = self.destager.in_flight.spans[index];
+                self.retire(start, end);
+            }
+        }
+        let spans = &self.destager.in_flight.spans;
+        if let (Some((start, _)), Some((_, end))) = (spans.first(), spans.last()) {
+            self.kept.keep(start >> self.shift, ((end - 1) >> self.shift) + 1);
+        }
+    }
+
+    /// Marks the copies of a span in the media cache or the log as no longer needed.
+    pub(super) fn retire(&mut self, start: u64, end: u64) {
         if let Some(cache) = &mut self.media_cache {
-            self.destager.in_flight.spans.iter().for_each(|&(start, end)| cache.retire(start, end));
+            cache.retire(start, end);
+        }
+        if let Some(log) = &mut self.partial_log {
+            log.area.retire(start, end);
         }
     }
 
@@ -407,6 +437,7 @@ impl Disk {
             self.cache.extend_back(segment, passed);
         }
         self.cache.begin_stream(segment, end, self.now, self.mechanism.geometry());
+        self.clip_read_ahead();
         let mut index = 0;
         let held = self.cache.get(segment);
         while index < self.reads.waiting.len() {

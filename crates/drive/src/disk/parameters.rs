@@ -18,6 +18,8 @@ pub struct DiskParameters {
     pub geometry: Geometry,
     /// The movement of the arm.
     pub seek: SeekCurve,
+    /// The movement of the arm for a write, if it is not that for a read with a longer settling time.
+    pub write_seek: Option<SeekCurve>,
     /// Head switching and settling.
     pub heads: HeadTimes,
     /// How read data is cached.
@@ -26,6 +28,10 @@ pub struct DiskParameters {
     pub write_cache: WriteCacheParameters,
     /// How a part of a physical sector is written.
     pub rmw: RmwPolicy,
+    /// Where the rest of a partial sector may come from besides the platters.
+    pub rmw_reads: RmwReads,
+    /// The log of partial sectors, with the policy [`RmwPolicy::Logged`].
+    pub log: Option<LogParameters>,
     /// What survives a power cut besides the platters.
     pub protection: Protection,
     /// Further measured behaviour of the firmware.
@@ -79,6 +85,29 @@ pub enum RmwPolicy {
     /// When the cache is emptied, reads of partial sectors and writes are separate operations, chosen by
     /// position among those of all extents, so that many share a revolution.
     Deferred,
+    /// When the cache is emptied, partial sectors are not read but written to a log on the platters, many in
+    /// one pass, and put in place while the drive is idle. Until then, whoever reads them reads the log.
+    Logged,
+}
+
+/// Where the rest of a partial sector may come from besides the platters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RmwReads {
+    /// From the read cache, if it holds the sector when the write arrives.
+    pub from_read_cache: bool,
+    /// Physical sectors kept in memory after they have been written; 0 if the drive forgets them.
+    pub kept_written: u64,
+}
+
+/// The log of partial sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogParameters {
+    /// Its first physical sector.
+    pub first_sector: u64,
+    /// Physical sectors that it holds.
+    pub sectors: u64,
+    /// How long the drive must have been idle before it puts logged sectors in place.
+    pub idle: Nanos,
 }
 
 /// What survives a power cut besides the platters.
@@ -100,6 +129,31 @@ pub enum Protection {
 }
 
 impl RmwPolicy {
+    /// All policies, with their names in a profile.
+    const NAMES: [(Self, &str); 6] = [
+        (Self::ImmediateSerial, "immediate-serial"),
+        (Self::ImmediateMerged, "immediate-merged"),
+        (Self::DestageSerial, "destage-serial"),
+        (Self::DestageMerged, "destage-merged"),
+        (Self::Deferred, "deferred"),
+        (Self::Logged, "logged"),
+    ];
+
+    /// The policies that published figures suggest for one drive or another. Where nothing is known of a
+    /// drive's firmware, it may follow any of them.
+    pub const PLAUSIBLE: [Self; 4] =
+        [Self::Deferred, Self::ImmediateMerged, Self::ImmediateSerial, Self::DestageSerial];
+
+    /// The policy of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(policy, _)| *policy)
+    }
+
+    /// Its name in a profile.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(policy, _)| *policy == self).map_or("", |(_, name)| name)
+    }
+
     /// Whether a write with partial sectors completes only when it is on the medium.
     pub const fn is_immediate(self) -> bool {
         matches!(self, Self::ImmediateSerial | Self::ImmediateMerged)

@@ -42,6 +42,7 @@ impl DiskParameters {
                 }
             }
             Part::WriteSettling => {
+                self.write_seek = None;
                 self.heads = HeadTimes { head_switch: self.heads.head_switch, ..HeadTimes::default() };
             }
             Part::CommandTimes => self.firmware.times = None,

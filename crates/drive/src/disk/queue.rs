@@ -9,7 +9,7 @@ use straddle_io::{Completion, Request, RequestId, Time};
 pub(super) struct Queue {
     /// The queue depth: how many commands the drive accepts at a time.
     depth: u32,
-    /// When the host last submitted a request.
+    /// When the host last submitted a request or received a completion.
     active: Time,
     /// Commands not yet taken: the queue is full, or a flush is in progress.
     held: VecDeque<Request>,
@@ -84,6 +84,7 @@ impl Queue {
     pub(super) fn pop(&mut self) -> Option<(Completion, bool)> {
         let Reverse((at, _, id)) = self.done.pop()?;
         self.taken -= 1;
+        self.active = self.active.max(at);
         let flushed = self.flush.is_some_and(|flush| flush.over && flush.id == id);
         if flushed {
             self.flush = None;

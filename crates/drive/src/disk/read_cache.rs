@@ -61,6 +61,18 @@ impl ReadCache {
         self.stream = None;
     }
 
+    /// Ends reading ahead at sector `limit` at the latest.
+    pub(super) fn clip_stream(&mut self, limit: u64) {
+        if let Some(stream) = &mut self.stream {
+            stream.limit = stream.limit.min(limit).max(stream.next);
+        }
+    }
+
+    /// Whether a segment holds the sector.
+    pub(super) fn holds(&self, sector: u64) -> bool {
+        self.segments.iter().any(|segment| (segment.start..segment.end).contains(&sector))
+    }
+
     /// Records that reading ahead has come as far as `next`, at `at`.
     pub(super) fn stream_to(&mut self, at: Time, next: u64) {
         if let Some(stream) = &mut self.stream {

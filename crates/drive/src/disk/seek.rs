@@ -170,6 +170,13 @@ impl SeekCurve {
         self.reach.get(slot).copied().unwrap_or(self.longest)
     }
 
+    /// A distance over which this curve takes less time than `other`, if there is one.
+    pub fn undercuts(&self, other: &Self) -> Option<u32> {
+        let knots = (1..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
+        let mut distances = knots.map(|distance| clamp(distance, self.longest));
+        distances.find(|&distance| self.time(distance) < other.time(distance))
+    }
+
     fn rising(&self) -> Result<(), SeekError> {
         let mut before = (1, self.time(1));
         let samples =

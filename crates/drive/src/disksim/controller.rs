@@ -11,7 +11,7 @@ use super::mechanics::Mechanics;
 use super::{BLOCK, Bus, ImportError};
 use crate::disk::{
     CommandTimes, Disconnects, DiskParameters, Firmware, Geometry, History, Protection, ReadAheadEnd,
-    ReadCacheParameters, ReadOn, RmwPolicy, SegmentRules, TwiceDisconnected, WriteCacheParameters,
+    ReadCacheParameters, ReadOn, RmwPolicy, RmwReads, SegmentRules, TwiceDisconnected, WriteCacheParameters,
 };
 use crate::interface::Interface;
 
@@ -33,10 +33,13 @@ impl Controller {
             spindle: mechanics.spindle,
             geometry,
             seek: mechanics.seek,
+            write_seek: None,
             heads: mechanics.heads,
             read_cache: self.read_cache,
             write_cache: self.write_cache,
             rmw: RmwPolicy::Deferred,
+            rmw_reads: RmwReads::default(),
+            log: None,
             protection: Protection::None,
             firmware: self.firmware,
         }

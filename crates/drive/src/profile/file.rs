@@ -6,160 +6,25 @@ use straddle_io::Nanos;
 use straddle_units::ByteCount;
 use toml::{Table, Value};
 
+use super::keys::{
+    ClaimsFile, File, GeometryFile, InterfaceFile, KnobFile, ReadCacheFile, RmwFile, SectorsFile, SeekFile,
+    WriteCacheFile,
+};
 use super::{
     Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, Values, builtin, read, source,
 };
 use crate::disk::{
-    Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection,
-    ReadCacheParameters, RmwPolicy, SeekCurve, Spindle, WriteCacheParameters, Zone,
+    Angle, DiskParameters, Firmware, Geometry, HeadTimes, LogParameters, Protection, ReadCacheParameters,
+    RmwPolicy, RmwReads, SeekCurve, Spindle, WriteCacheParameters, Zone,
 };
 use crate::ssd::{FlashFile, SsdParameters};
 
 /// The longest chain of bases.
 const LONGEST_CHAIN: usize = 8;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: String,
-    title: String,
-    notes: Option<String>,
-    claims: ClaimsFile,
-    sectors: Option<SectorsFile>,
-    interface: InterfaceFile,
-    spindle: Option<SpindleFile>,
-    geometry: Option<GeometryFile>,
-    seek: Option<SeekFile>,
-    #[serde(default)]
-    read_cache: ReadCacheFile,
-    write_cache: Option<WriteCacheFile>,
-    rmw: Option<RmwFile>,
-    flash: Option<FlashFile>,
-    fit: Option<FitFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClaimsFile {
-    model: String,
-    capacity_bytes: u64,
-    logical_sector_bytes: u64,
-    physical_sector_bytes: u64,
-    #[serde(default)]
-    alignment_offset_bytes: u64,
-    minimum_io_bytes: Option<u64>,
-    optimal_io_bytes: Option<u64>,
-    rotational: bool,
-    discard_granularity_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SectorsFile {
-    physical_bytes: u64,
-    #[serde(default)]
-    firmware_offset_bytes: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InterfaceFile {
-    link_mb_s: f64,
-    read_overhead_us: f64,
-    write_overhead_us: f64,
-    #[serde(default)]
-    completion_overhead_us: f64,
-    queue_depth: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SpindleFile {
-    rpm: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GeometryFile {
-    surfaces: u32,
-    zones: Option<Vec<(u32, u32)>>,
-    outer_sectors_per_track: Option<u32>,
-    inner_sectors_per_track: Option<u32>,
-    zone_count: Option<u32>,
-    tracks_per_surface: Option<u32>,
-    #[serde(default = "one")]
-    serpentine_tracks: u32,
-    #[serde(default)]
-    serpentine_direction: Direction,
-    track_skew_revolutions: Option<f64>,
-    head_skew_revolutions: Option<f64>,
-    serpentine_skew_revolutions: Option<f64>,
-}
-
-const fn one() -> u32 {
-    1
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SeekFile {
-    track_to_track_ms: Option<f64>,
-    average_ms: Option<f64>,
-    #[serde(default)]
-    average_of: AverageSeek,
-    full_stroke_ms: Option<f64>,
-    table_ms: Option<Vec<(u32, f64)>>,
-    head_switch_ms: f64,
-    write_settle_ms: f64,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ReadCacheFile {
-    segments: u32,
-    segment_bytes: u64,
-    read_ahead_bytes: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteCacheFile {
-    enabled: bool,
-    bytes: u64,
-    extents: u32,
-    #[serde(default)]
-    segment_bytes: u64,
-    window: u32,
-    setup_us: f64,
-    #[serde(default)]
-    idle_ms: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RmwFile {
-    policy: RmwPolicy,
-    #[serde(default)]
-    non_volatile_cache: bool,
-    media_cache_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FitFile {
-    experiments: Vec<String>,
-    knobs: Vec<KnobFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KnobFile {
-    path: String,
-    low: f64,
-    high: f64,
-    #[serde(default)]
-    whole: bool,
-}
+/// The option that any disk accepts: another policy for partial sectors.
+const POLICY_OPTION: &str = "rmw=";
+/// The log of partial sectors where a profile does not give its size, in bytes. Assumed.
+const LOG_BYTES: u64 = 64 << 20;
 
 /// The text of a profile and where it came from, for resolving its bases and for errors.
 struct Text {
@@ -223,6 +88,12 @@ fn from_text(
     };
     let known: Vec<String> = variants.keys().cloned().collect();
     for &option in options {
+        if let Some(policy) = option.strip_prefix(POLICY_OPTION).and_then(RmwPolicy::named)
+            && let Some(Value::Table(rmw)) = table.get_mut("rmw")
+        {
+            rmw.insert("policy".to_owned(), Value::String(policy.name().to_owned()));
+            continue;
+        }
         let Some(Value::Table(change)) = variants.get(option) else {
             return Err(ProfileError::UnknownOption {
                 name: name.to_owned(),
@@ -407,28 +278,61 @@ impl Check<'_> {
             write_lead: Nanos::ZERO,
         };
         let needed = (claims.capacity + sectors.firmware_offset).div_ceil(sectors.physical);
-        let media_cache = rmw.media_cache_bytes.unwrap_or(0);
-        let media_cache = self.within("rmw.media_cache_bytes", media_cache, 0, 1 << 40)? / sectors.physical;
-        let tracks = self.tracks(layout, needed + media_cache)?;
+        let (area, least) = self.area(rmw, sectors.physical)?;
+        let tracks = self.tracks(layout, needed + area)?;
         let longest = tracks.iter().map(|(tracks, _)| *tracks).sum::<u32>().saturating_sub(1).max(1);
         let curve = self.seek(seek, longest)?;
-        let geometry = self.geometry(layout, &tracks, &curve, heads, turning, needed + media_cache)?;
-        let first_sector = geometry.sectors() - media_cache;
+        let write_seek = self.write_seek(seek, &curve, longest)?;
+        let slower =
+            write_seek.as_ref().map_or(Nanos::ZERO, |write| write.time(1).saturating_sub(curve.time(1)));
+        let settling = HeadTimes { write_settle: heads.write_settle.max(slower), ..heads };
+        let geometry = self.geometry(layout, &tracks, &curve, settling, turning, needed + least)?;
+        let area = area.min(geometry.sectors() - needed);
+        let first_sector = geometry.sectors() - area;
+        let bytes = rmw.media_cache_bytes.unwrap_or(0);
         Ok(DiskParameters {
             spindle: turning,
             geometry,
             seek: curve,
+            write_seek,
             heads,
             read_cache: self.read_cache(&file.read_cache, sectors.physical)?,
             write_cache: self.write_cache(write_cache)?,
             rmw: rmw.policy,
+            rmw_reads: RmwReads {
+                from_read_cache: rmw.reads_from_cache,
+                kept_written: self.within("rmw.kept_written_bytes", rmw.kept_written_bytes, 0, 1 << 30)?
+                    / sectors.physical,
+            },
+            log: (rmw.policy == RmwPolicy::Logged).then_some(LogParameters {
+                first_sector,
+                sectors: area,
+                idle: self.time("rmw.log_idle_ms", rmw.log_idle_ms)?,
+            }),
             protection: match (rmw.non_volatile_cache, rmw.media_cache_bytes) {
                 (true, _) => Protection::NonVolatile,
-                (false, Some(bytes)) => Protection::MediaCache { bytes, first_sector },
+                (false, Some(_)) => Protection::MediaCache { bytes, first_sector },
                 (false, None) => Protection::None,
             },
             firmware: Firmware::default(),
         })
+    }
+
+    /// The physical sectors behind those of the host, for a media cache or a log: how many are wanted, and
+    /// how many there must be.
+    fn area(&self, rmw: &RmwFile, physical: u64) -> Result<(u64, u64), ProfileError> {
+        let media_cache = rmw.media_cache_bytes.unwrap_or(0);
+        let media_cache = self.within("rmw.media_cache_bytes", media_cache, 0, 1 << 40)? / physical;
+        if rmw.policy != RmwPolicy::Logged {
+            return Ok((media_cache, media_cache));
+        }
+        if media_cache > 0 {
+            let reason = "a drive has either a media cache or the policy logged";
+            return Err(self.impossible("rmw.media_cache_bytes", media_cache, reason));
+        }
+        let log = rmw.log_bytes.unwrap_or(LOG_BYTES);
+        let log = self.within("rmw.log_bytes", log, physical, 1 << 40)? / physical;
+        Ok((log, if rmw.log_bytes.is_some() { log } else { 1 }))
     }
 
     fn read_cache(&self, file: &ReadCacheFile, physical: u64) -> Result<ReadCacheParameters, ProfileError> {
@@ -472,6 +376,35 @@ impl Check<'_> {
             }
         };
         curve.map_err(|source| ProfileError::Seek { name: self.name.to_owned(), source })
+    }
+
+    /// The seek curve of writes, where it is not that of reads with a longer settling time.
+    fn write_seek(
+        &self,
+        file: &SeekFile,
+        reads: &SeekCurve,
+        longest: u32,
+    ) -> Result<Option<SeekCurve>, ProfileError> {
+        let times = (file.write_track_to_track_ms, file.write_average_ms, file.write_full_stroke_ms);
+        let (single, average, full) = match times {
+            (None, None, None) => return Ok(None),
+            (Some(single), Some(average), Some(full)) => (single, average, full),
+            _ => {
+                let reason =
+                    "needs all three of write_track_to_track_ms, write_average_ms and write_full_stroke_ms";
+                return Err(self.impossible("seek", "these keys", reason));
+            }
+        };
+        let curve = SeekCurve::fitted(single, average, full, file.average_of, longest);
+        let curve = curve.map_err(|source| ProfileError::Seek { name: self.name.to_owned(), source })?;
+        // The choice of the next operation relies on this.
+        match curve.undercuts(reads) {
+            None => Ok(Some(curve)),
+            Some(distance) => {
+                let reason = format!("a write over {distance} tracks would take less than a read");
+                Err(self.impossible("seek.write_average_ms", average, reason))
+            }
+        }
     }
 
     /// Tracks and sectors per track of each zone, from the outermost.

@@ -1,0 +1,213 @@
+//! The log of partial sectors: parts of physical sectors are written to an area of the platters, many in one
+//! pass, instead of being read, changed and written in place.
+//!
+//! The law of this module: a part is in the log from the moment it is written there until it is in place,
+//! overwritten or discarded; a read gets it from there. Parts are put in place while the drive is idle, one
+//! sector at a time, so that a read waits for one of them at most. If the log has no room, partial sectors are
+//! read and written in place, as if there were no log.
+
+use std::collections::VecDeque;
+
+use straddle_io::{Nanos, Time};
+
+use crate::disk::buffer::Extent;
+use crate::disk::mechanism::Pass;
+use crate::disk::media_cache::MediaCache;
+use crate::disk::parameters::LogParameters;
+use crate::disk::rest::Patience;
+use crate::disk::{Busy, Disk, Read, Work};
+use crate::event::MediaEvent;
+
+/// The largest number of parts that one pass writes.
+const BATCH: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(super) struct PartialLog {
+    pub(super) area: MediaCache,
+    idle: Nanos,
+    /// Sectors whose parts have been read from the log and are to be put in place, in the order of their
+    /// addresses.
+    moving: VecDeque<u64>,
+}
+
+impl PartialLog {
+    pub(super) fn new(parameters: LogParameters) -> Self {
+        let LogParameters { first_sector, sectors, idle } = parameters;
+        Self { area: MediaCache::new(first_sector, sectors), idle, moving: VecDeque::new() }
+    }
+}
+
+/// A read of data of which a part is in the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fragments {
+    /// Runs of sectors in the log: the first, and how many.
+    runs: Vec<(u64, u64)>,
+    /// Whether all of the data is in the log.
+    all: bool,
+}
+
+impl Disk {
+    /// Writes the partial sectors of the extent at `start`, and of those after it, to the log. Returns false
+    /// if there is no log, or no room in it, or no partial sector.
+    pub(super) fn log_partial(&mut self, start: u64, patience: Patience) -> bool {
+        if self.partial_log.is_none() {
+            return false;
+        }
+        let mut spans = std::mem::take(&mut self.destager.in_flight.spans);
+        spans.clear();
+        let (after, _) = self.buffer.around(start >> self.shift);
+        for (other, extent) in after.skip_while(|(other, _)| *other < start) {
+            if spans.len() >= BATCH {
+                break;
+            }
+            self.partial_spans(other, extent, patience, &mut spans);
+            if spans.is_empty() {
+                break;
+            }
+        }
+        self.destager.in_flight.spans = spans;
+        self.destager.in_flight.missing.clear();
+        let count = self.destager.in_flight.spans.len() as u64;
+        let Some(log) = self.partial_log.as_mut().filter(|_| count > 0) else { return false };
+        let Some(first) = log.area.append(&self.destager.in_flight.spans, count) else {
+            self.destager.in_flight.spans.clear();
+            return false;
+        };
+        for index in 0..self.destager.in_flight.spans.len() {
+            let (start, end) = self.destager.in_flight.spans[index];
+            self.buffer.discard(start, end, self.mechanism.geometry());
+        }
+        self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
+        self.record.counters.destages += 1;
+        let begin = self.now.max(self.write_begins());
+        let end = self.mechanism.pass(begin, first, count, Pass::Write, &mut self.record.counters);
+        self.busy = Some(Busy { end, work: Work::Partial });
+        true
+    }
+
+    /// Adds the parts of an extent that lie in partial sectors and do not wait for their rest.
+    fn partial_spans(&self, start: u64, extent: &Extent, patience: Patience, spans: &mut Vec<(u64, u64)>) {
+        let Some(next) = self.next_of(start, extent, patience) else { return };
+        for sector in self.buffer.missing(next.from, next.end, &extent.known).into_iter().flatten() {
+            let (first, end) = (sector << self.shift, (sector + 1) << self.shift);
+            spans.push((next.from.max(first), next.end.min(end)));
+        }
+    }
+
+    /// Ends the write to the log.
+    pub(super) fn finish_partial(&mut self) {
+        self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
+        self.forget_written();
+        self.destager.in_flight.spans.clear();
+        self.release_durable();
+        self.admit();
+    }
+
+    /// Which parts of a read, from byte `start` on, are in the log.
+    pub(super) fn fragments(&self, start: u64, end: u64) -> Option<Fragments> {
+        let log = self.partial_log.as_ref().filter(|log| !log.area.is_empty())?;
+        let mut fragments = Fragments::default();
+        let mut bytes = 0;
+        for (from, until, sector) in log.area.live_within(start, end) {
+            bytes += until.min(end) - from.max(start);
+            match fragments.runs.last_mut() {
+                Some((first, count)) if *first + *count == sector => *count += 1,
+                Some((first, count)) if (*first..*first + *count).contains(&sector) => {}
+                _ => fragments.runs.push((sector, 1)),
+            }
+        }
+        fragments.all = bytes == end - start;
+        (bytes > 0).then_some(fragments)
+    }
+
+    /// Reads the sectors of `read` from sector `first` on, and those parts of them that are in the log.
+    pub(super) fn begin_fragments(&mut self, read: Read, first: u64, mut at: Time, fragments: &Fragments) {
+        let counters = &mut self.record.counters;
+        if !fragments.all {
+            at = self.mechanism.pass(at, first, read.end - first, Pass::Read, counters);
+        }
+        for &(sector, count) in &fragments.runs {
+            at = self.mechanism.pass(at, sector, count, Pass::Read, counters);
+        }
+        self.cache.end_stream();
+        self.busy = Some(Busy { end: at, work: Work::Fragments { read, whole: !fragments.all } });
+    }
+
+    /// Ends such a read. What it read is kept only if it was whole sectors, and the heads are elsewhere: there
+    /// is no reading ahead.
+    pub(super) fn finish_fragments(&mut self, read: &Read, whole: bool) {
+        let known = self.link.send_passed(read, 0, self.now, &self.mechanism);
+        self.complete(read.id, known);
+        if whole {
+            self.cache.remember(read.first, read.end);
+        }
+    }
+
+    /// Whether the log holds anything that is not in place.
+    pub(super) fn has_logged(&self) -> bool {
+        self.partial_log.as_ref().is_some_and(|log| !log.area.is_empty())
+    }
+
+    /// Ends reading ahead before the first sector of which a part is in the log.
+    pub(super) fn clip_read_ahead(&mut self) {
+        let (Some(log), Some(stream)) = (&self.partial_log, self.cache.stream()) else { return };
+        let from = stream.next << self.shift;
+        if let Some((first, ..)) = log.area.live_within(from, stream.limit << self.shift).next() {
+            self.cache.clip_stream(first >> self.shift);
+        }
+    }
+
+    /// Puts a sector of the log in place, or reads the parts of the next ones, if the drive has been idle for
+    /// long enough or the log is nearly full.
+    pub(super) fn put_in_place(&mut self) {
+        if self.busy.is_some() || !self.reads.waiting.is_empty() || !self.has_logged() {
+            return;
+        }
+        let Some(log) = &mut self.partial_log else { return };
+        let from = self.queue.active() + log.idle;
+        if self.now < from && !log.area.is_nearly_full() {
+            self.destager.wake = self.destager.wake.min(from);
+            return;
+        }
+        let shift = self.shift;
+        let live = |area: &MediaCache, sector: u64| {
+            area.live_within(sector << shift, (sector + 1) << shift).next().is_some()
+        };
+        let next = loop {
+            match log.moving.pop_front() {
+                Some(sector) if !live(&log.area, sector) => {}
+                next => break next,
+            }
+        };
+        let counters = &mut self.record.counters;
+        let begin = self.now + self.destager.cache.setup;
+        let (end, work) = match next {
+            Some(sector) => {
+                let read = self.mechanism.pass(begin, sector, 1, Pass::Read, counters);
+                counters.rmw_reads += 1;
+                counters.rmw_read_bytes += 1 << shift;
+                let end = self.mechanism.pass(read, sector, 1, Pass::Write, counters);
+                (end, Work::PutInPlace { sector })
+            }
+            None => {
+                let Some((first, count)) = log.area.oldest(|start| log.moving.push_back(start >> shift))
+                else {
+                    return;
+                };
+                log.moving.make_contiguous().sort_unstable();
+                let end = self.mechanism.pass(begin, first, count, Pass::Read, counters);
+                (end, Work::Fetch)
+            }
+        };
+        self.read_ahead_until(self.now);
+        self.cache.end_stream();
+        self.busy = Some(Busy { end, work });
+    }
+
+    /// Records that the parts of `sector` are in place.
+    pub(super) fn finish_in_place(&mut self, sector: u64) {
+        if let Some(log) = &mut self.partial_log {
+            log.area.retire(sector << self.shift, (sector + 1) << self.shift);
+        }
+    }
+}
