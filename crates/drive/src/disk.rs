@@ -232,8 +232,9 @@ impl Disk {
         while let Some(request) = self.queue.take_held() {
             self.take(request);
         }
-        // A flush may end with data in the buffer that is safe elsewhere; that data is now put in place.
-        if flushed || self.queue.has_flush() {
+        // A flush may end with data in the buffer that is safe elsewhere; that data is now put in place. After
+        // the last command, the drive begins to be idle.
+        if flushed || self.queue.has_flush() || self.queue.outstanding() == 0 {
             self.start_next();
         }
     }

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "mechanics/partial.rs"]
+mod partial;
 
 use common::shape::{POLICIES, Shape};
 use common::{Host, Wish};

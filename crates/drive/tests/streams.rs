@@ -154,7 +154,8 @@ proptest! {
             other => other,
         };
         let shape = Shape {
-            capacity: 8 << 20, physical: 4096, firmware_offset: 0, write_cache: true, policy, kept: Kept::Nothing, ..shape
+            capacity: 8 << 20, physical: 4096, firmware_offset: 0, write_cache: true, policy, kept: Kept::Nothing,
+            reads_from_cache: false, kept_written: 0, ..shape
         };
         let size = size * 4096 + parts * SECTOR;
         let stream = Stream { first: 8, size, count, depth, pause: Nanos::new(pause), flush };

@@ -115,11 +115,23 @@ impl Disk {
         if !pressed && !self.reads.waiting.is_empty() {
             return best.choice;
         }
-        if !pressed && self.now < self.queue.active() + self.destager.cache.idle {
-            self.destager.wake = self.queue.active() + self.destager.cache.idle;
+        if !pressed && let Some(from) = self.idle_for(self.destager.cache.idle) {
+            self.destager.wake = from;
             return None;
         }
         self.choose_extent(best)
+    }
+
+    /// When the host will have left the drive alone for `time`, unless it has; never while a command is
+    /// outstanding.
+    pub(super) fn idle_for(&self, time: Nanos) -> Option<Time> {
+        if time == Nanos::ZERO {
+            return None;
+        }
+        if self.queue.outstanding() > 0 {
+            return Some(Time::NEVER);
+        }
+        Some(self.queue.active() + time).filter(|from| self.now < *from)
     }
 
     /// The operation that a host has waited for too long: a read, a write to the medium, or a write to a full

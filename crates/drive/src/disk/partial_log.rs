@@ -163,9 +163,9 @@ impl Disk {
         if self.busy.is_some() || !self.reads.waiting.is_empty() || !self.has_logged() {
             return;
         }
+        let idle = self.partial_log.as_ref().and_then(|log| self.idle_for(log.idle));
         let Some(log) = &mut self.partial_log else { return };
-        let from = self.queue.active() + log.idle;
-        if self.now < from && !log.area.is_nearly_full() {
+        if let Some(from) = idle.filter(|_| !log.area.is_nearly_full()) {
             self.destager.wake = self.destager.wake.min(from);
             return;
         }

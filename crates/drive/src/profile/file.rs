@@ -307,7 +307,7 @@ impl Check<'_> {
             log: (rmw.policy == RmwPolicy::Logged).then_some(LogParameters {
                 first_sector,
                 sectors: area,
-                idle: self.time("rmw.log_idle_ms", rmw.log_idle_ms)?,
+                idle: self.time("rmw.log_idle_ms", rmw.log_idle_ms.unwrap_or(write_cache.idle_ms))?,
             }),
             protection: match (rmw.non_volatile_cache, rmw.media_cache_bytes) {
                 (true, _) => Protection::NonVolatile,

@@ -138,8 +138,7 @@ pub(super) struct RmwFile {
     #[serde(default)]
     pub(super) kept_written_bytes: u64,
     pub(super) log_bytes: Option<u64>,
-    #[serde(default)]
-    pub(super) log_idle_ms: f64,
+    pub(super) log_idle_ms: Option<f64>,
 }
 
 #[derive(Deserialize)]

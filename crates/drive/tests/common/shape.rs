@@ -17,6 +17,8 @@ pub(crate) enum Kept {
     Nothing,
     WriteCache,
     MediaCache(u64),
+    /// Partial sectors in a log of this many bytes; this replaces the policy.
+    Log(u64),
 }
 
 /// A small disk.
@@ -54,6 +56,10 @@ pub(crate) struct Shape {
     pub(crate) idle_ms: u64,
     pub(crate) policy: &'static str,
     pub(crate) kept: Kept,
+    /// Whether the rest of a partial sector may come from the read cache.
+    pub(crate) reads_from_cache: bool,
+    /// Bytes kept in memory after they have been written.
+    pub(crate) kept_written: u64,
 }
 
 impl Default for Shape {
@@ -90,6 +96,8 @@ impl Default for Shape {
             idle_ms: 0,
             policy: "deferred",
             kept: Kept::Nothing,
+            reads_from_cache: false,
+            kept_written: 0,
         }
     }
 }
@@ -97,8 +105,11 @@ impl Default for Shape {
 impl Shape {
     /// Physical sectors that the tracks must hold.
     fn needed(&self) -> u64 {
-        let media_cache = if let Kept::MediaCache(bytes) = self.kept { bytes / self.physical } else { 0 };
-        (self.capacity + self.firmware_offset).div_ceil(self.physical) + media_cache
+        let area = match self.kept {
+            Kept::MediaCache(bytes) | Kept::Log(bytes) => bytes / self.physical,
+            Kept::Nothing | Kept::WriteCache => 0,
+        };
+        (self.capacity + self.firmware_offset).div_ceil(self.physical) + area
     }
 
     /// The zones, with enough tracks for the capacity.
@@ -161,13 +172,23 @@ impl Shape {
             self.window,
             self.setup_us,
             self.idle_ms,
-            self.policy,
+            if matches!(self.kept, Kept::Log(_)) { "logged" } else { self.policy },
         );
+        if self.reads_from_cache || self.kept_written > 0 {
+            let _ = writeln!(
+                text,
+                "reads_from_cache = {}\nkept_written_bytes = {}",
+                self.reads_from_cache, self.kept_written
+            );
+        }
         match self.kept {
             Kept::Nothing => {}
             Kept::WriteCache => text.push_str("non_volatile_cache = true\n"),
             Kept::MediaCache(bytes) => {
                 let _ = writeln!(text, "media_cache_bytes = {bytes}");
+            }
+            Kept::Log(bytes) => {
+                let _ = writeln!(text, "log_bytes = {bytes}");
             }
         }
         text
@@ -227,9 +248,11 @@ pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
         3 => Just(Kept::Nothing),
         1 => Just(Kept::WriteCache),
         2 => (0_u64..300_000).prop_map(Kept::MediaCache),
+        2 => (4096_u64..300_000).prop_map(Kept::Log),
     ];
-    (sectors, link, geometry, seek, read_cache, write_cache, prop::sample::select(&POLICIES[..]), kept)
-        .prop_map(assemble)
+    let memory = (any::<bool>(), prop_oneof![2 => Just(0_u64), 1 => 0_u64..300_000]);
+    let rmw = (prop::sample::select(&POLICIES[..]), kept, memory);
+    (sectors, link, geometry, seek, read_cache, write_cache, rmw).prop_map(assemble)
 }
 
 type Sectors = (u64, u64, u64, u32);
@@ -239,8 +262,10 @@ type Seek = ([f64; 3], f64, f64);
 type ReadCache = (u32, u64, u64);
 type WriteCache = (bool, u64, u32, u64, u32, u64, u64);
 
-fn assemble(parts: (Sectors, Link, Layout, Seek, ReadCache, WriteCache, &'static str, Kept)) -> Shape {
-    let (sectors, link, geometry, seek, read_cache, write_cache, policy, kept) = parts;
+type Rmw = (&'static str, Kept, (bool, u64));
+
+fn assemble(parts: (Sectors, Link, Layout, Seek, ReadCache, WriteCache, Rmw)) -> Shape {
+    let (sectors, link, geometry, seek, read_cache, write_cache, (policy, kept, memory)) = parts;
     let physical = sectors.1;
     let segment_bytes = read_cache.1 * 4096;
     Shape {
@@ -273,5 +298,7 @@ fn assemble(parts: (Sectors, Link, Layout, Seek, ReadCache, WriteCache, &'static
         idle_ms: write_cache.6,
         policy,
         kept,
+        reads_from_cache: memory.0,
+        kept_written: memory.1,
     }
 }
