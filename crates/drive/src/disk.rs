@@ -28,7 +28,7 @@ mod spindle;
 pub use firmware::{
     CommandTimes, Disconnects, Firmware, History, ReadAheadEnd, ReadOn, SegmentRules, TwiceDisconnected,
 };
-pub use geometry::{Direction, Geometry, GeometryError, Place, Zone};
+pub use geometry::{Direction, Geometry, GeometryError, Place, SurfaceOrder, Zone};
 pub use mechanism::HeadTimes;
 pub use parameters::{
     DiskParameters, LogParameters, Protection, ReadCacheParameters, RmwPolicy, RmwReads, WriteCacheParameters,
@@ -70,6 +70,10 @@ pub(crate) struct Disk {
     partial_log: Option<PartialLog>,
     cache: ReadCache,
     rmw_reads: RmwReads,
+    /// Whether only a write that continues the one before completes early.
+    appends_only: bool,
+    /// Whether writes take their sectors as they pass.
+    writes_on_arrival: bool,
     /// What was written and is still in memory.
     kept: Kept,
     reads: Reads,
@@ -180,6 +184,8 @@ impl Disk {
             media_cache,
             partial_log: parameters.log.map(PartialLog::new),
             rmw_reads: parameters.rmw_reads,
+            appends_only: firmware.appends_only,
+            writes_on_arrival: firmware.writes_on_arrival,
             kept: Kept::new(parameters.rmw_reads.kept_written),
             cache: ReadCache::new(parameters.read_cache, firmware.segments),
             reads: Reads {

@@ -2,9 +2,9 @@
 //!
 //! The law of this module: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
 //! a trace. A parameter that the model cannot represent is an error that names it. It is never dropped
-//! silently, unless it cannot matter to a drive that is given one request at a time. A set is a `.diskspecs`
-//! file, the `.model` that it sources, the `.seek` table that the `.model` names, and, where the link is
-//! slower than the drive, the `.parv` with the bus.
+//! silently, unless it cannot matter to a drive that is given one request at a time. A set is a `.parv`
+//! with the bus, the `.diskspecs` file that it sources (without a `.parv`, the one of that name), the `.model`
+//! that this sources, and the `.seek` table that the `.model` names.
 
 mod controller;
 mod fields;
@@ -18,7 +18,7 @@ use crate::disk::{GeometryError, SeekError};
 use crate::interface::Sectors;
 use crate::profile::{Body, Claims, Profile, Values};
 use fields::Fields;
-use syntax::{Block, Located, Value};
+use syntax::{Block, Located, SyntaxError, Value};
 
 /// The size of DiskSim's block, in bytes.
 const BLOCK: u64 = 512;
@@ -98,19 +98,21 @@ pub enum ImportError {
     },
 }
 
-/// Imports the drive of `stem.diskspecs`. Calls `read` with the name of each file of the set to get its text,
+/// Imports the drive of `stem.parv`, or of `stem.diskspecs` if there is no such file. Calls `read` with the name of each file of the set to get its text,
 /// which has at most [`LARGEST_FILE`] bytes.
 pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
     let folder = Folder { read };
-    let file = format!("{stem}.diskspecs");
-    let specs = folder.block(&file, "disksim_disk")?;
+    let parv = format!("{stem}.parv");
+    let has_parv = !matches!(read(&parv), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let parv = has_parv.then_some(parv);
+    let (file, specs) = folder.specs(stem, parv.as_deref())?;
     let specs = Fields::new(&file, &specs);
     let (model_file, model) = folder.sourced(&specs, "Model")?;
     let model = Fields::new(&model_file, &model);
 
     let layout = layout::read(&model)?;
     let mechanics = mechanics::read(&model, &folder, layout.geometry.cylinders())?;
-    let bus = folder.bus(stem)?;
+    let bus = folder.bus(parv.as_deref())?;
     let controller = controller::read(&specs, bus)?;
     let held = layout.geometry.sectors();
     let claimed = u64::from(model.whole("Block count", 1, u32::MAX)?);
@@ -148,6 +150,10 @@ struct Folder<'a> {
     read: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
+fn refused(file: &str, error: SyntaxError) -> ImportError {
+    ImportError::Syntax { file: file.to_owned(), line: error.line, message: error.message }
+}
+
 /// Milliseconds that a block takes on the bus.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bus {
@@ -162,11 +168,7 @@ impl Folder<'_> {
 
     fn blocks(&self, file: &str) -> Result<Vec<Block>, ImportError> {
         let text = self.text(file)?;
-        syntax::blocks(&text).map_err(|error| ImportError::Syntax {
-            file: file.to_owned(),
-            line: error.line,
-            message: error.message,
-        })
+        syntax::blocks(&text).map_err(|error| refused(file, error))
     }
 
     /// Returns the block of kind `kind` in `file`.
@@ -197,19 +199,35 @@ impl Folder<'_> {
         if plain { Ok(named) } else { Err(elsewhere()) }
     }
 
+    /// Returns the drive's block and the file that contains it: the `.parv` itself, the first file with a
+    /// drive that it sources, or, without either, the `.diskspecs` of the same name.
+    fn specs(&self, stem: &str, parv: Option<&str>) -> Result<(String, Block), ImportError> {
+        let kind = "disksim_disk";
+        if let Some(parv) = parv {
+            if let Some(own) = self.blocks(parv)?.into_iter().find(|block| block.kind == kind) {
+                return Ok((parv.to_owned(), own));
+            }
+            let sources = syntax::sources(&self.text(parv)?).map_err(|error| refused(parv, error))?;
+            for (line, source) in sources {
+                let named = self.named(parv, line, &source)?;
+                if let Some(block) = self.blocks(named)?.into_iter().find(|block| block.kind == kind) {
+                    return Ok((named.to_owned(), block));
+                }
+            }
+        }
+        let file = format!("{stem}.diskspecs");
+        let block = self.block(&file, kind)?;
+        Ok((file, block))
+    }
+
     /// Returns the times of the slowest bus that the `.parv` puts between host and drive, or zero without
     /// such a file.
-    fn bus(&self, stem: &str) -> Result<Bus, ImportError> {
-        let file = format!("{stem}.parv");
-        let blocks = match self.blocks(&file) {
-            Err(ImportError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Vec::new()
-            }
-            blocks => blocks?,
-        };
+    fn bus(&self, parv: Option<&str>) -> Result<Bus, ImportError> {
+        let Some(file) = parv else { return Ok(Bus::default()) };
+        let blocks = self.blocks(file)?;
         let mut bus = Bus::default();
         for block in blocks.iter().filter(|block| block.kind == "disksim_bus") {
-            let fields = Fields::new(&file, block);
+            let fields = Fields::new(file, block);
             bus.read = bus.read.max(fields.milliseconds("Read block transfer time")?);
             bus.write = bus.write.max(fields.milliseconds("Write block transfer time")?);
         }

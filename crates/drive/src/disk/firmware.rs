@@ -16,6 +16,10 @@ pub struct Firmware {
     /// Whether a read takes its sectors in the order in which they pass under the heads (zero-latency
     /// access).
     pub reads_on_arrival: bool,
+    /// Whether a write whose data is all in the buffer takes its sectors in that order as well.
+    pub writes_on_arrival: bool,
+    /// Whether only a write that continues the one before completes before it is on the medium.
+    pub appends_only: bool,
 }
 
 /// A time that depends on the previous command.
@@ -43,6 +47,8 @@ pub struct CommandTimes {
     pub read_miss: History,
     /// From the arrival of a write until the heads can move, and until the drive takes its data.
     pub write: History,
+    /// The same for a write that continues the one before, where only those complete early.
+    pub append: Option<History>,
     /// From the end of those times to the first byte of data on the link.
     pub data: Nanos,
     /// From the last byte of a read until the host receives the completion.
@@ -71,8 +77,20 @@ pub struct Disconnects {
     /// The part of a read's sectors, in thousandths, that is in the buffer when the drive takes the link
     /// again.
     pub read_mark: u32,
+    /// Whether that is a part of a segment of this many sectors rather than of the read.
+    pub read_mark_of: Option<u64>,
+    /// Whether the beginning of a read that the cache holds is sent at once, however short it is.
+    pub sends_any_hit: bool,
     /// The times of a write that follows a write at another place, if they differ.
     pub twice: Option<TwiceDisconnected>,
+}
+
+impl Disconnects {
+    /// How many sectors of a read of `count` must be in the buffer before the drive takes the link again.
+    pub(super) fn wanted(&self, count: u64) -> u64 {
+        let part = self.read_mark_of.unwrap_or(count) * u64::from(self.read_mark) / 1000;
+        part.clamp(1, count.max(1))
+    }
 }
 
 /// A write for which the drive releases the link twice: before it takes the data as well as after.
@@ -142,6 +160,8 @@ pub enum ReadAheadEnd {
     Count,
     /// After that number, but no later than the end of the track.
     Track,
+    /// After that number, but no later than the end of the cylinder.
+    Cylinder,
     /// At the end of the track, or of the next track if the segment holds part of the previous one: a
     /// sequential reader.
     SequentialTracks,

@@ -17,6 +17,19 @@ pub enum Direction {
     Alternating,
 }
 
+/// The order in which a cylinder's tracks take the surfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SurfaceOrder {
+    /// From the first to the last.
+    #[default]
+    Ascending,
+    /// Every second cylinder of a zone from the last to the first, so that going to the next cylinder needs
+    /// no other head.
+    AlternatingInZone,
+    /// As [`SurfaceOrder::AlternatingInZone`], but counted over the whole disk: every odd cylinder.
+    Alternating,
+}
+
 /// Cylinders with the same number of sectors on each track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
@@ -47,6 +60,18 @@ pub struct Geometry {
     cylinders: u32,
     /// Where the addresses are, if some positions on the tracks have no address.
     runs: Vec<Run>,
+    order: SurfaceOrder,
+    /// Addresses that are elsewhere, in their order.
+    moved: Vec<Moved>,
+}
+
+/// Consecutive addresses whose sectors were replaced by consecutive spare ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moved {
+    first: u64,
+    count: u64,
+    /// The position of the first replacement.
+    at: u64,
 }
 
 /// Consecutive addresses that are also consecutive on the tracks.
@@ -155,7 +180,35 @@ impl Geometry {
         }
         let (sectors, cylinders, runs) = (first_sector, first_cylinder, Vec::new());
         let starts = placed.iter().map(|placed| placed.first_sector).collect();
-        Ok(Self { zones: placed, starts, surfaces, width, direction, sectors, cylinders, runs })
+        let (order, moved) = (SurfaceOrder::default(), Vec::new());
+        Ok(Self { zones: placed, starts, surfaces, width, direction, sectors, cylinders, runs, order, moved })
+    }
+
+    /// The same tracks, with the surfaces in this order. It has no effect on serpentines of several tracks.
+    pub const fn with_order(mut self, order: SurfaceOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// The same disk, with defective sectors replaced: each is a position along all tracks, a number of
+    /// sectors, and the position of their replacements. Returns `None` if a sector has no address, is
+    /// replaced twice, or if a replacement has an address of its own.
+    pub fn with_replacements(mut self, replaced: &[(u64, u64, u64)]) -> Option<Self> {
+        let addressed = |at: u64| self.along(self.address(at)).0 == at && self.address(at) < self.sectors;
+        let mut moved = Vec::with_capacity(replaced.len());
+        for &(from, count, at) in replaced {
+            let taken = (at..at + count).any(addressed);
+            if taken || !(from..from + count).all(addressed) {
+                return None;
+            }
+            moved.push(Moved { first: self.address(from), count, at });
+        }
+        moved.sort_unstable_by_key(|moved| moved.first);
+        if moved.windows(2).any(|pair| pair[0].first + pair[0].count > pair[1].first) {
+            return None;
+        }
+        self.moved = moved;
+        Some(self)
     }
 
     /// The same tracks, with addresses only for these parts: each is a position counted along all tracks and
@@ -190,6 +243,16 @@ impl Geometry {
         (self.address(begin), self.address(begin + u64::from(place.sectors_per_track)).min(self.sectors))
     }
 
+    /// The first address behind the cylinder of `sector`.
+    pub fn cylinder_end(&self, sector: u64) -> u64 {
+        let cylinder = self.place(sector).cylinder;
+        let mut next = self.track(sector).1;
+        while next < self.sectors && self.place(next).cylinder == cylinder {
+            next = self.track(next).1;
+        }
+        next
+    }
+
     /// The position of an address along the tracks, and the number of addresses that follow it there without
     /// a gap.
     fn along(&self, sector: u64) -> (u64, u64) {
@@ -199,6 +262,19 @@ impl Geometry {
         let run = self.runs[index];
         let left = self.runs.get(index + 1).map_or(u64::MAX, |next| next.first - sector);
         (run.at + (sector - run.first), left)
+    }
+
+    /// As [`Geometry::along`], with replacements.
+    fn found(&self, sector: u64) -> (u64, u64) {
+        let (at, left) = self.along(sector);
+        let next = self.moved.partition_point(|moved| moved.first + moved.count <= sector);
+        match self.moved.get(next) {
+            Some(moved) if moved.first <= sector => {
+                (moved.at + (sector - moved.first), moved.count - (sector - moved.first))
+            }
+            Some(moved) => (at, left.min(moved.first - sector)),
+            None => (at, left),
+        }
     }
 
     /// The first address at or after a position.
@@ -239,10 +315,10 @@ impl Geometry {
     /// The place of physical sector `sector`. A sector past the end is placed on a continuation of the last
     /// zone, without a panic.
     pub fn place(&self, sector: u64) -> Place {
-        if self.runs.is_empty() {
+        if self.runs.is_empty() && self.moved.is_empty() {
             return self.place_along(sector);
         }
-        let (at, left) = self.along(sector);
+        let (at, left) = self.found(sector);
         let mut place = self.place_along(at);
         place.left = u32::try_from(left).unwrap_or(u32::MAX).min(place.left);
         place
@@ -280,6 +356,13 @@ impl Placed {
         let backward = geometry.direction == Direction::Alternating && surface % 2 == 1;
         let across = if backward { width - 1 - along } else { along };
         let zone = &self.zone;
+        let descending = width == 1
+            && match geometry.order {
+                SurfaceOrder::Ascending => false,
+                SurfaceOrder::AlternatingInZone => serpentine % 2 == 1,
+                SurfaceOrder::Alternating => (self.first_cylinder + serpentine) % 2 == 1,
+            };
+        let head = if descending { geometry.surfaces - 1 - surface } else { surface };
         let start = zone
             .first_angle
             .advanced(self.serpentine_angle, serpentine)
@@ -288,7 +371,7 @@ impl Placed {
         let angle = Angle(start.0.wrapping_add(low((u64::from(sector) * self.step) >> 32)));
         Place {
             cylinder: self.first_cylinder + serpentine * geometry.width.min(zone.tracks) + across,
-            surface,
+            surface: head,
             sector,
             sectors_per_track: zone.sectors_per_track,
             angle,

@@ -108,6 +108,7 @@ impl Disk {
         let mask = (1_u64 << self.shift) - 1;
         let partial = (start | end) & mask != 0;
         let durable = !self.destager.cache.enabled
+            || (self.appends_only && !self.link.appends(start))
             || (request.operation.forces_unit_access() && !self.destager.non_volatile)
             || (partial && self.destager.rmw.is_immediate());
         let write = self.link.receive(self.now, request.id, start, end, durable);

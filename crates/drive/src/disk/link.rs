@@ -138,16 +138,24 @@ impl Link {
         self.times.map_or(self.interface.completion_overhead, |times| times.read_completion)
     }
 
-    fn write_terms(&self, now: Time, start: u64) -> WriteTerms {
+    /// Whether a write at `start` continues the last command, a write.
+    pub(super) fn appends(&self, start: u64) -> bool {
+        self.after_write && start == self.written_until
+    }
+
+    fn write_terms(&self, now: Time, start: u64, durable: bool) -> WriteTerms {
         let Some(times) = &self.times else {
             let data = now + self.interface.write_overhead;
             let status = self.interface.completion_overhead;
             return WriteTerms { data, moves: now, freed: Nanos::ZERO, status };
         };
         let status = times.write_completion;
-        let command = now + times.write.after(self.after_write);
+        let hit = times.append.filter(|_| !durable);
+        let command = now + hit.unwrap_or(times.write).after(self.after_write);
         let plain = WriteTerms { data: command + times.data, moves: command, freed: Nanos::ZERO, status };
-        let Some(disconnects) = times.disconnects.filter(|_| !self.writes_behind) else { return plain };
+        let Some(disconnects) = times.disconnects.filter(|_| durable || !self.writes_behind) else {
+            return plain;
+        };
         match disconnects.twice.filter(|_| self.after_write && start != self.written_until) {
             None => WriteTerms { freed: disconnects.write, status: disconnects.reselect + status, ..plain },
             Some(twice) => {
@@ -165,7 +173,7 @@ impl Link {
     /// Receives a write from `start` to `end` that arrives now: computes when its data arrives and what
     /// follows.
     pub(super) fn receive(&mut self, now: Time, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
-        let terms = self.write_terms(now, start);
+        let terms = self.write_terms(now, start, durable);
         let sent = terms.data.max(self.free);
         let arrived = sent + self.write_transfer(end - start);
         self.free = arrived;
@@ -224,17 +232,21 @@ impl Link {
     ) -> Time {
         let each = self.interface.transfer(1 << self.shift);
         let pieces = mechanism.pieces();
-        let mut sent = if cached > 0 {
+        let held_back = |disconnects: Disconnects| {
+            !disconnects.sends_any_hit && cached < disconnects.wanted(read.end - read.first)
+        };
+        let mut sent = if cached > 0 && !times.disconnects.is_some_and(held_back) {
             read.hit + Nanos::new(each.get() * cached)
         } else {
             let held = read.arrived + times.read_miss.after(read.after_write);
-            match &times.disconnects {
+            let sent = match &times.disconnects {
                 None => held + times.data,
                 Some(disconnects) => {
                     let freed = held + disconnects.read.after(read.after_write);
-                    freed.max(marked(disconnects, read, pieces)) + disconnects.reselect + times.data
+                    freed.max(marked(disconnects, read, cached, pieces)) + disconnects.reselect + times.data
                 }
-            }
+            };
+            sent + Nanos::new(each.get() * cached)
         };
         sent = sent.max(self.free);
         for piece in pieces {
@@ -249,9 +261,8 @@ impl Link {
 }
 
 /// When enough of the read is in the buffer for the drive to take the link.
-fn marked(disconnects: &Disconnects, read: &Read, pieces: &[Piece]) -> Time {
-    let sectors = (read.end - read.first) * u64::from(disconnects.read_mark) / 1000;
-    let mut wanted = sectors.max(1);
+fn marked(disconnects: &Disconnects, read: &Read, cached: u64, pieces: &[Piece]) -> Time {
+    let mut wanted = disconnects.wanted(read.end - read.first).saturating_sub(cached).max(1);
     for piece in pieces {
         if wanted <= piece.count {
             return piece.from + Nanos::new(piece.each.get() * (wanted - 1));

@@ -347,6 +347,7 @@ impl Disk {
             at = self.mechanism.write_supplied(
                 at,
                 coming.lands,
+                self.writes_on_arrival,
                 next,
                 end - next,
                 supply,

@@ -98,6 +98,7 @@ impl ReadCache {
         let limit = match self.rules.until {
             ReadAheadEnd::Count => count,
             ReadAheadEnd::Track => geometry.track(end.min(all - 1)).1.min(count),
+            ReadAheadEnd::Cylinder => geometry.cylinder_end(end.min(all - 1)).min(count),
             ReadAheadEnd::SequentialTracks => {
                 let (first, next) = geometry.track(end.min(all - 1));
                 if start < first && next < all { geometry.track(next).1 } else { next }

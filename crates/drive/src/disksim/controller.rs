@@ -47,28 +47,17 @@ impl Controller {
 }
 
 pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportError> {
-    for (key, reason) in [
-        ("Enable caching in buffer", "must be 1: a drive without a cache is not modelled"),
-        ("Read directly to buffer", "must be 1"),
-        ("Immed transfer partial hit", "must be 1"),
-    ] {
-        if specs.whole(key, 0, 2)? != 1 {
-            return Err(specs.impossible(key, reason));
-        }
-    }
-    for key in ["Preseeking level", "Immediate buffer write", "Minimum read-ahead (blks)"] {
-        if specs.whole(key, 0, u32::MAX)? != 0 {
-            return Err(specs.impossible(key, "only 0 is modelled"));
-        }
-    }
-    if specs.number("Time scale for overheads")? != 1.0 {
-        return Err(specs.impossible("Time scale for overheads", "only 1 is modelled"));
-    }
-    let writes_behind = match specs.whole("Fast write level", 0, 2)? {
-        0 => false,
-        2 => true,
-        _ => return Err(specs.impossible("Fast write level", "only 0 and 2 are modelled")),
+    let caching = match specs.whole("Enable caching in buffer", 0, 2)? {
+        2 => return Err(specs.impossible("Enable caching in buffer", "only 0 and 1 are documented")),
+        caching => caching == 1,
     };
+    specs.flag("Read directly to buffer")?;
+    // One request at a time: the next one is not known while the arm is free.
+    specs.whole("Preseeking level", 0, 2)?;
+    if specs.whole("Minimum read-ahead (blks)", 0, u32::MAX)? != 0 {
+        return Err(specs.impossible("Minimum read-ahead (blks)", "only 0 is modelled"));
+    }
+    let level = specs.whole("Fast write level", 0, 2)?;
     let times = times(specs, bus)?;
     let segments = specs.whole("Number of buffer segments", 1, 4096)?;
     let size = specs.whole("Segment size (in blks)", 1, 1 << 16)?;
@@ -83,12 +72,12 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
     Ok(Controller {
         interface,
         read_cache: ReadCacheParameters {
-            segments: segments - u32::from(separate && segments > 1),
+            segments: if caching { segments - u32::from(separate && segments > 1) } else { 0 },
             segment_sectors: u64::from(size),
             read_ahead: u64::from(read_ahead(specs, size)?),
         },
         write_cache: WriteCacheParameters {
-            enabled: writes_behind,
+            enabled: level > 0,
             size: ByteCount::new(u64::from(size) * BLOCK),
             extents: usize::try_from(specs.whole("Maximum number of write segments", 1, 4096)?).unwrap_or(1),
             segment: None,
@@ -100,6 +89,8 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
             times: Some(times),
             segments: rules(specs, separate)?,
             reads_on_arrival: specs.whole("Immediate buffer read", 0, 2)? > 0,
+            writes_on_arrival: specs.whole("Immediate buffer write", 0, 2)? > 0,
+            appends_only: level == 1,
         },
     })
 }
@@ -126,12 +117,7 @@ fn read_ahead(specs: &Fields<'_>, size: u32) -> Result<u32, ImportError> {
 fn rules(specs: &Fields<'_>, separate: bool) -> Result<SegmentRules, ImportError> {
     let until = match specs.whole("Buffer continuous read", 0, 4)? {
         1 => ReadAheadEnd::Track,
-        2 => {
-            return Err(specs.impossible(
-                "Buffer continuous read",
-                "reading ahead to the end of the cylinder is not modelled",
-            ));
-        }
+        2 => ReadAheadEnd::Cylinder,
         4 => ReadAheadEnd::SequentialTracks,
         _ => ReadAheadEnd::Count,
     };
@@ -146,29 +132,35 @@ fn rules(specs: &Fields<'_>, separate: bool) -> Result<SegmentRules, ImportError
     })
 }
 
+/// An overhead, scaled as the set asks for.
+fn overhead(specs: &Fields<'_>, key: &str) -> Result<Nanos, ImportError> {
+    let scale = specs.number("Time scale for overheads")?;
+    let time =
+        Nanos::from_millis(specs.milliseconds(key)? * scale).filter(|time| time.get() <= 10_000_000_000);
+    time.ok_or_else(|| specs.impossible("Time scale for overheads", "the overheads must be 0 to 10 s"))
+}
+
 fn history(specs: &Fields<'_>, what: &str) -> Result<History, ImportError> {
-    let after_read = specs.time(&format!("{what} after read"))?;
-    Ok(History { after_read, after_write: specs.time(&format!("{what} after write"))? })
+    let plain = overhead(specs, "Per-request overhead time")?;
+    Ok(History {
+        after_read: overhead(specs, &format!("{what} after read"))? + plain,
+        after_write: overhead(specs, &format!("{what} after write"))? + plain,
+    })
 }
 
 fn times(specs: &Fields<'_>, bus: Bus) -> Result<CommandTimes, ImportError> {
-    let write =
-        if specs.whole("Fast write level", 0, 2)? > 0 { "Write hit over." } else { "Write miss over." };
-    let plain = specs.time("Per-request overhead time")?;
-    let added = |history: History| History {
-        after_read: history.after_read + plain,
-        after_write: history.after_write + plain,
-    };
+    let level = specs.whole("Fast write level", 0, 2)?;
     let twice = specs.flag("Extra write disconnect")?;
     Ok(CommandTimes {
-        read_hit: added(history(specs, "Read hit over.")?),
-        read_miss: added(history(specs, "Read miss over.")?),
-        write: added(history(specs, write)?),
-        data: specs.time("Data preparation overhead")?,
-        read_completion: specs.time("Read completion overhead")?,
-        write_completion: specs.time("Write completion overhead")?,
+        read_hit: history(specs, "Read hit over.")?,
+        read_miss: history(specs, "Read miss over.")?,
+        write: history(specs, if level == 2 { "Write hit over." } else { "Write miss over." })?,
+        append: if level == 1 { Some(history(specs, "Write hit over.")?) } else { None },
+        data: overhead(specs, "Data preparation overhead")?,
+        read_completion: overhead(specs, "Read completion overhead")?,
+        write_completion: overhead(specs, "Write completion overhead")?,
         write_nanos_per_mib: per_mib(specs, bus.write)?,
-        write_travel: specs.time("Minimum seek delay")?,
+        write_travel: overhead(specs, "Minimum seek delay")?,
         write_begins_with: if twice { BEGINS_WITH } else { 1 },
         disconnects: if specs.flag("Never disconnect")? { None } else { Some(disconnects(specs, twice)?) },
     })
@@ -176,27 +168,31 @@ fn times(specs: &Fields<'_>, bus: Bus) -> Result<CommandTimes, ImportError> {
 
 fn disconnects(specs: &Fields<'_>, twice: bool) -> Result<Disconnects, ImportError> {
     let mark = specs.number("High (read) water mark")?;
-    if !(0.0..=1.0).contains(&mark) || !specs.flag("Set watermark by reqsize")? {
-        return Err(specs.impossible("High (read) water mark", "must be 0 to 1, as a part of the request"));
+    if !(0.0..=1.0).contains(&mark) {
+        return Err(specs.impossible("High (read) water mark", "must be 0 to 1"));
     }
+    let of_request = specs.flag("Set watermark by reqsize")?;
+    let segment = u64::from(specs.whole("Segment size (in blks)", 1, 1 << 16)?);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
     let read_mark = (mark * 1000.0).round() as u32;
     let again = TwiceDisconnected {
-        command: specs.time("Extradisc command overhead")?,
-        travel: specs.time("Extradisc seek delta")?,
-        first: specs.time("Extradisc disconnect overhead")?,
-        pause: specs.time("Extradisc inter-disconnect delay")?,
-        second: specs.time("Extradisc 2nd disconnect overhead")?,
-        reselect: specs.time("Other reselect overhead")?,
+        command: overhead(specs, "Extradisc command overhead")?,
+        travel: overhead(specs, "Extradisc seek delta")?,
+        first: overhead(specs, "Extradisc disconnect overhead")?,
+        pause: overhead(specs, "Extradisc inter-disconnect delay")?,
+        second: overhead(specs, "Extradisc 2nd disconnect overhead")?,
+        reselect: overhead(specs, "Other reselect overhead")?,
     };
     Ok(Disconnects {
         read: History {
-            after_read: specs.time("Read disconnect afterread")?,
-            after_write: specs.time("Read disconnect afterwrite")?,
+            after_read: overhead(specs, "Read disconnect afterread")?,
+            after_write: overhead(specs, "Read disconnect afterwrite")?,
         },
-        write: specs.time("Write disconnect overhead")?,
-        reselect: specs.time("First reselect overhead")?,
+        write: overhead(specs, "Write disconnect overhead")?,
+        reselect: overhead(specs, "First reselect overhead")?,
         read_mark,
+        read_mark_of: if of_request { None } else { Some(segment) },
+        sends_any_hit: specs.flag("Immed transfer partial hit")?,
         twice: twice.then_some(again),
     })
 }

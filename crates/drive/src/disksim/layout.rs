@@ -7,7 +7,7 @@
 use super::ImportError;
 use super::fields::Fields;
 use super::syntax::Value;
-use crate::disk::{Angle, Direction, Geometry, Zone};
+use crate::disk::{Angle, Direction, Geometry, SurfaceOrder, Zone};
 
 /// The largest number of cylinders accepted; no drive of DiskSim's time has more.
 const MOST_CYLINDERS: u32 = 1 << 18;
@@ -49,6 +49,8 @@ struct Band {
     management: u64,
     spares: u64,
     slips: Vec<u64>,
+    /// Defective units and their replacements.
+    defects: Vec<(u64, u64)>,
 }
 
 impl Band {
@@ -63,16 +65,14 @@ impl Band {
 pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
     let surfaces = model.whole("Number of data surfaces", 1, 64)?;
     let layout = model.block("Layout Model")?;
-    if layout.find("LBN-to-PBN mapping scheme").is_some()
-        && layout.whole("LBN-to-PBN mapping scheme", 0, 2)? != 0
-    {
-        return Err(layout.impossible(
-            "LBN-to-PBN mapping scheme",
-            "only 0 is modelled: every cylinder begins on the first surface",
-        ));
-    }
+    let scheme = "LBN-to-PBN mapping scheme";
+    let order = match layout.find(scheme).map_or(Ok(0), |_| layout.whole(scheme, 0, 2))? {
+        0 => SurfaceOrder::Ascending,
+        1 => SurfaceOrder::AlternatingInZone,
+        _ => SurfaceOrder::Alternating,
+    };
     let refused = |source| ImportError::Geometry { file: model.file().to_owned(), source };
-    let (mut zones, mut parts) = (Vec::new(), Vec::new());
+    let (mut zones, mut parts, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cylinder, mut along) = (0, 0_u64);
     for located in layout.list("Zones")? {
         let Value::Block(block) = &located.value else {
@@ -94,21 +94,34 @@ pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
         if parts.len() > MOST_PARTS {
             return Err(fields.impossible("slips", "too many parts"));
         }
+        let unit = if sparing == Sparing::Tracks { u64::from(band.sectors_per_track) } else { 1 };
+        let inside = band.sectors(surfaces) / unit;
+        if band.defects.iter().any(|&(from, to)| from >= inside || to >= inside) {
+            return Err(fields.impossible("defects", "must lie in their zone"));
+        }
+        replaced.extend(band.defects.iter().map(|(from, to)| (along + from * unit, unit, along + to * unit)));
         along += band.sectors(surfaces);
         cylinder = band.last_cylinder + 1;
         zones.push(zone);
     }
     let geometry = Geometry::new(&zones, surfaces, 1, Direction::Forward).map_err(refused)?;
-    Ok(Layout { geometry: geometry.with_addresses(parts).map_err(refused)? })
+    let geometry = geometry.with_addresses(parts).map_err(refused)?.with_order(order);
+    let geometry = geometry.with_replacements(&replaced).ok_or_else(|| {
+        let reason = "a defect must have an address, and its replacement must have none";
+        layout.impossible("Zones", reason)
+    })?;
+    Ok(Layout { geometry })
 }
 
 fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError> {
     let first_cylinder = fields.whole("First cylinder number", cylinder, MOST_CYLINDERS)?;
     let last_cylinder = fields.whole("Last cylinder number", first_cylinder, MOST_CYLINDERS)?;
     let sectors_per_track = fields.whole("Blocks per track", 1, 1 << 20)?;
-    if !fields.list("defects")?.is_empty() {
-        return Err(fields.impossible("defects", "sectors that were moved elsewhere are not modelled"));
+    let defects = fields.wholes("defects")?;
+    if !defects.len().is_multiple_of(2) {
+        return Err(fields.impossible("defects", "must be pairs of a defect and its replacement"));
     }
+    let defects = defects.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let revolutions = fields.find("Skew units").is_some() && fields.word("Skew units")? == "revolutions";
     let angle = |key: &str| {
         let skew = fields.number(key)?;
@@ -129,7 +142,8 @@ fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError>
     slips.dedup();
     let management = u64::from(fields.whole("Empty space at zone front", 0, u32::MAX)?);
     let spares = u64::from(fields.whole("Number of spares", 0, u32::MAX)?);
-    Ok((Band { first_cylinder, last_cylinder, sectors_per_track, management, spares, slips }, zone))
+    let band = Band { first_cylinder, last_cylinder, sectors_per_track, management, spares, slips, defects };
+    Ok((band, zone))
 }
 
 fn sparing(

@@ -38,7 +38,10 @@ pub(super) fn read(
     let (file, points) = match fields.word("Seek type")? {
         "extracted" => table(&fields, folder)?,
         kind @ ("hpl" | "hplplus10") => (fields.file().to_owned(), equation(&fields, kind, longest)?),
-        _ => return Err(fields.impossible("Seek type", "only extracted, hpl and hplplus10 are modelled")),
+        kind @ ("constant" | "linear" | "curve") => {
+            (fields.file().to_owned(), three_points(&fields, kind, longest)?)
+        }
+        _ => return Err(fields.impossible("Seek type", "is none of DiskSim's")),
     };
     let seek = SeekCurve::from_table(&beyond(points, longest), longest);
     let seek = seek.map_err(|source| ImportError::Seek { file, source })?;
@@ -95,6 +98,32 @@ fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, Imp
         let distance = f64::from(distance);
         let curve = if distance < divide { near + root * distance.sqrt() } else { far + line * distance };
         given.copied().unwrap_or(curve)
+    };
+    Ok((1..=longest).map(|distance| (distance, time(distance))).collect())
+}
+
+/// A constant time, or the times over one cylinder, on average and over all of them: with straight lines
+/// between them, or by Lee's equation a + b·√(d − 1) + c·(d − 1) (Lee and Katz, 1993).
+fn three_points(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, ImportError> {
+    if kind == "constant" {
+        return Ok(vec![(1, fields.milliseconds("Constant seek time")?)]);
+    }
+    let single = fields.milliseconds("Single cylinder seek time")?;
+    let average = fields.milliseconds("Average seek time")?;
+    let full = fields.milliseconds("Full strobe seek time")?;
+    let third = longest / 3;
+    if kind == "linear" {
+        let mut points = vec![(1, single), (third, average), (longest, full)];
+        points.dedup_by_key(|(distance, _)| (*distance).max(1));
+        points.retain(|(distance, _)| *distance > 0);
+        return Ok(points);
+    }
+    let cylinders = f64::from(longest) + 1.0;
+    let root = (15.0 * average - 10.0 * single - 5.0 * full) / (3.0 * cylinders.sqrt());
+    let line = (7.0 * single - 15.0 * average + 8.0 * full) / (3.0 * cylinders);
+    let time = |distance: u32| {
+        let beyond = f64::from(distance - 1);
+        (single + root * beyond.sqrt() + line * beyond).max(0.0)
     };
     Ok((1..=longest).map(|distance| (distance, time(distance))).collect())
 }

@@ -237,6 +237,32 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, SyntaxError> {
     Ok(blocks)
 }
 
+/// The files that a file's own `source FILE` statements name, each with its line. Those inside blocks are
+/// values and not among them.
+pub(super) fn sources(text: &str) -> Result<Vec<(usize, String)>, SyntaxError> {
+    let mut tokens = Tokens::of(text);
+    let mut named = Vec::new();
+    while tokens.peek().is_some() {
+        let from = tokens.next;
+        let words = tokens.words();
+        // The statement has no terminator, so the words before a bracket may contain several.
+        for (index, pair) in words.windows(2).enumerate() {
+            let is_name = index > 0 && words[index - 1] == "source";
+            if pair[0] == "source" && !is_name {
+                named.push((tokens.tokens[from + index].0, pair[1].to_owned()));
+            }
+        }
+        let line = tokens.line();
+        match tokens.peek() {
+            Some(Token::Mark('{')) => drop(tokens.block(line, &["block"])?),
+            Some(Token::Mark('[')) => tokens.skip_brackets()?,
+            Some(_) => return tokens.unexpected("a block"),
+            None => {}
+        }
+    }
+    Ok(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

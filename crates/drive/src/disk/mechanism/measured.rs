@@ -36,7 +36,8 @@ impl Mechanism {
             let place = self.place(sector);
             let run = left.min(u64::from(place.left));
             let each = self.sectors_time(&place, 1);
-            let skipped = if on_arrival { self.skipped(at, &place, run) } else { 0 };
+            let landed = at + self.travel(&place, Pass::Read);
+            let skipped = if on_arrival { self.skipped(landed, &place, run) } else { 0 };
             let begin = if skipped == 0 {
                 let begin = self.go(at, &place, Pass::Read, counters);
                 at = begin + self.sectors_time(&place, run);
@@ -62,19 +63,21 @@ impl Mechanism {
 
     /// How many sectors at the beginning of a part have passed when the heads land in its middle; 0 if they
     /// land outside.
-    fn skipped(&self, at: Time, place: &Place, run: u64) -> u64 {
-        let landed = at + self.travel(place, Pass::Read);
+    fn skipped(&self, landed: Time, place: &Place, run: u64) -> u64 {
         let gone = self.revolution().saturating_sub(self.wait(landed, place));
         let skipped = self.sectors_within(place, gone) + 1;
         if gone < self.revolution() && skipped < run { skipped } else { 0 }
     }
 
     /// Writes `count` sectors from `first`, each only when its data has arrived, and the first not before
-    /// `lands`.
+    /// `lands`. With `on_arrival`, a track's part of which all data has arrived when the heads land in its middle
+    /// is written from there on, and is complete when its beginning has come round.
+    #[allow(clippy::too_many_arguments, reason = "the terms of one write")]
     pub(in crate::disk) fn write_supplied(
         &mut self,
         at: Time,
         lands: Time,
+        on_arrival: bool,
         first: u64,
         count: u64,
         supply: &Supply,
@@ -84,6 +87,21 @@ impl Mechanism {
         while left > 0 {
             let place = self.place(sector);
             let travel = self.travel(&place, Pass::Write);
+            let part = left.min(u64::from(place.left));
+            let landed = (at + travel).max(lands);
+            if on_arrival && supply.ready(sector + part - 1) <= landed {
+                let skipped = self.skipped(landed, &place, part);
+                if skipped > 0 {
+                    let held = landed.checked_back(travel).map_or(at, |held| at.max(held));
+                    let begin = self.go(held, &self.place(sector + skipped), Pass::Write, counters);
+                    self.began = if left == count { begin } else { self.began };
+                    at = begin + self.revolution();
+                    left -= part;
+                    sector += part;
+                    lands = Time::ZERO;
+                    continue;
+                }
+            }
             // If the arm reaches the track too early, the platter must turn further.
             let held = lands.max(supply.ready(sector)).checked_back(travel);
             let begin = self.go(held.map_or(at, |held| at.max(held)), &place, Pass::Write, counters);
