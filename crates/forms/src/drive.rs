@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
-use straddle_drive::profile::{Body, Claims};
+use straddle_drive::profile::{Body, Claims, Fit};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -46,12 +46,42 @@ struct DriveReport {
     misreports: bool,
     /// The options it has, as in drive:NAME,OPTION.
     variants: Vec<String>,
+    /// The policies for parts of a physical sector that the drive may follow where its firmware is not known, as in
+    /// drive:NAME,rmw=POLICY; only with `drive show`, and empty if no request can cover a physical sector in part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    plausible_rmw: Vec<&'static str>,
+    /// What the profile was fitted to; only with `drive show`, and absent if nothing was fitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fit: Option<FittedReport>,
     /// The mechanics; only with `drive show`, and only for a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskReport>,
     /// Every number of the profile with its source; only with `drive show`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<FigureReport>,
+}
+
+/// What a profile was fitted to: the raw figures of these experiments, and no other.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Fitted")]
+struct FittedReport {
+    /// The experiments whose figures were in view.
+    experiments: Vec<String>,
+    /// Figures of these experiments that were not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOutReport>,
+    /// The paths of the fitted numbers; empty if there was nothing to choose.
+    knobs: Vec<String>,
+}
+
+/// Published figures that no fit may use.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LeftOut")]
+struct LeftOutReport {
+    experiment: String,
+    arm: String,
+    /// What else these figures measure.
+    because: String,
 }
 
 /// What a drive reports to the host.
@@ -143,6 +173,8 @@ enum RmwReport {
     DestageMerged,
     /// When the write cache is destaged, each read and write when its sector passes the head.
     Deferred,
+    /// When the write cache is destaged, to a log; read and written in place later.
+    Logged,
 }
 
 /// A number of the profile.
@@ -176,6 +208,7 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         Body::Disk(disk) if full => Some(mechanics(disk, profile.sectors.physical)),
         _ => None,
     };
+    let policies = if full { profile.plausible_policies() } else { Vec::new() };
     DriveReport {
         name: profile.name.clone(),
         title: profile.title.clone(),
@@ -189,8 +222,23 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         },
         misreports: profile.misreports(),
         variants: profile.variants.clone(),
+        plausible_rmw: policies.into_iter().map(RmwPolicy::name).collect(),
+        fit: profile.fit.as_ref().filter(|fit| full && !fit.experiments.is_empty()).map(fitted),
         disk,
         figures: figures.collect(),
+    }
+}
+
+fn fitted(fit: &Fit) -> FittedReport {
+    let left_out = fit.left_out.iter().map(|figure| LeftOutReport {
+        experiment: figure.experiment.clone(),
+        arm: figure.arm.clone(),
+        because: figure.because.clone(),
+    });
+    FittedReport {
+        experiments: fit.experiments.clone(),
+        left_out: left_out.collect(),
+        knobs: fit.knobs.iter().map(|knob| knob.path.clone()).collect(),
     }
 }
 
@@ -233,6 +281,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
             RmwPolicy::DestageSerial => RmwReport::DestageSerial,
             RmwPolicy::DestageMerged => RmwReport::DestageMerged,
             RmwPolicy::Deferred => RmwReport::Deferred,
+            RmwPolicy::Logged => RmwReport::Logged,
         },
         write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.size.get() } else { 0 },
         write_cache_survives: disk.protection == Protection::NonVolatile,

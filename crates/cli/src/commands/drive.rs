@@ -61,7 +61,11 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
         output::print_json(&FitReport::of(&fit))?;
         return Ok(Exit::Success);
     }
-    print(&text::fit::fit(&fit, output::width(), styles))
+    let in_view = arguments.drive.profile.fit.as_ref();
+    let in_view = in_view.map_or_else(String::new, |asked| {
+        format!("\n  In view:\n{}", text::drive::in_view(asked, output::width()))
+    });
+    print(&(text::fit::fit(&fit, output::width(), styles) + &in_view))
 }
 
 fn print(text: &str) -> Result<Exit> {

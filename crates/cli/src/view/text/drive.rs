@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use straddle_drive::Profile;
 use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
-use straddle_drive::profile::Body;
+use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, printable};
@@ -66,7 +66,31 @@ pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
             write!(text, "\n{}\n{}", section("Mechanics and policy", styles), mechanics(disk, &zones, width));
         let _ = write!(text, "\n{}\n", drawings(disk, &zones, width));
     }
+    if let Some(fit) = &profile.fit {
+        let _ = write!(
+            text,
+            "\n{}\n{}",
+            section("In view when its numbers were fitted", styles),
+            in_view(fit, width)
+        );
+    }
     let _ = write!(text, "\n{}\n", figures(profile, width, styles));
+    text
+}
+
+/// Returns which published figures the profile was fitted to.
+pub(crate) fn in_view(fit: &Fit, width: usize) -> String {
+    let line = |text: &str| wrap(&printable(text), width, "  ") + "\n";
+    if fit.experiments.is_empty() {
+        return line("no figure: nothing is fitted");
+    }
+    let names = fit.experiments.join(", ");
+    let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
+    let knobs = if knobs.is_empty() { "nothing to choose".to_owned() } else { knobs.join(", ") };
+    let mut text = line(&format!("the raw figures of {names} for this drive, and no other: {knobs}"));
+    for figure in &fit.left_out {
+        text += &line(&format!("not {} of {}: {}", figure.arm, figure.experiment, figure.because));
+    }
     text
 }
 
@@ -153,6 +177,11 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> Strin
         },
         format!("a part of a physical sector: {}", policy(disk.rmw)),
         protection(disk.protection).to_owned(),
+        if cache.enabled && cache.idle.get() > 0 {
+            format!("the cache is emptied when no command has been outstanding for {}", cache.idle)
+        } else {
+            String::new()
+        },
     ];
     sentences.iter().filter(|line| !line.is_empty()).fold(String::new(), |mut text, line| {
         let _ = writeln!(text, "{}", wrap(line, width, "  "));
@@ -176,6 +205,9 @@ const fn policy(policy: RmwPolicy) -> &'static str {
         }
         RmwPolicy::Deferred => {
             "when the cache is emptied, reads and writes are done each when its place comes by, many in a revolution"
+        }
+        RmwPolicy::Logged => {
+            "when the cache is emptied, it is written to a log; while the drive is idle, it is put in place"
         }
     }
 }
