@@ -97,8 +97,6 @@ struct Reads {
 #[derive(Clone, Copy, Debug)]
 struct Read {
     id: RequestId,
-    /// Its first byte.
-    start: u64,
     first: u64,
     end: u64,
     bytes: u64,
@@ -108,6 +106,8 @@ struct Read {
     /// The earliest time at which the heads can move.
     ready: Time,
     place: Place,
+    /// Its first byte, counted from the start of its first sector.
+    into: u32,
     /// Whether the previous command was a write.
     after_write: bool,
 }
@@ -125,14 +125,10 @@ enum Work {
         read: Read,
         cached: u64,
         passed: u64,
+        took: Took,
     },
     Edge {
         sector: u64,
-    },
-    /// A read of which a part was in the log; `whole` if it took whole sectors.
-    Fragments {
-        read: Read,
-        whole: bool,
     },
     Write,
     /// A flush to the media cache.
@@ -145,6 +141,17 @@ enum Work {
     PutInPlace {
         sector: u64,
     },
+}
+
+/// What a read took from the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Took {
+    /// Sectors in place, to the last of which the heads are near.
+    InPlace,
+    /// Sectors in place, and parts of them from the log.
+    Both,
+    /// Parts from the log alone.
+    Logged,
 }
 
 /// The counters and the recorded media events.
@@ -240,9 +247,14 @@ impl Disk {
         }
         // A flush may end with data in the buffer that is safe elsewhere; that data is now put in place. After
         // the last command, the drive begins to be idle.
-        if flushed || self.queue.has_flush() || self.queue.outstanding() == 0 {
+        if flushed || self.queue.has_flush() || (self.queue.outstanding() == 0 && self.has_work()) {
             self.start_next();
         }
+    }
+
+    /// Whether there is anything to do without a command.
+    fn has_work(&self) -> bool {
+        !self.buffer.is_empty() || self.has_logged()
     }
 
     fn complete(&mut self, id: RequestId, at: Time) {

@@ -318,6 +318,12 @@ impl Geometry {
         if self.runs.is_empty() && self.moved.is_empty() {
             return self.place_along(sector);
         }
+        self.place_found(sector)
+    }
+
+    /// As [`Geometry::place`], where some positions have no address or are replaced.
+    #[inline(never)]
+    fn place_found(&self, sector: u64) -> Place {
         let (at, left) = self.found(sector);
         let mut place = self.place_along(at);
         place.left = u32::try_from(left).unwrap_or(u32::MAX).min(place.left);
@@ -356,7 +362,8 @@ impl Placed {
         let backward = geometry.direction == Direction::Alternating && surface % 2 == 1;
         let across = if backward { width - 1 - along } else { along };
         let zone = &self.zone;
-        let descending = width == 1
+        let descending = geometry.order != SurfaceOrder::Ascending
+            && width == 1
             && match geometry.order {
                 SurfaceOrder::Ascending => false,
                 SurfaceOrder::AlternatingInZone => serpentine % 2 == 1,

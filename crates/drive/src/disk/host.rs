@@ -52,10 +52,10 @@ impl Disk {
             return;
         }
         let place = self.mechanism.place(first);
+        let into = u32::try_from(start - (first << self.shift)).unwrap_or(0);
         let (arrived, bytes) = (self.now, end - start);
         self.reads.waiting.push(Read {
             id,
-            start,
             first,
             end: last,
             bytes,
@@ -63,6 +63,7 @@ impl Disk {
             hit,
             ready,
             place,
+            into,
             after_write,
         });
         self.start_next();
@@ -83,7 +84,9 @@ impl Disk {
         let (_, moves) = self.link.read_terms(self.now);
         let (idle, geometry) = (self.busy.is_none(), self.mechanism.geometry());
         self.cache.hit(segment, end, (self.now, moves), idle, geometry);
-        self.clip_read_ahead();
+        if self.partial_log.is_some() {
+            self.clip_read_ahead();
+        }
         true
     }
 

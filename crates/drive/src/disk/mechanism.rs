@@ -39,8 +39,8 @@ const SAME_ANGLE: u32 = 2048;
 pub(super) struct Mechanism {
     geometry: Geometry,
     seek: SeekCurve,
-    /// The curve of writes, never below that of reads, if they have one of their own.
-    write_seek: Option<SeekCurve>,
+    /// The curve of writes, without their settling.
+    write_seek: SeekCurve,
     spindle: Spindle,
     heads: HeadTimes,
     cylinder: u32,
@@ -60,6 +60,11 @@ pub(super) struct Mechanism {
 impl Mechanism {
     pub(super) fn new(parameters: &DiskParameters, physical: u64) -> Self {
         let DiskParameters { geometry, seek, write_seek, spindle, heads, .. } = parameters.clone();
+        // A curve of their own includes the settling, which is added again.
+        let write_seek = match write_seek {
+            Some(curve) => curve.shortened(heads.write_settle),
+            None => seek.clone(),
+        };
         Self {
             geometry,
             seek,
@@ -125,12 +130,8 @@ impl Mechanism {
     #[inline]
     fn travel(&self, place: &Place, pass: Pass) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
-        if let (Pass::Write, Some(curve), 1..) = (pass, &self.write_seek, distance) {
-            // The curve includes the settling.
-            let switched = if self.surface == place.surface { Nanos::ZERO } else { self.heads.head_switch };
-            return curve.time(distance).max(switched + self.heads.write_settle);
-        }
-        let mut travel = self.seek.time(distance);
+        let curve = if pass == Pass::Write { &self.write_seek } else { &self.seek };
+        let mut travel = curve.time(distance);
         if self.surface != place.surface {
             travel = travel.max(self.heads.head_switch);
         }

@@ -6,7 +6,7 @@ use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
 use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
-use crate::disk::{Busy, Disk, Place, Read, Work};
+use crate::disk::{Busy, Disk, Place, Read, Took, Work};
 use crate::event::MediaEvent;
 
 /// The longest time for which a read or a write that a host waits for may be passed over: 1 s.
@@ -249,10 +249,13 @@ impl Disk {
         let partial = self.cache.goes_on(&read, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
-        let from = if partial.is_some() { first << self.shift } else { read.start };
-        if let Some(fragments) = self.fragments(from, read.start + read.bytes) {
-            self.begin_fragments(read, first, at, &fragments);
-            return;
+        if self.partial_log.is_some() {
+            let start = (read.first << self.shift) + u64::from(read.into);
+            let from = if partial.is_some() { first << self.shift } else { start };
+            if let Some(fragments) = self.fragments(from, start + read.bytes) {
+                self.begin_fragments(read, first, at, &fragments);
+                return;
+            }
         }
         let count = read.end - first;
         let end = if self.link.is_measured() {
@@ -265,7 +268,10 @@ impl Disk {
         self.cache.end_stream();
         let keeps = self.cache.rules().keeps_passed && partial.is_none();
         let passed = if keeps { self.mechanism.passed_before(first) } else { 0 };
-        self.busy = Some(Busy { end, work: Work::Read { read, cached: first - read.first, passed } });
+        self.busy = Some(Busy {
+            end,
+            work: Work::Read { read, cached: first - read.first, passed, took: Took::InPlace },
+        });
     }
 
     fn begin_extent(&mut self, start: u64, patience: Patience) {
@@ -282,7 +288,7 @@ impl Disk {
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
-        if self.log_partial(start, patience) {
+        if self.partial_log.is_some() && self.log_partial(start, patience) {
             return;
         }
         let limit = self.limit(&extent, &next);
@@ -384,7 +390,7 @@ impl Disk {
     pub(super) fn finish(&mut self) {
         let Some(Busy { work, .. }) = self.busy.take() else { return };
         match work {
-            Work::Read { read, cached, passed } => self.finish_read(&read, cached, passed),
+            Work::Read { read, cached, passed, took } => self.finish_read(&read, cached, passed, took),
             Work::Edge { sector } => self.buffer.sector_read(sector, self.mechanism.geometry()),
             Work::Write => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
@@ -394,7 +400,6 @@ impl Disk {
                 self.release_durable();
                 self.admit();
             }
-            Work::Fragments { read, whole } => self.finish_fragments(&read, whole),
             Work::Partial => self.finish_partial(),
             Work::Fetch => {}
             Work::PutInPlace { sector } => self.finish_in_place(sector),
@@ -424,7 +429,9 @@ impl Disk {
             }
         }
         let spans = &self.destager.in_flight.spans;
-        if let (Some((start, _)), Some((_, end))) = (spans.first(), spans.last()) {
+        if self.rmw_reads.kept_written > 0
+            && let (Some((start, _)), Some((_, end))) = (spans.first(), spans.last())
+        {
             self.kept.keep(start >> self.shift, ((end - 1) >> self.shift) + 1);
         }
     }
@@ -439,18 +446,28 @@ impl Disk {
         }
     }
 
-    fn finish_read(&mut self, read: &Read, cached: u64, passed: u64) {
+    fn finish_read(&mut self, read: &Read, cached: u64, passed: u64, took: Took) {
         // The link is taken only now: it was free for other drives while the arm moved and the platter
         // turned.
         let known = self.link.send_passed(read, cached, self.now, &self.mechanism);
         self.complete(read.id, known);
         let (first, end) = (read.first, read.end);
+        // Only whole sectors are kept.
+        if took == Took::Logged {
+            return;
+        }
         let Some(segment) = self.cache.remember(first, end) else { return };
         if passed > 0 {
             self.cache.extend_back(segment, passed);
         }
+        // With the heads at the log, there is no reading ahead.
+        if took == Took::Both {
+            return;
+        }
         self.cache.begin_stream(segment, end, self.now, self.mechanism.geometry());
-        self.clip_read_ahead();
+        if self.partial_log.is_some() {
+            self.clip_read_ahead();
+        }
         let mut index = 0;
         let held = self.cache.get(segment);
         while index < self.reads.waiting.len() {

@@ -15,7 +15,7 @@ use crate::disk::mechanism::Pass;
 use crate::disk::media_cache::MediaCache;
 use crate::disk::parameters::LogParameters;
 use crate::disk::rest::Patience;
-use crate::disk::{Busy, Disk, Read, Work};
+use crate::disk::{Busy, Disk, Read, Took, Work};
 use crate::event::MediaEvent;
 
 /// The largest number of parts that one pass writes.
@@ -49,6 +49,7 @@ pub(super) struct Fragments {
 impl Disk {
     /// Writes the partial sectors of the extent at `start`, and of those after it, to the log. Returns false
     /// if there is no log, or no room in it, or no partial sector.
+    #[cold]
     pub(super) fn log_partial(&mut self, start: u64, patience: Patience) -> bool {
         if self.partial_log.is_none() {
             return false;
@@ -95,6 +96,7 @@ impl Disk {
     }
 
     /// Ends the write to the log.
+    #[cold]
     pub(super) fn finish_partial(&mut self) {
         self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
         self.forget_written();
@@ -104,6 +106,7 @@ impl Disk {
     }
 
     /// Which parts of a read, from byte `start` on, are in the log.
+    #[cold]
     pub(super) fn fragments(&self, start: u64, end: u64) -> Option<Fragments> {
         let log = self.partial_log.as_ref().filter(|log| !log.area.is_empty())?;
         let mut fragments = Fragments::default();
@@ -121,6 +124,7 @@ impl Disk {
     }
 
     /// Reads the sectors of `read` from sector `first` on, and those parts of them that are in the log.
+    #[cold]
     pub(super) fn begin_fragments(&mut self, read: Read, first: u64, mut at: Time, fragments: &Fragments) {
         let counters = &mut self.record.counters;
         if !fragments.all {
@@ -130,17 +134,9 @@ impl Disk {
             at = self.mechanism.pass(at, sector, count, Pass::Read, counters);
         }
         self.cache.end_stream();
-        self.busy = Some(Busy { end: at, work: Work::Fragments { read, whole: !fragments.all } });
-    }
-
-    /// Ends such a read. What it read is kept only if it was whole sectors, and the heads are elsewhere: there
-    /// is no reading ahead.
-    pub(super) fn finish_fragments(&mut self, read: &Read, whole: bool) {
-        let known = self.link.send_passed(read, 0, self.now, &self.mechanism);
-        self.complete(read.id, known);
-        if whole {
-            self.cache.remember(read.first, read.end);
-        }
+        let took = if fragments.all { Took::Logged } else { Took::Both };
+        let cached = first - read.first;
+        self.busy = Some(Busy { end: at, work: Work::Read { read, cached, passed: 0, took } });
     }
 
     /// Whether the log holds anything that is not in place.
@@ -149,6 +145,7 @@ impl Disk {
     }
 
     /// Ends reading ahead before the first sector of which a part is in the log.
+    #[cold]
     pub(super) fn clip_read_ahead(&mut self) {
         let (Some(log), Some(stream)) = (&self.partial_log, self.cache.stream()) else { return };
         let from = stream.next << self.shift;
@@ -159,6 +156,7 @@ impl Disk {
 
     /// Puts a sector of the log in place, or reads the parts of the next ones, if the drive has been idle for
     /// long enough or the log is nearly full.
+    #[cold]
     pub(super) fn put_in_place(&mut self) {
         if self.busy.is_some() || !self.reads.waiting.is_empty() || !self.has_logged() {
             return;
@@ -205,6 +203,7 @@ impl Disk {
     }
 
     /// Records that the parts of `sector` are in place.
+    #[cold]
     pub(super) fn finish_in_place(&mut self, sector: u64) {
         if let Some(log) = &mut self.partial_log {
             log.area.retire(sector << self.shift, (sector + 1) << self.shift);

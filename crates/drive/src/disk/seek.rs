@@ -170,6 +170,19 @@ impl SeekCurve {
         self.reach.get(slot).copied().unwrap_or(self.longest)
     }
 
+    /// The curve with every time shorter by `time`.
+    pub(super) fn shortened(&self, time: Nanos) -> Self {
+        let time = u32::try_from(time.get()).unwrap_or(u32::MAX);
+        let near = self.near.iter().map(|nanos| nanos.saturating_sub(time)).collect();
+        let knots = self.far.iter().enumerate();
+        let far = knots.map(
+            |(knot, &(low, more))| if knot == 0 { (low, more) } else { (low.saturating_sub(time), more) },
+        );
+        let curve = Self { near, far: far.collect(), reach: Vec::new(), longest: self.longest };
+        let reach = curve.reaches();
+        Self { reach, ..curve }
+    }
+
     /// A distance over which this curve takes less time than `other`, if there is one.
     pub fn undercuts(&self, other: &Self) -> Option<u32> {
         let knots = (1..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
