@@ -12,6 +12,7 @@ Examples:
   straddle drive list                     list the modelled drives
   straddle drive show wd10ears            reported and real properties, and the source of every number
   straddle drive show wd10ears,jumper=on  with an option
+  straddle drive show wd10ears,rmw=immediate-merged
   straddle drive show ./my-drive.toml     a profile of your own
   straddle drive show wd10ears --svg wd10ears.svg
   straddle drive fit wd10ears             where its fitted numbers come from

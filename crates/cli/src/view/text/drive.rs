@@ -59,6 +59,11 @@ pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
     if !profile.variants.is_empty() {
         let _ = writeln!(text, "  options: {}", printable(&profile.variants.join(", ")));
     }
+    let policies: Vec<&str> = profile.plausible_policies().into_iter().map(RmwPolicy::name).collect();
+    if !policies.is_empty() {
+        let line = format!("plausible policies, as in rmw={}: {}", policies[0], policies.join(", "));
+        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+    }
     let _ = write!(text, "\n{}\n", claims(profile, styles));
     if let Body::Disk(disk) = &profile.body {
         let zones = zones(disk, profile.sectors.physical);
