@@ -91,10 +91,9 @@ impl Copy {
         let mut manifest: Table = fs::read_to_string(workspace.join("Cargo.toml")).unwrap().parse().unwrap();
         let members =
             ["crates/drive", "crates/io", "crates/units"].map(|member| Value::String(member.to_owned()));
-        manifest["workspace"]
-            .as_table_mut()
-            .unwrap()
-            .insert("members".to_owned(), Value::Array(members.to_vec()));
+        let workspace_table = manifest["workspace"].as_table_mut().unwrap();
+        workspace_table.insert("members".to_owned(), Value::Array(members.to_vec()));
+        workspace_table.remove("default-members");
         write_changed(&root.join("Cargo.toml"), &manifest.to_string());
         write_changed(&root.join("Cargo.lock"), &fs::read_to_string(workspace.join("Cargo.lock")).unwrap());
         Self { root, target: all.join("target") }

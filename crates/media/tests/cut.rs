@@ -217,7 +217,9 @@ proptest! {
     ) {
         let (after, seed, tear) = cut;
         let cut = Cut { after: after.index(wishes.len()) as u64, seed, tear };
-        let torn = (shape.kept == Kept::Nothing && tear == Tear::Garbage)
+        // A part that was on its way to the log counts as torn in place, as any other.
+        let tears = matches!(shape.kept, Kept::Nothing | Kept::Log(_));
+        let torn = (tears && tear == Tear::Garbage)
             .then_some((shape.physical, shape.firmware_offset));
         run(&shape.profile(), shape.kept == Kept::WriteCache, torn, &wishes, depth, cut);
     }
