@@ -71,8 +71,8 @@ pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
     println!("drive                 requests  trace mean  our mean  demerit ms  share  DiskSim ms  verdict");
     let mut passed = true;
     for drive in &DRIVES {
-        let profile = import(dir, drive)?;
-        let mut times = service_times(dir, drive, &profile)?;
+        let profile = import(dir, drive.stem)?;
+        let mut times = service_times(dir, drive.stem, &profile)?;
         let (real, ours) = times.means();
         let demerit = times.demerit();
         // DiskSim's demerit is published with three decimals, so only these are compared.
@@ -94,8 +94,44 @@ pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
             drive.disksim,
         );
     }
+    passed &= others(dir)?;
     if steps {
         print_steps(dir)?;
+    }
+    Ok(passed)
+}
+
+/// Reads the parameter sets of the folder that are not among [`DRIVES`], and prints their demerit if they have
+/// a trace. Returns true if every set could be read.
+fn others(dir: &Path) -> Result<bool> {
+    let mut stems: Vec<String> = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        let is_set = path.extension().is_some_and(|kind| kind == "parv" || kind == "diskspecs");
+        stems.extend(path.file_stem().filter(|_| is_set).map(|stem| stem.to_string_lossy().into_owned()));
+    }
+    stems.sort_unstable();
+    stems.dedup();
+    let mut passed = true;
+    for stem in stems.iter().filter(|stem| DRIVES.iter().all(|drive| drive.stem != stem.as_str())) {
+        match import(dir, stem) {
+            Err(error) => {
+                passed = false;
+                println!("{stem:20} NOT READ: {error:#}");
+            }
+            Ok(_) if !dir.join(format!("{stem}.trace")).is_file() => {
+                println!("{stem:20} read; it has no trace")
+            }
+            Ok(profile) => {
+                let mut times = service_times(dir, stem, &profile)?;
+                let (real, ours) = times.means();
+                let (count, demerit) = (times.real.len(), times.demerit());
+                let share = 100.0 * demerit / real;
+                println!(
+                    "{stem:20} {count:>9}  {real:>7.3} ms  {ours:>5.3} ms  {demerit:>10.4}  {share:>4.1}%           -  read"
+                );
+            }
+        }
     }
     Ok(passed)
 }
@@ -110,19 +146,19 @@ fn print_steps(dir: &Path) -> Result<()> {
     for (name, part) in STEPS {
         print!("{name:42} ");
         for drive in &DRIVES {
-            let profile = import(dir, drive)?;
+            let profile = import(dir, drive.stem)?;
             let profile = match part {
                 Some(part) => profile.without(part),
                 None => profile,
             };
-            print!(" {:>10.4}", service_times(dir, drive, &profile)?.demerit());
+            print!(" {:>10.4}", service_times(dir, drive.stem, &profile)?.demerit());
         }
         println!();
     }
     Ok(())
 }
 
-fn import(dir: &Path, drive: &Measured) -> Result<Profile> {
+fn import(dir: &Path, stem: &str) -> Result<Profile> {
     let read = |name: &str| {
         let path = dir.join(name);
         let size = fs::metadata(&path)?.len();
@@ -132,7 +168,7 @@ fn import(dir: &Path, drive: &Measured) -> Result<Profile> {
         }
         fs::read_to_string(path)
     };
-    disksim::import(drive.stem, &read).with_context(|| format!("{}: its parameters", drive.name))
+    disksim::import(stem, &read).with_context(|| format!("{stem}: its parameters"))
 }
 
 /// Service times in milliseconds, of the real drive and of the model.
@@ -141,8 +177,8 @@ struct Times {
     ours: Vec<f64>,
 }
 
-fn service_times(dir: &Path, drive: &Measured, profile: &Profile) -> Result<Times> {
-    let path = dir.join(format!("{}.trace", drive.stem));
+fn service_times(dir: &Path, stem: &str, profile: &Profile) -> Result<Times> {
+    let path = dir.join(format!("{stem}.trace"));
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     let how = How { format: Some(Format::DiskSim), ..How::default() };
     let mut trace = Reader::new(file, &path.display().to_string(), &how);

@@ -100,9 +100,9 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
 fn per_mib(specs: &Fields<'_>, bus: f64) -> Result<u64, ImportError> {
     let key = "Bulk sector transfer time";
     let block = specs.milliseconds(key)?.max(bus);
-    let time = Nanos::from_millis(block * 2048.0).filter(|time| time.get() > 0);
-    time.map(Nanos::get)
-        .ok_or_else(|| specs.impossible(key, "must be a time, or the .parv must give the bus one"))
+    // A link that takes no time is one that takes almost none.
+    let time = Nanos::from_millis(block * 2048.0).map(|time| time.get().max(1));
+    time.ok_or_else(|| specs.impossible(key, "must be a time"))
 }
 
 /// The largest number of sectors read ahead.

@@ -178,17 +178,22 @@ fn the_rest_of_a_sector_may_come_from_the_read_cache() {
     for policy in POLICIES {
         for (reads_from_cache, first, reads) in [(true, 10, 0), (true, 11, 1), (true, 12, 2), (false, 10, 2)]
         {
-            let shape = Shape {
-                segments: 2,
-                segment_bytes: 64 * BLOCK,
-                policy,
-                reads_from_cache,
-                ..Shape::default()
-            };
-            let mut host = host(&shape);
-            host.serve(Read, first * BLOCK, 2 * BLOCK);
-            host.serve(Write, 10 * BLOCK + 512, BLOCK);
-            assert_eq!(host.drive.counters().rmw_reads, reads, "{policy} {reads_from_cache} {first}");
+            // Keeping what was written is another matter.
+            for kept_written in [0, 8 * BLOCK] {
+                let (segments, segment_bytes) = (2, 64 * BLOCK);
+                let mut host = host(&Shape {
+                    segments,
+                    segment_bytes,
+                    policy,
+                    reads_from_cache,
+                    kept_written,
+                    ..Shape::default()
+                });
+                host.serve(Read, first * BLOCK, 2 * BLOCK);
+                host.serve(Write, 10 * BLOCK + 512, BLOCK);
+                let read = host.drive.counters().rmw_reads;
+                assert_eq!(read, reads, "{policy} {reads_from_cache} {first}");
+            }
         }
     }
 }
