@@ -13,17 +13,19 @@ figure() {
     printf '%.9f' "$(jq -e ".jobs[0] | $1" /tmp/fio.json)"
 }
 
-# Notes what fio found: the time per write, in all and of its parts.
+# Notes what fio found: the time per write, in all and of its parts, and perhaps the requests to the disk: report NAME [READS WRITES].
 report() {
-    result "$1" "$(figure '.write.runtime / 1000 / .write.total_ios')"
+    result "$1" "$(figure '.write.runtime / 1000 / .write.total_ios')" "${@:2}"
     result "$1-completion" "$(figure '.write.clat_ns.mean / 1e9')"
     result "$1-sync" "$(figure '.sync.lat_ns.mean / 1e9')"
 }
 
 case $1 in
 raw)
+    read -ra before <"/sys/block/${DISK##*/}/stat"
     job "$PART"
-    report raw
+    read -ra after <"/sys/block/${DISK##*/}/stat"
+    report raw $((after[0] - before[0])) $((after[4] - before[4]))
     ;;
 file)
     make_file_system ext4

@@ -198,7 +198,7 @@ impl Options {
                 let pair =
                     range.split_once(',').and_then(|(start, size)| Some((number(start)?, number(size)?)));
                 let (start, size) = pair.ok_or_else(|| format!("-s {shown}: give two numbers of bytes"))?;
-                self.partition = Partition { start: Some(start), size: Some(size) };
+                self.partition = Partition { start: Some(start), size: Some(size), ..Partition::default() };
             }
             b'e' => self.environment.push(variable(&text(&value)?)?),
             b'o' => self.output = Some(value.into()),
@@ -237,6 +237,7 @@ fn asked(guest: &Path, arguments: &mut dyn Iterator<Item = OsString>) -> Result<
         unconfined: false,
         memory: options.memory.unwrap_or(1 << 30),
         processor: processor(),
+        settings: Vec::new(),
     };
     let folders = [Some(guest), script.parent()].into_iter().flatten().map(Path::to_owned).collect();
     let partition = options.partition;

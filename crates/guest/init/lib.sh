@@ -33,10 +33,10 @@ lab_failed() {
 }
 trap 'lab_failed $? $LINENO "$BASH_COMMAND"' ERR
 
-# Notes that NAME took SECONDS: result NAME SECONDS.
+# Notes that NAME took SECONDS, and with how many requests to the disk: result NAME SECONDS [READS WRITES].
 result() {
     [[ $2 =~ ^[0-9]*\.?[0-9]+$ ]] || fail "the result of $1 is no number: '$2'"
-    printf '%s %s\n' "$1" "$2" >>"$RESULTS"
+    printf '%s %s%s\n' "$1" "$2" "${4:+$(printf '\t%d %d' "$3" "$4")}" >>"$RESULTS"
 }
 
 # Runs a command and notes how long it took: measure NAME COMMAND [ARGUMENT]...
@@ -48,6 +48,23 @@ measure() {
     ended=${EPOCHREALTIME/./}
     took=$((ended - began))
     result "$name" "$((took / 1000000)).$(printf '%06d' $((took % 1000000)))"
+}
+
+# As measure, and notes how many requests the kernel sent to $DISK meanwhile: measure_requests NAME COMMAND [ARGUMENT]...
+#
+# Where a program only writes, and to the disk or partition itself, each read is one that the kernel had to make because a part of a
+# block was written.
+measure_requests() {
+    local name=$1 began ended took before after
+    shift
+    read -ra before <"/sys/block/${DISK##*/}/stat"
+    began=${EPOCHREALTIME/./}
+    "$@"
+    ended=${EPOCHREALTIME/./}
+    read -ra after <"/sys/block/${DISK##*/}/stat"
+    took=$((ended - began))
+    result "$name" "$((took / 1000000)).$(printf '%06d' $((took % 1000000)))" \
+        $((after[0] - before[0])) $((after[4] - before[4]))
 }
 
 # Makes a file system: make_file_system NAME [DEVICE] [OPTION]...; the options go to its own tool.

@@ -113,11 +113,7 @@ impl Folder {
     /// Returns the script's measurements, from lines of a name and a number.
     pub(crate) fn measures(&self) -> Vec<Measured> {
         let text = String::from_utf8(self.results()).unwrap_or_default();
-        let measure = |line: &str| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some(Measured { name: name.to_owned(), value: value.parse().ok()? })
-        };
-        text.lines().filter_map(measure).collect()
+        text.lines().filter_map(Measured::parse).collect()
     }
 
     fn write(&self, name: &str, text: &[u8], executable: bool) -> io::Result<()> {
@@ -208,12 +204,18 @@ fn description(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     let arguments: Vec<Vec<u8>> = task.arguments.iter().map(|argument| quoted(argument.as_ref())).collect();
     line(&[b"ARGUMENTS=(", &arguments.join(&b' '), b")"]);
     line(&[b"LETTERS=(", letters.join(" ").as_bytes(), b")"]);
-    line(&[b"declare -A STARTS SIZES"]);
+    line(&[b"declare -A STARTS SIZES TABLES"]);
     for (index, partition) in partitions.iter().enumerate() {
         let start = partition.start.map_or("none".to_owned(), |start| start.to_string());
         let size = partition.size.map_or(String::new(), |size| size.to_string());
-        line(&[format!("STARTS[{0}]={start} SIZES[{0}]={size}", letter(index)).as_bytes()]);
+        let table = partition.table.label();
+        line(&[
+            format!("STARTS[{0}]={start} SIZES[{0}]={size} TABLES[{0}]={table}", letter(index)).as_bytes()
+        ]);
     }
+    let settings =
+        task.settings.iter().flat_map(|(file, value)| [quoted(file.as_ref()), quoted(value.as_ref())]);
+    line(&[b"SETTINGS=(", &settings.collect::<Vec<_>>().join(&b' '), b")"]);
     for (name, value) in &task.environment {
         line(&[format!("export {name}=").as_bytes(), &quoted(value.as_ref())]);
     }

@@ -32,6 +32,9 @@ pub struct Task {
     /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
     /// slower.
     pub processor: Option<usize>,
+    /// Settings of the guest's kernel, made before the script runs: a file below /proc or /sys, and what is
+    /// written to it. A pattern (`/sys/block/vd*/queue/nr_requests`) stands for all files that match it.
+    pub settings: Vec<(String, String)>,
 }
 
 /// A task for a guest in virtual time.
@@ -96,6 +99,28 @@ pub struct Partition {
     pub start: Option<u64>,
     /// Its size in bytes; `None` for all remaining space.
     pub size: Option<u64>,
+    /// The partition table that it is listed in.
+    pub table: Table,
+}
+
+/// A kind of partition table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// A GUID partition table.
+    #[default]
+    Gpt,
+    /// A table in the master boot record.
+    Mbr,
+}
+
+impl Table {
+    /// Returns sfdisk's name for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Gpt => "gpt",
+            Self::Mbr => "dos",
+        }
+    }
 }
 
 /// A drive of the guest.
@@ -189,6 +214,32 @@ pub struct Measured {
     pub name: String,
     /// Its value: seconds of the guest's time, or whatever the script measured.
     pub value: f64,
+    /// The requests that the kernel sent to the first disk meanwhile, if the script had them counted.
+    pub requests: Option<Requests>,
+}
+
+/// Requests as the kernel counts them (`/sys/block/DISK/stat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+}
+
+impl Measured {
+    /// Parses a line of `$RESULTS`: a name and a number, and after a tab the reads and writes.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (line, requests) = match line.split_once('\t') {
+            Some((line, counts)) => {
+                let (reads, writes) = counts.split_once(' ')?;
+                (line, Some(Requests { reads: reads.parse().ok()?, writes: writes.parse().ok()? }))
+            }
+            None => (line, None),
+        };
+        let (name, value) = line.rsplit_once(' ')?;
+        Some(Self { name: name.to_owned(), value: value.parse().ok()?, requests })
+    }
 }
 
 /// How a guest's time was spent.
@@ -357,7 +408,7 @@ impl GuestError {
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::{Charges, Job, Limits, Spent, Task};
+    use super::{Charges, Job, Limits, Measured, Requests, Spent, Task};
 
     /// A job without drives that does nothing.
     pub(crate) fn job() -> Job {
@@ -371,6 +422,7 @@ pub(crate) mod tests {
             unconfined: false,
             memory: 64 << 20,
             processor: None,
+            settings: Vec::new(),
         };
         Job {
             task,
@@ -390,6 +442,17 @@ pub(crate) mod tests {
         let scaled = Charges { stop: 2000, clock: 101, kick: 3000, compute_percent: 100 }.scaled(0.5);
         assert_eq!(scaled, Charges { stop: 1000, clock: 51, kick: 1500, compute_percent: 50 });
         assert_eq!(Charges::default().scaled(1.0), Charges::default());
+    }
+
+    #[test]
+    fn results_are_a_name_a_number_and_perhaps_requests() {
+        let of = |name: &str, value, requests| Some(Measured { name: name.to_owned(), value, requests });
+        assert_eq!(Measured::parse("two words 1.5"), of("two words", 1.5, None));
+        let requests = Some(Requests { reads: 7, writes: 1000 });
+        assert_eq!(Measured::parse("dd 0.25\t7 1000"), of("dd", 0.25, requests));
+        for line in ["", "dd", "dd x", "dd 1\t7", "dd 1\t7 x", "dd 1\t-7 8"] {
+            assert_eq!(Measured::parse(line), None, "{line:?}");
+        }
     }
 
     #[test]

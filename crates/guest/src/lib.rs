@@ -27,7 +27,7 @@ pub use host::Kernel;
 pub use hosted::run_hosted;
 pub use job::{
     Charges, Ended, GuestDrive, GuestError, HostedDrive, HostedEnded, HostedJob, Job, Limits, Measured,
-    Partition, Spent, Stream, Task, Watching,
+    Partition, Requests, Spent, Stream, Table, Task, Watching,
 };
 pub use machine::{memory, processors, run};
 pub use orphan::{Cleaned, RunFolder, remove_orphans};

@@ -18,7 +18,7 @@ use straddle_guest::{
 };
 
 fn job(drive: &str, script: &str) -> Job {
-    let partition = Partition { start: Some(1 << 20), size: None };
+    let partition = Partition { start: Some(1 << 20), ..Partition::default() };
     Job {
         task: task(script),
         drives: vec![GuestDrive { profile: Profile::open(drive).unwrap(), partition, store: None }],
@@ -43,6 +43,7 @@ fn task(script: &str) -> Task {
         unconfined: false,
         memory: 256 << 20,
         processor: None,
+        settings: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod builtin;
 mod file;
+mod host;
 mod lab;
 mod lab_file;
 #[cfg(test)]
@@ -20,7 +21,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use straddle_drive::ProfileError;
 
-pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
+pub use host::{Host, Key, Setting};
+pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
 
 use straddle_bench::RunError;
@@ -67,6 +69,10 @@ pub struct Step {
     pub name: String,
     /// A one-line description.
     pub title: String,
+    /// What is done otherwise than the publication did it, a sentence each.
+    pub deviations: Vec<String>,
+    /// How the published program reached the drive.
+    pub access: Access,
     /// The modelled drive, as after `drive:` in a target.
     pub drive: String,
     /// The workload; the arms shift it.
@@ -76,6 +82,17 @@ pub struct Step {
     pub measures: Vec<Measure>,
     /// One or more arms.
     pub arms: Vec<Arm>,
+}
+
+/// How a published program reached the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// The drive got the program's own requests: a raw device of FreeBSD, or O_DIRECT.
+    #[default]
+    Raw,
+    /// Linux' page cache was between them. It may have sent other requests than the program's.
+    PageCache,
 }
 
 /// One offset of a workload, or several that were published as one figure.

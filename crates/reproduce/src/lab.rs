@@ -13,10 +13,10 @@ mod reproduce;
 #[cfg(test)]
 mod tests;
 
-pub use compare::{Comparison, Figure};
+pub use compare::{Comparison, Figure, Readers};
 pub use guests::Guests;
 pub use host::Host;
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
-pub use straddle_guest::Charges;
+pub use straddle_guest::{Charges, Requests};
 
 pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};

@@ -9,6 +9,7 @@ mod error_kind;
 pub mod experiment;
 pub mod fit;
 pub mod lab;
+pub mod policy;
 
 #[allow(clippy::cast_precision_loss, reason = "statistics, to print")]
 fn float(number: u64) -> f64 {

@@ -20,7 +20,9 @@ Examples:
                                           with their file systems, in Linux guests in virtual time: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
                                           one of its three drives, with charts
-  straddle reproduce smith-2010 --runs 3  three runs of each, as in the article
+  straddle reproduce smith-2010 --runs 1  one run of each instead of the article's three
+  straddle reproduce afd-2019 --bands     with what each plausible firmware would give
+  straddle reproduce --policies           which firmware agrees best with a drive's raw figures
   straddle reproduce lulf-2010 --drive wd20ears
                                           the same requests on another modelled drive, no verdict
   straddle reproduce ./mine.toml --json   an experiment of your own
@@ -52,9 +54,20 @@ pub(crate) struct ReproduceArguments {
     #[arg(long, conflicts_with = "model_only")]
     pub(crate) lab_only: bool,
 
-    /// Number of runs of each lab part, each with a different seed; the mean counts.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) runs: u32,
+    /// Number of runs of each lab part, each with a different seed; the mean counts [default: as in the
+    /// article, where it says].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: Option<u32>,
+
+    /// Run the lab parts with every plausible policy of read-modify-write as well, for a band beside each
+    /// published figure: five times as many guests. The parts without a kernel always have it.
+    #[arg(long, conflicts_with_all = ["on", "model_only"])]
+    pub(crate) bands: bool,
+
+    /// Choose one policy of read-modify-write for each drive: that with the least worst error over the drive's
+    /// published raw figures. Runs no guest, and changes nothing.
+    #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
+    pub(crate) policies: bool,
 
     /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
     #[arg(long)]

@@ -140,6 +140,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         unconfined: arguments.unconfined,
         memory: arguments.mem.get(),
         processor: processor(),
+        settings: Vec::new(),
     };
     Ok(Job {
         task,
@@ -191,7 +192,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
         let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);
         Ok(GuestDrive {
             profile,
-            partition: Partition { start, size },
+            partition: Partition { start, size, ..Partition::default() },
             store: arguments.store.get(index).cloned(),
         })
     };

@@ -12,6 +12,7 @@ use straddle_drive::Profile;
 use straddle_reproduce::experiment::Experiment;
 use straddle_reproduce::lab::input::Inputs;
 use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
+use straddle_reproduce::policy;
 
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
@@ -40,6 +41,9 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     if arguments.list {
         return list(&experiments, arguments.json, styles);
     }
+    if arguments.policies {
+        return policies(experiments, arguments, styles);
+    }
     let begun = Instant::now();
     let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     let mut experiments: Vec<ReproducedExperiment> =
@@ -51,7 +55,11 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     if !arguments.lab_only && arguments.on.is_none() {
         for reproduced in &mut experiments {
             let other = drive.filter(|_| !reproduced.judged);
-            reproduced.outcome = Some(reproduced.experiment.reproduce(other, &Profile::open)?);
+            let mut outcome = reproduced.experiment.reproduce(other, &Profile::open)?;
+            if reproduced.judged {
+                reproduced.experiment.band(other, &mut outcome)?;
+            }
+            reproduced.outcome = Some(outcome);
         }
     }
     let settings = settings(arguments);
@@ -112,8 +120,12 @@ fn run_lab(
     let mut planned = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
         let other = device.as_deref().or(drive).filter(|_| !judged);
-        planned
-            .extend(experiment.lab.iter().map(|step| Planned { step, drive: other.unwrap_or(&step.drive) }));
+        for step in &experiment.lab {
+            let drive = other.unwrap_or(&step.drive);
+            let banded = arguments.bands && *judged && policy::matters(&Profile::open(drive)?);
+            let policies = if banded { policy::PLAUSIBLE.as_slice() } else { &[] };
+            planned.push(Planned { step, drive, policies });
+        }
     }
     if planned.is_empty() {
         return Ok(());
@@ -182,7 +194,7 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
         ),
         ("--on", arguments.on.as_ref().map(path)),
         ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
-        ("--runs", (arguments.runs != 1).then(|| arguments.runs.to_string())),
+        ("--runs", arguments.runs.map(|runs| runs.to_string())),
         ("--seed", (arguments.seed != 1).then(|| arguments.seed.to_string())),
         ("--tarball", arguments.tarball.as_ref().map(path)),
         ("--tree", arguments.tree.as_ref().map(path)),
@@ -192,10 +204,26 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
         ("--model-only", arguments.model_only),
         ("--lab-only", arguments.lab_only),
         ("--full", arguments.full),
+        ("--bands", arguments.bands),
     ];
     words.extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.to_owned()));
     words.extend(valued.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))));
     words.join(" ")
+}
+
+/// Chooses a policy for each drive of the experiments, or for the one that was asked for.
+fn policies(experiments: Vec<Experiment>, arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
+    let experiments: Vec<Experiment> = match &arguments.drive {
+        Some(drive) => experiments.into_iter().map(|one| one.on_drive(&drive.specification)).collect(),
+        None => experiments,
+    };
+    let choices = policy::choose(&experiments)?;
+    if arguments.json {
+        output::print_json(&ReproduceReport::chosen(&choices))?;
+    } else {
+        print(&text::reproduce::policies(&choices, output::width(), styles))?;
+    }
+    Ok(Exit::Success)
 }
 
 fn list(experiments: &[Experiment], json: bool, styles: Styles) -> Result<Exit> {

@@ -9,13 +9,14 @@ pub(crate) mod trace;
 use std::fmt::Write;
 
 use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_reproduce::policy::{self, Band};
 
 use crate::output::plural;
 use crate::target;
 use crate::view::chart::groups::{self, Bar, Chart, Group};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::markup::escaped;
-use crate::view::text::reproduce::{measure, misses};
+use crate::view::text::reproduce::{band, measure, misses};
 use crate::view::text::{duration, number, percent};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -135,7 +136,19 @@ fn figure(chart: &Chart<'_>) -> String {
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
     let mut table = Table::new(
         "Figures and their ratios to the aligned arm's",
-        &["arm", "measure", "modelled", "published", "error", "ratio", "published ratio", "error of ratio"],
+        &[
+            "arm",
+            "measure",
+            "modelled",
+            "published",
+            "error",
+            "band",
+            "ratio",
+            "published ratio",
+            "error of ratio",
+            "band of ratio",
+            "nearest policy",
+        ],
     );
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
@@ -155,15 +168,28 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
                                 .map_or_else(dash, |published| format!("{} {unit}", number(published.value))),
                         ),
                         error(figure.error()),
+                        Cell::plain(figure.band.as_ref().map_or_else(dash, band)),
                         cell(figure.ratio.map(|(ours, _)| ours)),
                         cell(figure.ratio.and_then(|(_, published)| published)),
                         error(figure.ratio_error()),
+                        Cell::plain(figure.ratio_band.as_ref().map_or_else(dash, band)),
+                        Cell::plain(
+                            figure.published.as_ref().map_or_else(dash, |published| {
+                                nearest(figure.band.as_ref(), published.value)
+                            }),
+                        ),
                     ],
                 );
             }
         }
     }
     table.html()
+}
+
+/// Names the policy whose figure is nearest to the published one, unless they are all the same.
+fn nearest(band: Option<&Band>, published: f64) -> String {
+    let policy = band.filter(|band| !band.is_point()).and_then(|band| band.nearest(published));
+    policy.map_or_else(dash, |policy| policy::name(policy).to_owned())
 }
 
 /// Describes the modelled drives, and which of their numbers were fitted.
@@ -191,7 +217,11 @@ fn again(reproduced: &Reproduced) -> String {
              same requests on every machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
              drives, and by the fixed charges for processor time that are given with each part.",
             env!("CARGO_PKG_VERSION"),
-            if settings.runs == 1 { "once".to_owned() } else { format!("{} times", settings.runs) },
+            match settings.runs {
+                None => "as often as its experiment says".to_owned(),
+                Some(1) => "once".to_owned(),
+                Some(runs) => format!("{runs} times"),
+            },
             settings.seed,
             plural(settings.guests.get(), "guest"),
         ),

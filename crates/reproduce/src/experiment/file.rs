@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use straddle_bench::Workload;
 
+use super::host::HostFile;
 use super::lab_file::{self, LabFile};
-use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
+use super::{Access, Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
 /// The largest file accepted, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -21,6 +22,7 @@ struct File {
     title: String,
     notes: Option<String>,
     drive: String,
+    host: Option<HostFile>,
     limit_percent: Option<f64>,
     sources: Vec<Source>,
     #[serde(default)]
@@ -34,6 +36,10 @@ struct File {
 struct StepFile {
     name: String,
     title: String,
+    #[serde(default)]
+    deviations: Vec<String>,
+    #[serde(default)]
+    access: Access,
     drive: Option<String>,
     workload: Workload,
     arms: Vec<Arm>,
@@ -77,7 +83,10 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Exp
     }
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
     let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
-    let lab = file.lab.into_iter().map(|step| lab_file::steps(&check, step, &file.drive, folder));
+    let lab = file
+        .lab
+        .into_iter()
+        .map(|step| lab_file::steps(&check, step, &file.drive, file.host.as_ref(), folder));
     let lab: Vec<_> = lab.collect::<Result<Vec<_>, _>>()?.concat();
     let names = steps.iter().map(|step| &step.name).chain(lab.iter().map(|step| &step.name));
     check.unique("steps", names.map(String::as_str))?;
@@ -117,7 +126,7 @@ impl Check<'_> {
     }
 
     fn step(&self, file: StepFile, drive: &str) -> Result<Step, ExperimentError> {
-        let StepFile { name, title, drive: own, workload, arms } = file;
+        let StepFile { name, title, deviations, access, drive: own, workload, arms } = file;
         let place = format!("step {name}");
         if arms.is_empty() {
             return Err(self.impossible(place, "it has no arm"));
@@ -136,7 +145,7 @@ impl Check<'_> {
             measures.push(Measure::Elapsed);
         }
         let drive = own.unwrap_or_else(|| drive.to_owned());
-        Ok(Step { name, title, drive, workload, measures, arms })
+        Ok(Step { name, title, deviations, access, drive, workload, measures, arms })
     }
 
     fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {

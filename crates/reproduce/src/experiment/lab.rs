@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::Measure;
+use super::{Host, Measure};
 
 /// Bytes of the logical sector in which starts of partitions are published.
 pub const SECTOR: u64 = 512;
@@ -18,6 +18,8 @@ pub struct LabStep {
     pub title: String,
     /// Background that a reader should know, in sentences.
     pub notes: Option<String>,
+    /// What is done otherwise than the publication did it, a sentence each.
+    pub deviations: Vec<String>,
     /// The modelled drive, as after `drive:`.
     pub drive: String,
     /// The text of the script.
@@ -33,6 +35,12 @@ pub struct LabStep {
     pub input: Option<Input>,
     /// Bytes of the guest's memory.
     pub memory: u64,
+    /// The host of the time, as far as the guest is set to be one.
+    pub host: Host,
+    /// Runs of each cell, unless the user asks for another number.
+    pub runs: u32,
+    /// The table that lists the partition.
+    pub table: Table,
     /// The divisor by which the script shortens its longest parts: 10 means a tenth of their length.
     pub scale: u32,
     /// What the script measures, in order.
@@ -64,6 +72,10 @@ pub struct LabMeasure {
     /// is not known.
     #[serde(default)]
     pub ratio_only: bool,
+    /// Whether its program only writes, and to the disk or the partition itself. Each read that the kernel
+    /// counts meanwhile is then the first half of a read-modify-write of the kernel's.
+    #[serde(default)]
+    pub raw: bool,
 }
 
 /// The direction of the data.
@@ -77,7 +89,18 @@ pub enum Direction {
     Read,
 }
 
-/// A start of the partition.
+/// A kind of partition table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Table {
+    /// A GUID partition table.
+    #[default]
+    Gpt,
+    /// A table in the master boot record.
+    Mbr,
+}
+
+/// A place of the partition, or of the writes on a disk without one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabArm {
@@ -86,8 +109,15 @@ pub struct LabArm {
     /// Whether the other arms are compared with this one.
     #[serde(default)]
     pub aligned: bool,
-    /// The partition's first sector, in sectors of 512 bytes.
-    pub start: u64,
+    /// The partition's first sector, in sectors of 512 bytes; `None` for a disk without a table.
+    pub start: Option<u64>,
+    /// The partition's last sector. If neither this nor `sectors` is given, it takes the rest of the disk.
+    pub end: Option<u64>,
+    /// The partition's length in sectors, instead of its end.
+    pub sectors: Option<u64>,
+    /// Arguments of the script behind those of the step.
+    #[serde(default)]
+    pub arguments: Vec<String>,
 }
 
 /// A published figure: the time of an arm, or the ratio of the misaligned arm to the aligned one.
@@ -176,9 +206,25 @@ impl LabStep {
     }
 }
 
+impl Table {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpt => "GPT",
+            Self::Mbr => "MBR",
+        }
+    }
+}
+
 impl LabArm {
-    /// Returns the byte at which the partition begins.
-    pub const fn start_byte(&self) -> u64 {
-        self.start * SECTOR
+    /// Returns the byte at which the partition begins, if there is one.
+    pub fn start_byte(&self) -> Option<u64> {
+        self.start.map(|start| start * SECTOR)
+    }
+
+    /// Returns the partition's length in sectors, unless it takes the rest of the disk.
+    pub fn length(&self) -> Option<u64> {
+        let to_end = || Some((self.end? + 1).saturating_sub(self.start?));
+        self.sectors.or_else(to_end)
     }
 }

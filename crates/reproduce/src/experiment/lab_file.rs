@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::file::Check;
-use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
+use super::host::HostFile;
+use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
 use super::{ExperimentError, builtin};
 
 /// Default memory of a guest.
@@ -15,6 +16,12 @@ const MEMORY_MIB: u64 = 1024;
 const MEMORY_RANGE_MIB: std::ops::RangeInclusive<u64> = 128..=65536;
 /// The first sector after a GPT: the protective MBR, the header and 32 sectors of entries.
 const FIRST_SECTOR: u64 = 34;
+/// The first sector after an MBR.
+const FIRST_SECTOR_MBR: u64 = 1;
+/// The most sectors that an MBR can count.
+const MOST_SECTORS_MBR: u64 = u32::MAX as u64;
+/// The most runs of a cell.
+const MOST_RUNS: u32 = 99;
 /// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
 /// The most files or folders generated.
@@ -29,12 +36,18 @@ pub(super) struct LabFile {
     pub(super) name: String,
     title: String,
     notes: Option<String>,
+    #[serde(default)]
+    deviations: Vec<String>,
     script: String,
     #[serde(default)]
     arguments: Vec<String>,
     #[serde(default)]
     variants: Vec<String>,
     memory_mib: Option<u64>,
+    host: Option<HostFile>,
+    runs: Option<u32>,
+    #[serde(default)]
+    table: Table,
     scale: Option<u32>,
     measures: Vec<LabMeasure>,
     arms: Vec<LabArm>,
@@ -57,6 +70,10 @@ pub(super) struct DriveFile {
     input: Option<Input>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
+    host: Option<HostFile>,
+    memory_mib: Option<u64>,
+    /// The arms there, where disks of other sizes give other ends.
+    arms: Option<Vec<LabArm>>,
     #[serde(default)]
     published: Vec<LabPublished>,
 }
@@ -66,6 +83,7 @@ pub(super) fn steps(
     check: &Check<'_>,
     file: LabFile,
     drive: &str,
+    host: Option<&HostFile>,
     folder: Option<&Path>,
 ) -> Result<Vec<LabStep>, ExperimentError> {
     let place = format!("lab step {}", file.name);
@@ -77,20 +95,29 @@ pub(super) fn steps(
         let drive = own.drive.or_else(|| file.drive.clone()).unwrap_or_else(|| drive.to_owned());
         let mut environment = file.environment.clone();
         environment.extend(own.environment);
+        let host = own.host.as_ref().or(file.host.as_ref()).or(host);
+        let host = host
+            .map(HostFile::host)
+            .transpose()
+            .map_err(|reason| check.impossible(place.as_str(), reason))?;
         let step = LabStep {
             name: if several { format!("{}-{drive}", file.name) } else { file.name.clone() },
             title: file.title.clone(),
             notes: file.notes.clone(),
+            deviations: file.deviations.clone(),
             drive,
             script: script.clone(),
             arguments: file.arguments.clone(),
             variants: file.variants.clone(),
             environment: environment.into_iter().collect(),
             input: own.input.or_else(|| file.input.clone()),
-            memory: file.memory_mib.unwrap_or(MEMORY_MIB) << 20,
+            memory: own.memory_mib.or(file.memory_mib).unwrap_or(MEMORY_MIB) << 20,
+            host: host.unwrap_or_default(),
+            runs: file.runs.unwrap_or(1),
+            table: file.table,
             scale: file.scale.unwrap_or(1),
             measures: file.measures.clone(),
-            arms: file.arms.clone(),
+            arms: own.arms.unwrap_or_else(|| file.arms.clone()),
             published: file.published.iter().cloned().chain(own.published).collect(),
         };
         checked(check, &place, &step)?;
@@ -130,8 +157,13 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
     if step.arms.iter().filter(|arm| arm.aligned).count() > 1 {
         return refused("more than one arm is the aligned one".to_owned());
     }
-    if let Some(arm) = step.arms.iter().find(|arm| !(FIRST_SECTOR..=LAST_SECTOR).contains(&arm.start)) {
-        return refused(format!("{}: starts are sectors {FIRST_SECTOR} to {LAST_SECTOR}", arm.name));
+    for arm in &step.arms {
+        if let Some(reason) = misplaced(arm, step.table) {
+            return refused(format!("{}: {reason}", arm.name));
+        }
+    }
+    if !(1..=MOST_RUNS).contains(&step.runs) {
+        return refused(format!("runs: give 1 to {MOST_RUNS}"));
     }
     if !MEMORY_RANGE_MIB.contains(&(step.memory >> 20)) {
         let (low, high) = (MEMORY_RANGE_MIB.start(), MEMORY_RANGE_MIB.end());
@@ -152,6 +184,33 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         return refused(format!("input: {reason}"));
     }
     step.published.iter().try_for_each(|published| figure(check, place, step, published))
+}
+
+/// Returns why an arm's partition cannot be made, if so.
+fn misplaced(arm: &LabArm, table: Table) -> Option<String> {
+    let first = if table == Table::Mbr { FIRST_SECTOR_MBR } else { FIRST_SECTOR };
+    let Some(start) = arm.start else {
+        let ends = arm.end.or(arm.sectors);
+        return ends.map(|_| "a partition that ends begins somewhere: give its start".to_owned());
+    };
+    if !(first..=LAST_SECTOR).contains(&start) {
+        return Some(format!("starts are sectors {first} to {LAST_SECTOR}"));
+    }
+    if arm.end.is_some() && arm.sectors.is_some() {
+        return Some("give the end or the number of sectors, not both".to_owned());
+    }
+    if arm.end.is_some_and(|end| end < start) {
+        return Some("the end is before the start".to_owned());
+    }
+    match (arm.length(), table) {
+        (Some(length), _) if !(1..=LAST_SECTOR).contains(&length) => {
+            Some(format!("a partition has 1 to {LAST_SECTOR} sectors"))
+        }
+        (Some(length), Table::Mbr) if start > MOST_SECTORS_MBR || length > MOST_SECTORS_MBR => {
+            Some(format!("an MBR counts to {MOST_SECTORS_MBR} sectors"))
+        }
+        _ => None,
+    }
 }
 
 /// Returns why an input cannot be generated, if so.

@@ -41,7 +41,7 @@ fn an_entry_of_several_drives_is_a_step_for_each() {
     assert_eq!((wd.published.len(), seagate.published.len()), (1, 2));
     assert_eq!(wd.published[0].of, Statistic::Greatest);
     assert_eq!(wd.input, Some(Input::Tarball { mebibytes: 4, files: 100, folders: 10 }));
-    assert_eq!((wd.memory, wd.scale, wd.arms[1].start_byte()), (512 << 20, 1, 17408));
+    assert_eq!((wd.memory, wd.scale, wd.arms[1].start_byte()), (512 << 20, 1, Some(17408)));
     assert_eq!(wd.variants(), [Some("ext4"), Some("xfs")]);
     assert!(wd.script.contains("measure untar"));
     assert_eq!(experiment.drives(), ["wd10ears", "st2000dl003"]);

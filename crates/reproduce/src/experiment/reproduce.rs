@@ -4,8 +4,11 @@ use rayon::prelude::*;
 use straddle_bench::{Host, Modelled, Samples, Silent, run};
 use straddle_drive::{Profile, ProfileError};
 
+use straddle_drive::disk::RmwPolicy;
+
 use super::{Experiment, ExperimentError, Measure, Published, Step};
 use crate::float;
+use crate::policy::{self, Band, PLAUSIBLE};
 
 /// The result of an experiment.
 #[derive(Clone, Debug)]
@@ -50,10 +53,14 @@ pub struct Compared {
     /// The cost relative to the aligned arm: ours, and as published. `None` for the aligned arm itself, or if
     /// the step has none.
     pub ratio: Option<(f64, Option<f64>)>,
+    /// What the plausible policies of read-modify-write give for the figure, if they were run.
+    pub band: Option<Band>,
+    /// What they give for the ratio.
+    pub ratio_band: Option<Band>,
 }
 
 /// A figure that can be judged against a published one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     /// Index of the step.
     pub step: usize,
@@ -67,6 +74,10 @@ pub struct Judged {
     pub modelled: f64,
     /// The published value.
     pub published: f64,
+    /// What the plausible policies give, if they were run.
+    pub band: Option<Band>,
+    /// The published range, or the value twice.
+    pub range: (f64, f64),
 }
 
 /// Which quantity of an arm is judged.
@@ -122,6 +133,39 @@ impl Experiment {
         Ok(Outcome { steps: steps.collect() })
     }
 
+    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, which
+    /// is that of [`Experiment::reproduce`] on the same drive. A drive without a policy has no band, nor has one
+    /// whose profile is a file.
+    pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
+        let has_band = |step: &StepOutcome| {
+            policy::matters(&step.profile) && policy::open(&step.drive, Some(PLAUSIBLE[0]), None).is_ok()
+        };
+        let (indices, steps): (Vec<usize>, Vec<Step>) = (0..self.steps.len())
+            .filter(|index| outcome.steps.get(*index).is_some_and(has_band))
+            .map(|index| (index, self.steps[index].clone()))
+            .unzip();
+        let part = Self { steps, lab: Vec::new(), ..self.clone() };
+        let of = |policy: &RmwPolicy| {
+            part.reproduce(drive, &|specification| policy::open(specification, Some(*policy), None))
+        };
+        let outcomes: Vec<Outcome> = PLAUSIBLE.iter().map(of).collect::<Result<_, _>>()?;
+        for (place, index) in indices.into_iter().enumerate() {
+            for (arm, arm_outcome) in outcome.steps[index].arms.iter_mut().enumerate() {
+                for (number, figure) in arm_outcome.figures.iter_mut().enumerate() {
+                    let others = || {
+                        let of = |outcome: &Outcome| outcome.steps[place].arms[arm].figures[number].clone();
+                        PLAUSIBLE.iter().copied().zip(outcomes.iter().map(of))
+                    };
+                    figure.band =
+                        Band::new(others().map(|(policy, other)| (policy, other.modelled)).collect());
+                    let ratios = others().filter_map(|(policy, other)| Some((policy, other.ratio?.0)));
+                    figure.ratio_band = Band::new(ratios.collect());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Returns every run as step, arm and offset, in order.
     fn runs(&self) -> Vec<(usize, usize, u64)> {
         let mut runs = Vec::new();
@@ -175,6 +219,8 @@ fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
             highest: each.fold(0.0, f64::max),
             published: published.cloned(),
             ratio,
+            band: None,
+            ratio_band: None,
         }
     };
     let figures =
@@ -201,6 +247,11 @@ impl Compared {
 }
 
 impl Judged {
+    /// Whether the published value, or a part of its range, is within the band.
+    pub fn is_explained(&self) -> bool {
+        self.band.as_ref().is_some_and(|band| band.holds(self.range.0, self.range.1))
+    }
+
     /// Returns the error of our value, as a share of the published one.
     pub fn error(&self) -> f64 {
         error(self.modelled, self.published)
@@ -213,15 +264,26 @@ impl Outcome {
         let mut judged = Vec::new();
         for (step, outcome) in self.steps.iter().enumerate() {
             for (arm, outcome) in outcome.arms.iter().enumerate() {
-                for Compared { measure, modelled, published, ratio, .. } in &outcome.figures {
-                    let mut push = |quantity, modelled, published| {
-                        judged.push(Judged { step, arm, measure: *measure, quantity, modelled, published });
+                for figure in &outcome.figures {
+                    let mut push = |quantity, modelled, published, band: &Option<Band>, range| {
+                        let (measure, band) = (figure.measure, band.clone());
+                        judged.push(Judged {
+                            step,
+                            arm,
+                            measure,
+                            quantity,
+                            modelled,
+                            published,
+                            band,
+                            range,
+                        });
                     };
-                    if let Some(published) = published {
-                        push(Quantity::Figure, *modelled, published.value);
+                    if let Some(Published { value, low, high, .. }) = &figure.published {
+                        let range = (low.unwrap_or(*value), high.unwrap_or(*value));
+                        push(Quantity::Figure, figure.modelled, *value, &figure.band, range);
                     }
-                    if let Some((ours, Some(theirs))) = ratio {
-                        push(Quantity::Ratio, *ours, *theirs);
+                    if let Some((ours, Some(theirs))) = figure.ratio {
+                        push(Quantity::Ratio, ours, theirs, &figure.ratio_band, (theirs, theirs));
                     }
                 }
             }

@@ -1,7 +1,12 @@
 //! Puts our figures of a step beside the published ones.
 
+use straddle_drive::disk::RmwPolicy;
+use straddle_guest::Requests;
+
 use crate::experiment::{LabPublished, LabStep, Measure, Statistic};
+use crate::float;
 use crate::lab::reproduce::Cell;
+use crate::policy::Band;
 
 /// The measurement of a variant on an arm.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +50,23 @@ pub struct Comparison {
     pub range: Option<(f64, f64)>,
     /// Background on this figure.
     pub note: Option<String>,
+    /// What the plausible policies give, if they were run.
+    pub band: Option<Band>,
+}
+
+/// Who read before a write of a part of a block: the kernel, or the drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readers {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// Reads by the kernel while the program only wrote, the mean of the runs.
+    pub kernel: f64,
+    /// Writes that the kernel sent meanwhile.
+    pub writes: f64,
+    /// Physical sectors that the drive read for itself.
+    pub drive: f64,
 }
 
 impl Comparison {
@@ -60,20 +82,28 @@ impl Comparison {
         })
     }
 
+    /// Whether the published figure, or the range that was published, is within the band.
+    pub fn is_explained(&self) -> bool {
+        let (low, high) = self.range.unwrap_or((self.published, self.published));
+        self.band.as_ref().is_some_and(|band| band.holds(low, high))
+    }
+
     /// Whether our error is at most `limit`. False if we have no figure.
     pub fn is_within(&self, limit: f64) -> bool {
         self.error().is_some_and(|error| error.abs() <= limit)
     }
 }
 
-/// Returns the figures of a step's cells. The time of a shortened part is multiplied by `scale`.
-pub(crate) fn figures(step: &LabStep, cells: &[Cell], scale: u32) -> Vec<Figure> {
+/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened part is multiplied by `scale`.
+pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>, scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (measure, wanted) in step.measures.iter().enumerate() {
         let times = if wanted.scaled { f64::from(scale) } else { 1.0 };
         for variant in 0..step.variants().len() {
             let seconds = |arm: usize| -> Vec<f64> {
-                let of = |cell: &&Cell| (cell.variant, cell.arm) == (variant, arm) && cell.failure.is_none();
+                let of = |cell: &&Cell| {
+                    (cell.variant, cell.arm, cell.policy) == (variant, arm, policy) && cell.failure.is_none()
+                };
                 let measured = cells.iter().filter(of).flat_map(|cell| &cell.ended.measures);
                 measured
                     .filter(|found| found.name == wanted.name)
@@ -98,6 +128,51 @@ pub(crate) fn figures(step: &LabStep, cells: &[Cell], scale: u32) -> Vec<Figure>
         }
     }
     figures
+}
+
+/// Returns who read before a write, for each variant and arm, if the step's programs write to the drive
+/// itself and had their requests counted.
+pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
+    let mut readers = Vec::new();
+    for variant in 0..step.variants().len() {
+        for arm in 0..step.arms.len() {
+            let of = |cell: &&Cell| {
+                (cell.variant, cell.arm, cell.policy) == (variant, arm, None) && cell.failure.is_none()
+            };
+            let (mut kernel, mut writes, mut drive) = (Vec::new(), Vec::new(), Vec::new());
+            for cell in cells.iter().filter(of) {
+                let is_raw = |name: &str| step.measures.iter().any(|known| known.raw && known.name == name);
+                let counted = cell.ended.measures.iter().filter(|found| is_raw(&found.name));
+                let counted: Vec<Requests> = counted.filter_map(|found| found.requests).collect();
+                if !counted.is_empty() {
+                    kernel.push(float(counted.iter().map(|requests| requests.reads).sum()));
+                    writes.push(float(counted.iter().map(|requests| requests.writes).sum()));
+                    drive.push(float(cell.ended.counters.iter().map(|counters| counters.rmw_reads).sum()));
+                }
+            }
+            if let (Some(kernel), Some(writes), Some(drive)) = (mean(&kernel), mean(&writes), mean(&drive)) {
+                readers.push(Readers { variant, arm, kernel, writes, drive });
+            }
+        }
+    }
+    readers
+}
+
+/// Returns every published figure beside ours, with the band of the policies' figures.
+pub(crate) fn banded(
+    step: &LabStep,
+    figures: &[Figure],
+    others: &[(RmwPolicy, Vec<Figure>)],
+) -> Vec<Comparison> {
+    let mut all = compared(step, figures);
+    let others: Vec<(RmwPolicy, Vec<Comparison>)> =
+        others.iter().map(|(policy, figures)| (*policy, compared(step, figures))).collect();
+    for (index, comparison) in all.iter_mut().enumerate() {
+        let of = |(policy, compared): &(RmwPolicy, Vec<Comparison>)| Some((*policy, compared[index].ours?));
+        let values: Option<Vec<(RmwPolicy, f64)>> = others.iter().map(of).collect();
+        comparison.band = values.and_then(Band::new);
+    }
+    all
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -150,6 +225,7 @@ fn of_arm(
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
+        band: None,
     };
     let aligned = step.aligned().filter(|aligned| *aligned != arm).map(|aligned| &step.arms[aligned].name);
     let base = aligned.and_then(|aligned| {
@@ -201,6 +277,7 @@ fn of_ratios(
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
+        band: None,
     })
 }
 

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use straddle_drive::Profile;
 use straddle_guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits, Partition, Task};
 
+use crate::experiment::Table;
 use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
+use crate::policy;
 
 /// User-Mode Linux guests, each bound to a processor of its own as long as there are enough.
 pub struct Guests<'a> {
@@ -59,8 +60,15 @@ impl From<GuestError> for LabError {
 impl Machine for Guests<'_> {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
         let drive = |drive: &crate::lab::job::JobDrive| {
-            let profile = Profile::open(&drive.spec)?;
-            let partition = Partition { start: drive.start, size: None };
+            let profile = policy::open(&drive.spec, drive.policy, drive.queue_depth)?;
+            let fits = |size: &u64| {
+                drive.start.unwrap_or(0).checked_add(*size).is_some_and(|end| end <= profile.claims.capacity)
+            };
+            let table = match drive.table {
+                Table::Gpt => straddle_guest::Table::Gpt,
+                Table::Mbr => straddle_guest::Table::Mbr,
+            };
+            let partition = Partition { start: drive.start, size: drive.size.filter(fits), table };
             Ok(GuestDrive { profile, partition, store: None })
         };
         let processor = self.claim();
@@ -74,6 +82,7 @@ impl Machine for Guests<'_> {
             unconfined: self.unconfined,
             memory: job.memory,
             processor,
+            settings: job.settings.clone(),
         };
         let guest_job = straddle_guest::Job {
             task,
@@ -89,8 +98,10 @@ impl Machine for Guests<'_> {
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);
         let ended = ended?;
-        let measured =
-            |measured: straddle_guest::Measured| Measured { name: measured.name, seconds: measured.value };
+        let measured = |measured: straddle_guest::Measured| {
+            let straddle_guest::Measured { name, value, requests } = measured;
+            Measured { name, seconds: value, requests }
+        };
         Ok(Ended {
             status: ended.status,
             measures: ended.measures.into_iter().map(measured).collect(),

@@ -18,7 +18,8 @@ use straddle_device::live::Machine as LiveMachine;
 use straddle_guest::LIBRARY;
 use straddle_io::Counters;
 
-use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
+use crate::experiment::{SECTOR, Table};
+use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 
 /// How long udev may take to create a partition's node.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,6 +58,13 @@ impl<'a> Host<'a> {
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
     }
 
+    /// Returns the device's size in bytes; 0 if the kernel does not tell it.
+    fn size(&self) -> u64 {
+        let name = self.device.file_name().unwrap_or_default();
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("size")).unwrap_or_default();
+        text.trim().parse::<u64>().map_or(0, |sectors| sectors.saturating_mul(SECTOR))
+    }
+
     /// Returns the path of the first partition's node.
     fn partition(&self) -> PathBuf {
         let name = self.device.to_string_lossy();
@@ -64,14 +72,20 @@ impl<'a> Host<'a> {
         PathBuf::from(format!("{name}{separator}1"))
     }
 
-    /// Creates the only partition, beginning at byte `start`, and waits for its node.
-    fn partition_at(&self, start: u64) -> Result<PathBuf, LabError> {
+    /// Creates the drive's only partition, which begins at byte `start`, and waits for its node.
+    fn partition_at(&self, start: u64, drive: &JobDrive) -> Result<PathBuf, LabError> {
         let failure = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
             return Err(failure(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
         }
         let first = start / self.sector;
-        let script = format!("label: gpt\nfirst-lba: {}\nstart={first}\n", first.min(34));
+        let ends_on_it = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= self.size());
+        let size = drive.size.filter(ends_on_it).map(|size| format!(", size={}", size / self.sector));
+        let size = size.unwrap_or_default();
+        let script = match drive.table {
+            Table::Gpt => format!("label: gpt\nfirst-lba: {}\nstart={first}{size}\n", first.min(34)),
+            Table::Mbr => format!("label: dos\nstart={first}{size}, type=83\n"),
+        };
         let run = |program: &str, words: &[&str], input: &str| run(program, words, input, &self.device);
         // Otherwise signatures left by an earlier job would be found again.
         run("wipefs", &["-q", "-a"], "")?;
@@ -172,7 +186,7 @@ impl Machine for Host<'_> {
         let [drive] = &job.drives[..] else {
             return Err(LabError::Failed("a job for one device only".to_owned()));
         };
-        let partition = drive.start.map(|start| self.partition_at(start)).transpose()?;
+        let partition = drive.start.map(|start| self.partition_at(start, drive)).transpose()?;
         let folder = Folder(straddle_guest::RunFolder::new(&std::env::temp_dir()).map_err(failed)?);
         fs::create_dir(folder.join("mount")).map_err(failed)?;
         for (name, text) in [("library", LIBRARY), ("script", &job.script), ("results", "")] {
@@ -220,6 +234,6 @@ impl Machine for Host<'_> {
 }
 
 fn measured(line: &str) -> Option<Measured> {
-    let (name, seconds) = line.rsplit_once(' ')?;
-    Some(Measured { name: name.to_owned(), seconds: seconds.parse().ok()? })
+    let straddle_guest::Measured { name, value, requests } = straddle_guest::Measured::parse(line)?;
+    Some(Measured { name, seconds: value, requests })
 }

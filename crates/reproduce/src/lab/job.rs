@@ -7,8 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use straddle_drive::ProfileError;
-use straddle_guest::GuestError;
+use straddle_drive::disk::RmwPolicy;
+use straddle_guest::{GuestError, Requests};
 use straddle_io::Counters;
+
+use crate::experiment::Table;
 
 /// Work for one guest, from boot to halt.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,8 @@ pub struct Job {
     pub output: Option<PathBuf>,
     /// Bytes of the guest's memory.
     pub memory: u64,
+    /// Settings of the guest's kernel: files, and what is written to them.
+    pub settings: Vec<(String, String)>,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -36,8 +41,17 @@ pub struct Job {
 pub struct JobDrive {
     /// The drive, as after `drive:`.
     pub spec: String,
-    /// The byte at which the only partition of a GPT starts; `None` for no table.
+    /// The byte at which its only partition starts; `None` for no table.
     pub start: Option<u64>,
+    /// The partition's size in bytes. `None` for all remaining space, which it also takes on a drive that is
+    /// too small.
+    pub size: Option<u64>,
+    /// The table that lists the partition.
+    pub table: Table,
+    /// The policy of read-modify-write, instead of the profile's own.
+    pub policy: Option<RmwPolicy>,
+    /// How many requests the host sends to it at once, instead of as many as the profile takes.
+    pub queue_depth: Option<u32>,
 }
 
 /// A time measured by the script.
@@ -47,6 +61,8 @@ pub struct Measured {
     pub name: String,
     /// Seconds on the guest's clock.
     pub seconds: f64,
+    /// The requests that the kernel sent to the first drive meanwhile, if the script had them counted.
+    pub requests: Option<Requests>,
 }
 
 /// The result of a job.

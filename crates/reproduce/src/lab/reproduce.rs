@@ -12,16 +12,18 @@ use std::time::Duration;
 
 use straddle_bench::Progress;
 
-use crate::experiment::LabStep;
-use crate::lab::compare::{self, Comparison, Figure};
+use straddle_drive::disk::RmwPolicy;
+
+use crate::experiment::{LabStep, SECTOR};
+use crate::lab::compare::{self, Comparison, Figure, Readers};
 use crate::lab::input::{InputError, Inputs, Prepared};
 use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 
 /// How to run the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Runs per cell; their mean counts.
-    pub runs: u32,
+    /// Runs per cell, whose mean counts; `None` for the experiment's own number.
+    pub runs: Option<u32>,
     /// Seed of the first run. Each further run uses the next number.
     pub seed: u64,
     /// Whether to run at full length what the experiment shortens.
@@ -37,6 +39,8 @@ pub struct Planned<'a> {
     pub step: &'a LabStep,
     /// The drive, as after `drive:`.
     pub drive: &'a str,
+    /// The policies of read-modify-write that it is run with besides the drive's own, for a band.
+    pub policies: &'a [RmwPolicy],
 }
 
 /// The result of a step.
@@ -52,8 +56,11 @@ pub struct StepOutcome {
     pub scale: u32,
     /// The cells, by variant, arm and run.
     pub cells: Vec<Cell>,
-    /// The figures, by measure, variant and arm, without those for which no cell has a value.
+    /// The figures with the drive's own policy, by measure, variant and arm, without those for which no cell
+    /// has a value.
     pub figures: Vec<Figure>,
+    /// Who read before a write, by variant and arm, for steps whose programs write to the drive itself.
+    pub readers: Vec<Readers>,
     /// The published figures, with ours beside them.
     pub compared: Vec<Comparison>,
 }
@@ -65,6 +72,8 @@ pub struct Cell {
     pub variant: usize,
     /// Index of the arm.
     pub arm: usize,
+    /// The policy that the drive had instead of its own.
+    pub policy: Option<RmwPolicy>,
     /// The seed.
     pub seed: u64,
     /// The result of its job.
@@ -94,6 +103,7 @@ struct Task {
     step: usize,
     variant: usize,
     arm: usize,
+    policy: Option<RmwPolicy>,
     job: Job,
 }
 
@@ -120,44 +130,66 @@ pub fn reproduce(
         ReproduceError::Machine { step: planned[tasks[task].step].step.name.clone(), source }
     })?;
     let mut cells: Vec<Vec<Cell>> = planned.iter().map(|_| Vec::new()).collect();
-    for (Task { step, variant, arm, job }, ended) in tasks.iter().zip(ended) {
+    for (Task { step, variant, arm, policy, job }, ended) in tasks.iter().zip(ended) {
         let failure = failure(planned[*step].step, &ended);
-        cells[*step].push(Cell { variant: *variant, arm: *arm, seed: job.seed, ended, failure });
+        let (variant, arm, policy) = (*variant, *arm, *policy);
+        cells[*step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
     }
-    let outcome =
-        |((Planned { step, drive }, input), cells): ((&Planned<'_>, Option<Prepared>), Vec<Cell>)| {
-            let scale = if settings.full { 1 } else { step.scale };
-            let figures = compare::figures(step, &cells, scale);
-            let compared = compare::compared(step, &figures);
-            let input = input.map(|input| input.description);
-            let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
-            StepOutcome { drive, device, input, scale, cells, figures, compared }
-        };
+    let outcome = |((Planned { step, drive, policies }, input), cells): (
+        (&Planned<'_>, Option<Prepared>),
+        Vec<Cell>,
+    )| {
+        let scale = if settings.full { 1 } else { step.scale };
+        let figures = compare::figures(step, &cells, None, scale);
+        let others =
+            policies.iter().map(|policy| (*policy, compare::figures(step, &cells, Some(*policy), scale)));
+        let compared = compare::banded(step, &figures, &others.collect::<Vec<_>>());
+        let readers = compare::readers(step, &cells);
+        let input = input.map(|input| input.description);
+        let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
+        StepOutcome { drive, device, input, scale, cells, figures, readers, compared }
+    };
     Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
+}
+
+/// Returns every run of a cell: with the drive's own policy, then with each of the others.
+fn each(policies: &[RmwPolicy], runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
+    let policies = std::iter::once(None).chain(policies.iter().copied().map(Some));
+    policies.flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
 }
 
 /// Returns the cells of a step, in order.
 fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings: Settings) -> Vec<Task> {
-    let Planned { step, drive } = planned;
+    let Planned { step, drive, .. } = planned;
     let scale = if settings.full { 1 } else { step.scale };
     let mut tasks = Vec::new();
     for (variant, name) in step.variants().into_iter().enumerate() {
-        for (arm, start) in step.arms.iter().map(|arm| arm.start_byte()).enumerate() {
-            for run in 0..settings.runs {
+        for (arm, wanted) in step.arms.iter().enumerate() {
+            for (policy, run) in each(planned.policies, settings.runs.unwrap_or(step.runs)) {
                 let mut environment = vec![("SCALE".to_owned(), scale.to_string())];
+                environment.extend(step.host.environment());
                 environment.extend(input.map(|input| input.environment.clone()));
                 environment.extend(step.environment.iter().cloned());
+                let arguments = step.arguments.iter().chain(&wanted.arguments).cloned();
                 let job = Job {
-                    drives: vec![JobDrive { spec: (*drive).to_owned(), start: Some(start) }],
+                    drives: vec![JobDrive {
+                        spec: (*drive).to_owned(),
+                        start: wanted.start_byte(),
+                        size: wanted.length().map(|sectors| sectors * SECTOR),
+                        table: step.table,
+                        policy,
+                        queue_depth: step.host.queue_depth(),
+                    }],
                     script: step.script.clone(),
-                    arguments: step.arguments.iter().cloned().chain(name.map(str::to_owned)).collect(),
+                    arguments: arguments.chain(name.map(str::to_owned)).collect(),
                     environment,
                     input: input.map(|input| input.folder.clone()),
                     output: None,
                     memory: step.memory,
+                    settings: step.host.files(),
                     seed: settings.seed.wrapping_add(u64::from(run)),
                 };
-                tasks.push(Task { step: index, variant, arm, job });
+                tasks.push(Task { step: index, variant, arm, policy, job });
             }
         }
     }

@@ -75,7 +75,7 @@ impl Machine for Fixed {
             _ => 4.0,
         };
         let run = f64::from(u32::try_from(job.seed).unwrap());
-        let measured = |name: &str, seconds| Measured { name: name.to_owned(), seconds };
+        let measured = |name: &str, seconds| Measured { name: name.to_owned(), seconds, requests: None };
         let failed = variant == self.failing;
         Ok(Ended {
             status: i32::from(failed),
@@ -97,13 +97,13 @@ fn run(
 ) -> Result<StepOutcome, ReproduceError> {
     let experiment = Experiment::parse("own", OWN).unwrap();
     let planned: Vec<Planned<'_>> =
-        experiment.lab.iter().map(|step| Planned { step, drive: "wd10ears" }).collect();
+        experiment.lab.iter().map(|step| Planned { step, drive: "wd10ears", policies: &[] }).collect();
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     Ok(reproduce(machine, &planned, &inputs, settings, progress)?.remove(0))
 }
 
 fn settings(runs: u32, full: bool) -> Settings {
-    Settings { runs, seed: 1, full, guests: NonZeroUsize::new(3).unwrap() }
+    Settings { runs: Some(runs), seed: 1, full, guests: NonZeroUsize::new(3).unwrap() }
 }
 
 fn near(one: f64, other: f64) -> bool {
@@ -167,6 +167,7 @@ fn in_a_range_nothing_is_off() {
         published: 1.1,
         range: Some((0.95, 1.25)),
         note: None,
+        band: None,
     };
     assert!(near(each(0.96).error().unwrap(), 0.0) && near(each(1.25).error().unwrap(), 0.0));
     assert!(near(each(0.475).error().unwrap(), -0.5) && near(each(2.5).error().unwrap(), 1.0));

@@ -3,17 +3,24 @@
 use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
 use straddle_reproduce::lab::{Comparison, StepOutcome};
 
-use super::{Cell, Table, capitalised, dash, figure, paragraph};
+use super::{Cell, Table, capitalised, dash, figure, nearest, paragraph};
 use crate::target::of_lab;
 use crate::view::chart::groups::{Bar, Chart, Group};
 use crate::view::markup::escaped;
 use crate::view::text::number;
-use crate::view::text::reproduce::lab::{failures, mean, named, published, ran};
+use crate::view::text::reproduce::band;
+use crate::view::text::reproduce::lab::{failures, host, mean, named, published, ran, whose};
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&of_lab(outcome)));
     if let Some(notes) = &step.notes {
         text += &paragraph(notes, "soft");
+    }
+    if let Some(host) = host(step).filter(|_| !outcome.is_real()) {
+        text += &paragraph(&host, "soft");
+    }
+    for deviation in &step.deviations {
+        text += &paragraph(&format!("Differs: {deviation}"), "soft");
     }
     if step.variants.is_empty() {
         text += &compared_chart(step, outcome);
@@ -25,6 +32,9 @@ pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) ->
     }
     if !outcome.compared.is_empty() {
         text += &comparisons(step, outcome, limit);
+    }
+    if !outcome.readers.is_empty() {
+        text += &readers(step, outcome);
     }
     for failure in failures(step, outcome) {
         text += &paragraph(&failure, "bad");
@@ -141,7 +151,10 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
 }
 
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
-    let mut table = Table::new("Modelled and published", &["compared", "modelled", "published", "error", ""]);
+    let mut table = Table::new(
+        "Modelled and published",
+        &["compared", "modelled", "published", "error", "band", "nearest policy", ""],
+    );
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
@@ -150,8 +163,30 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
             vec![
                 Cell::plain(compared.ours.map_or_else(dash, value)),
                 Cell::plain(published(compared)),
-                Cell::error(compared.error(), limit),
+                Cell::error(compared.error(), limit.filter(|_| !compared.is_explained())),
+                Cell::plain(compared.band.as_ref().map_or_else(dash, band)),
+                Cell::plain(nearest(compared.band.as_ref(), compared.published)),
                 Cell::plain(compared.note.clone().unwrap_or_default()),
+            ],
+        );
+    }
+    table.html()
+}
+
+/// Returns a table of who read before a write.
+fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
+    let headings = ["", "kernel reads", "kernel writes", "sectors read by the drive", "whose"];
+    let mut table = Table::new("Read before write", &headings);
+    for readers in &outcome.readers {
+        let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
+        let count = |count: f64| Cell::plain(format!("{count:.0}"));
+        table.row(
+            &format!("{variant}{}", step.arms[readers.arm].name),
+            vec![
+                count(readers.kernel),
+                count(readers.writes),
+                count(readers.drive),
+                Cell::plain(whose(readers).to_owned()),
             ],
         );
     }

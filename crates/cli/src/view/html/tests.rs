@@ -29,19 +29,24 @@ struct Fixed;
 
 impl Machine for Fixed {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
-        let aligned = job.drives[0].start.unwrap().is_multiple_of(4096);
+        let aligned = job.drives[0].start.unwrap_or(0).is_multiple_of(4096);
         let factor = job.arguments.last().map_or(1.0, |variant| match variant.as_str() {
             "reiserfs" => 12.0,
             "xfs" => 0.6,
             _ => 2.0,
         });
-        let names = job.script.lines().filter_map(|line| line.trim().strip_prefix("measure "));
-        let names = names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+        let measured = |line: &'_ str| -> Option<String> {
+            let line = line.trim();
+            let rest = line.strip_prefix("measure ").or_else(|| line.strip_prefix("measure_requests "))?;
+            Some(rest.to_owned())
+        };
+        let names: Vec<String> = job.script.lines().filter_map(measured).collect();
+        let names = names.iter().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
         let names = names.chain(["raw", "raw-sync", "file", "file-sync"].map(str::to_owned));
         let seconds = if aligned { 0.5 } else { 0.5 * factor };
         Ok(Ended {
             status: 0,
-            measures: names.map(|name| Measured { name, seconds }).collect(),
+            measures: names.map(|name| Measured { name, seconds, requests: None }).collect(),
             output: String::new(),
             virtual_seconds: 90.0,
             wall_seconds: 5.0,
@@ -55,7 +60,7 @@ impl Machine for Fixed {
 /// Runs experiments on the fixed machine. Their titles are replaced by one with markup in it, which has to be
 /// escaped.
 fn reproduced(names: &[&str]) -> Reproduced {
-    let settings = Settings { runs: 1, seed: 7, full: false, guests: NonZeroUsize::new(2).unwrap() };
+    let settings = Settings { runs: Some(1), seed: 7, full: false, guests: NonZeroUsize::new(2).unwrap() };
     let cache = tempfile::tempdir().unwrap();
     let inputs = Inputs { cache: cache.path().to_owned(), seed: 1, tarball: None, trees: None };
     let run = |name: &&str| {
@@ -63,7 +68,7 @@ fn reproduced(names: &[&str]) -> Reproduced {
         "<b>\"Fun\"</b> & more".clone_into(&mut experiment.title);
         experiment.lab.iter_mut().for_each(|step| step.input = None);
         let planned: Vec<_> =
-            experiment.lab.iter().map(|step| Planned { step, drive: &step.drive }).collect();
+            experiment.lab.iter().map(|step| Planned { step, drive: &step.drive, policies: &[] }).collect();
         let lab =
             straddle_reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent).unwrap();
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();

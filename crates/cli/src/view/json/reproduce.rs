@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_reproduce::experiment::{
-    Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
+    Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome,
+    Tally,
 };
 use straddle_reproduce::lab::Settings;
+use straddle_reproduce::policy::{self, Band, Choice};
 
 mod lab;
 
@@ -54,6 +56,9 @@ pub(crate) struct ReproduceReport {
     straddle: &'static str,
     /// The experiments, in the order in which they were named.
     experiments: Vec<ExperimentReport>,
+    /// The policy of read-modify-write that is chosen for each drive, with --policies; otherwise absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<Vec<ChoiceReport>>,
     /// Totals of the run; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<SummaryReport>,
@@ -114,6 +119,12 @@ struct SourceReport {
 struct StepReport {
     name: String,
     title: String,
+    /// What is done otherwise than the publication did it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deviations: Vec<String>,
+    /// Whether the published program reached the drive through the page cache, which may have sent other
+    /// requests than the program's.
+    page_cache: bool,
     /// The modelled drive on which it runs or ran.
     drive: String,
     /// The numbers of the drive that were fitted to published figures, or chosen by hand to match them;
@@ -180,6 +191,89 @@ struct FigureReport {
     /// Whether all known errors are within the limit; absent if nothing is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
+    /// What the plausible policies of read-modify-write give; absent if they were not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    band: Option<BandReport>,
+    /// What they give for the ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_band: Option<BandReport>,
+}
+
+/// What firmware may have done that nobody has published, and what each of it gives.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Band")]
+struct BandReport {
+    /// The lowest figure.
+    lowest: f64,
+    /// The highest figure.
+    highest: f64,
+    /// Whether the published figure, or a part of its range, lies within; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explained: Option<bool>,
+    /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
+    /// same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<&'static str>,
+    /// Each policy's figure.
+    policies: Vec<PolicyReport>,
+}
+
+/// The figure of a policy.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Policy")]
+struct PolicyReport {
+    /// The policy of read-modify-write.
+    policy: &'static str,
+    /// Its figure.
+    value: f64,
+}
+
+/// The policy that is chosen for a drive.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Choice")]
+struct ChoiceReport {
+    /// The drive's profile.
+    drive: String,
+    /// The policy in its profile.
+    own: &'static str,
+    /// The policy with the least worst error; absent if the figures do not tell the policies apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<&'static str>,
+    /// The number of published figures and ratios that decide.
+    figures: usize,
+    /// Whether those are of programs that reached the drive directly.
+    raw: bool,
+    /// The worst error with each policy, as a fraction of the published figure.
+    worst: Vec<PolicyReport>,
+}
+
+fn choice_report(choice: &Choice) -> ChoiceReport {
+    ChoiceReport {
+        drive: choice.drive.clone(),
+        own: policy::name(choice.own),
+        chosen: choice.chosen.map(policy::name),
+        figures: choice.figures,
+        raw: choice.raw,
+        worst: choice.worst.iter().map(policy_report).collect(),
+    }
+}
+
+fn policy_report((policy, value): &(straddle_drive::disk::RmwPolicy, f64)) -> PolicyReport {
+    PolicyReport { policy: policy::name(*policy), value: *value }
+}
+
+/// Reports a band, beside the published range and value.
+fn band_report(band: &Band, published: Option<(f64, f64, f64)>) -> BandReport {
+    BandReport {
+        lowest: band.lowest(),
+        highest: band.highest(),
+        explained: published.map(|(low, _, high)| band.holds(low, high)),
+        nearest: published
+            .filter(|_| !band.is_point())
+            .and_then(|(_, value, _)| band.nearest(value))
+            .map(policy::name),
+        policies: band.values.iter().map(policy_report).collect(),
+    }
 }
 
 /// A quantity that is measured.
@@ -222,13 +316,22 @@ impl ReproduceReport {
         let command = reproduced.way.command.clone();
         let summary =
             SummaryReport { judged, within, command, requests, virtual_seconds: seconds, wall_seconds };
-        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: Some(summary) }
+        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
+        Self { schema, straddle, experiments, policies: None, summary: Some(summary) }
     }
 
     /// Lists experiments without running them.
     pub(crate) fn listed(experiments: &[Experiment]) -> Self {
         let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
-        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: None }
+        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
+        Self { schema, straddle, experiments, policies: None, summary: None }
+    }
+
+    /// Reports the policies chosen for drives.
+    pub(crate) fn chosen(choices: &[Choice]) -> Self {
+        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
+        let policies = Some(choices.iter().map(choice_report).collect());
+        Self { schema, straddle, experiments: Vec::new(), policies, summary: None }
     }
 }
 
@@ -326,6 +429,8 @@ fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -
     StepReport {
         name: step.name.clone(),
         title: step.title.clone(),
+        deviations: step.deviations.clone(),
+        page_cache: step.access == Access::PageCache,
         drive: outcome.map_or_else(|| step.drive.clone(), |outcome| outcome.drive.clone()),
         fitted,
         arms: arms.collect(),
@@ -395,12 +500,19 @@ fn listed(arm: &Arm, measure: Measure) -> FigureReport {
         published_ratio: None,
         ratio_error: None,
         within: None,
+        band: None,
+        ratio_band: None,
     }
 }
 
 fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
     let errors = [figure.error(), figure.ratio_error()];
     let within = limit.filter(|_| errors.iter().any(Option::is_some));
+    let range = figure.published.as_ref().map(|published| {
+        let Published { value, low, high, .. } = published;
+        (low.unwrap_or(*value), *value, high.unwrap_or(*value))
+    });
+    let ratio = figure.ratio.and_then(|(_, published)| published).map(|value| (value, value, value));
     FigureReport {
         measure: measure_report(figure.measure),
         unit: figure.measure.unit(),
@@ -411,5 +523,7 @@ fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
         published_ratio: figure.ratio.and_then(|(_, published)| published),
         ratio_error: errors[1],
         within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
+        band: figure.band.as_ref().map(|band| band_report(band, range)),
+        ratio_band: figure.ratio_band.as_ref().map(|band| band_report(band, ratio)),
     }
 }

@@ -8,13 +8,16 @@ use straddle_reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 
+use straddle_reproduce::lab::Comparison;
+use straddle_reproduce::policy::{self, Band, Choice, PLAUSIBLE};
+
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
-/// The headings of the table. The first four are about the figure, the others about the ratio.
-const HEADINGS: [&str; 8] =
-    ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "x ALIGNED", "PUBLISHED", "ERROR", ""];
+/// The headings of the table. The first are about the figure, the others about the ratio.
+const HEADINGS: [&str; 10] =
+    ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "BAND", "x ALIGNED", "PUBLISHED", "ERROR", "BAND", ""];
 
 /// Lists the experiments.
 pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> String {
@@ -123,6 +126,10 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
     let mut rows = lines.zip(kinds);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         let _ = writeln!(text, "  {}", printable(&step.title));
+        for deviation in &step.deviations {
+            let line = wrap(&printable(&format!("differs: {deviation}")), 110, "    ");
+            let _ = writeln!(text, "{}", paint(styles.faint, &line));
+        }
         let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
         for (line, style) in rows.by_ref().take(count) {
             let _ = writeln!(text, "{}", paint(style, line));
@@ -150,15 +157,60 @@ fn row(arm: &Arm, figure: &Compared, first: bool, outside: Option<f64>) -> Vec<S
         modelled,
         published.unwrap_or_else(dash),
         figure.error().map_or_else(dash, percent),
+        figure.band.as_ref().map_or_else(String::new, band),
         ratio.unwrap_or_default(),
         published_ratio.unwrap_or_default(),
         figure.ratio_error().map(percent).unwrap_or_default(),
+        figure.ratio_band.as_ref().map_or_else(String::new, band),
         outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
     ]
 }
 
+/// Returns the ends of a band.
+pub(crate) fn band(band: &Band) -> String {
+    if band.is_point() {
+        number(band.lowest())
+    } else {
+        format!("{}..{}", number(band.lowest()), number(band.highest()))
+    }
+}
+
+/// Returns the policy chosen for each drive, with the worst error of each policy.
+pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> String {
+    let mut header = vec!["DRIVE", "FIGURES"];
+    header.extend(PLAUSIBLE.map(policy::name));
+    header.extend(["PROFILE", "CHOSEN"]);
+    let mut table = plain_table(&header);
+    for choice in choices {
+        let mut row = vec![
+            printable(&choice.drive),
+            format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
+        ];
+        row.extend(choice.worst.iter().map(|(_, error)| format!("{} %", number(error * 100.0))));
+        row.push(policy::name(choice.own).to_owned());
+        row.push(choice.chosen.map_or_else(|| "-".to_owned(), |chosen| policy::name(chosen).to_owned()));
+        table.add_row(row);
+    }
+    right(&mut table, 1..=PLAUSIBLE.len() + 1);
+    let table = trimmed(&table);
+    let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
+                ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \
+                directly, only such figures decide. The numbers fitted to a drive were fitted with its profile's policy.";
+    format!("{table}\n\n{}\n", paint(styles.faint, &wrap(rule, width, "")))
+}
+
+/// Whether a figure or its ratio is neither within the limit nor within the band.
 fn is_outside(figure: &Compared, limit: f64) -> bool {
-    [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
+    let is_off = |error: Option<f64>| error.is_some_and(|error| error.abs() > limit);
+    let range = figure.published.as_ref().map(|published| {
+        (published.low.unwrap_or(published.value), published.high.unwrap_or(published.value))
+    });
+    let ratio = figure.ratio.and_then(|(_, published)| published).map(|ratio| (ratio, ratio));
+    let holds = |band: &Option<Band>, range: Option<(f64, f64)>| {
+        band.as_ref().zip(range).is_some_and(|(band, (low, high))| band.holds(low, high))
+    };
+    (is_off(figure.error()) && !holds(&figure.band, range))
+        || (is_off(figure.ratio_error()) && !holds(&figure.ratio_band, ratio))
 }
 
 /// Returns the verdict on an experiment, in a sentence.
@@ -224,13 +276,14 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
             )
         };
         let models = reproduced.outcome.iter().flat_map(Outcome::judged);
-        for judged in models.filter(|judged| judged.error().abs() > limit) {
+        for judged in models.filter(|judged| judged.error().abs() > limit && !judged.is_explained()) {
             let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
             let what = named(experiment, &judged);
             misses.push(miss(&what, judged.modelled, judged.published, unit, judged.error()));
         }
         for (step, outcome) in reproduced.lab_steps() {
-            for compared in outcome.compared.iter().filter(|compared| !compared.is_within(limit)) {
+            let missed = |compared: &&Comparison| !compared.is_within(limit) && !compared.is_explained();
+            for compared in outcome.compared.iter().filter(missed) {
                 let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
                 let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
                 let unit = compared.unit.map_or("times", Measure::unit);

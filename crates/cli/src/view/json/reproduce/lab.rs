@@ -2,10 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_reproduce::experiment::{Direction, LabArm, LabMeasure, LabPublished, LabStep, Statistic};
-use straddle_reproduce::lab::{Cell, Comparison, Figure, StepOutcome};
+use straddle_reproduce::experiment::{
+    Direction, Host, LabArm, LabMeasure, LabPublished, LabStep, Setting, Statistic,
+};
+use straddle_reproduce::lab::{Cell, Comparison, Figure, Readers, StepOutcome};
+use straddle_reproduce::policy;
 
-use super::{MeasureReport, measure_report};
+use super::{BandReport, MeasureReport, band_report, measure_report};
 use crate::view::json::bench::{CountersReport, counters};
 
 /// A script that is run for each variant on each arm.
@@ -16,6 +19,14 @@ pub(super) struct LabStepReport {
     title: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<String>,
+    /// What is done otherwise than the publication did it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deviations: Vec<String>,
+    /// The host of the time that the guest is set to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<HostReport>,
+    /// Runs of each cell, unless another number was asked for.
+    runs: u32,
     /// The modelled drive on which it runs or ran.
     drive: String,
     /// What the script reads; absent if it reads nothing, and from a list.
@@ -34,8 +45,52 @@ pub(super) struct LabStepReport {
     cells: Vec<CellReport>,
     /// The figures by measure, variant and arm; empty if it was not run.
     figures: Vec<LabFigureReport>,
+    /// Who read before a write of a part of a block, by variant and arm, for steps whose programs only write,
+    /// and to the drive or partition itself; empty for others, and if it was not run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    readers: Vec<ReadersReport>,
     /// The published figures and those of this run.
     published: Vec<ComparisonReport>,
+}
+
+/// A host of the time.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabHost")]
+struct HostReport {
+    /// The preset that its values come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preset: Option<String>,
+    /// Its values.
+    settings: Vec<SettingReport>,
+}
+
+/// A value of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabSetting")]
+struct SettingReport {
+    /// Which value.
+    key: &'static str,
+    /// The value.
+    value: String,
+    /// Where it is from.
+    source: String,
+}
+
+/// Who read before a write of a part of a block.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Readers")]
+struct ReadersReport {
+    /// The variant; absent if there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<String>,
+    /// The name of the arm.
+    arm: String,
+    /// Reads that the guest's kernel sent while the program only wrote: its own read-modify-write.
+    kernel_reads: f64,
+    /// Writes that it sent meanwhile.
+    kernel_writes: f64,
+    /// Physical sectors that the drive read for itself, during the whole run: the drive's read-modify-write.
+    drive_reads: f64,
 }
 
 /// A measure of a script.
@@ -71,8 +126,15 @@ struct LabArmReport {
     name: String,
     /// Whether the other arms are compared with this one.
     aligned: bool,
-    /// The start of the partition in sectors of 512 bytes.
-    start_lba: u64,
+    /// The start of the partition in sectors of 512 bytes; absent for a disk without a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_lba: Option<u64>,
+    /// The length of the partition in sectors of 512 bytes; absent if it takes the rest of the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sectors: Option<u64>,
+    /// The partition table: GPT or MBR; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<&'static str>,
 }
 
 /// The run of a guest.
@@ -85,6 +147,9 @@ struct CellReport {
     /// The name of the arm.
     arm: String,
     seed: u64,
+    /// The policy of read-modify-write, for a band; absent if it is the drive's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'static str>,
     /// Why the run failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
@@ -109,6 +174,12 @@ struct MeasuredReport {
     name: String,
     /// The time as measured, in seconds. For a shortened part, that of the part that was run.
     seconds: f64,
+    /// Reads that the kernel sent meanwhile, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads: Option<u64>,
+    /// Writes that the kernel sent meanwhile, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<u64>,
 }
 
 /// The mean over the runs of a variant on an arm.
@@ -174,6 +245,9 @@ struct ComparisonReport {
     /// Whether the error is within the limit; absent if nothing is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
+    /// What the plausible policies of read-modify-write give; absent if they were not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    band: Option<BandReport>,
 }
 
 /// A statistic of several ratios.
@@ -202,18 +276,26 @@ pub(super) fn step(step: &LabStep, outcome: Option<&StepOutcome>, limit: Option<
         name: step.name.clone(),
         title: step.title.clone(),
         notes: step.notes.clone(),
+        deviations: step.deviations.clone(),
+        host: (!step.host.settings.is_empty()).then(|| host(&step.host)),
+        runs: step.runs,
         drive: outcome_of(outcome).unwrap_or_else(|| step.drive.clone()),
         input: outcome.and_then(|outcome| outcome.input.clone()),
         scale: outcome.map_or(step.scale, |outcome| outcome.scale),
         memory_bytes: step.memory,
         variants: step.variants.clone(),
         measures: step.measures.iter().map(measure).collect(),
-        arms: step.arms.iter().map(arm).collect(),
+        arms: step.arms.iter().map(|each| arm(step, each)).collect(),
         cells: outcome.into_iter().flat_map(|outcome| &outcome.cells).map(|each| cell(step, each)).collect(),
         figures: outcome
             .into_iter()
             .flat_map(|outcome| &outcome.figures)
             .map(|each| figure(step, each))
+            .collect(),
+        readers: outcome
+            .into_iter()
+            .flat_map(|outcome| &outcome.readers)
+            .map(|each| readers(step, each))
             .collect(),
         published,
     }
@@ -233,8 +315,33 @@ fn measure(measure: &LabMeasure) -> LabMeasureReport {
     }
 }
 
-fn arm(arm: &LabArm) -> LabArmReport {
-    LabArmReport { name: arm.name.clone(), aligned: arm.aligned, start_lba: arm.start }
+fn arm(step: &LabStep, arm: &LabArm) -> LabArmReport {
+    LabArmReport {
+        name: arm.name.clone(),
+        aligned: arm.aligned,
+        start_lba: arm.start,
+        sectors: arm.length(),
+        table: arm.start.map(|_| step.table.name()),
+    }
+}
+
+fn host(host: &Host) -> HostReport {
+    let setting = |setting: &Setting| SettingReport {
+        key: setting.key.name(),
+        value: setting.value.clone(),
+        source: setting.source.clone(),
+    };
+    HostReport { preset: host.preset.clone(), settings: host.settings.iter().map(setting).collect() }
+}
+
+fn readers(step: &LabStep, readers: &Readers) -> ReadersReport {
+    ReadersReport {
+        variant: step.variants.get(readers.variant).cloned(),
+        arm: step.arms[readers.arm].name.clone(),
+        kernel_reads: readers.kernel,
+        kernel_writes: readers.writes,
+        drive_reads: readers.drive,
+    }
 }
 
 fn cell(step: &LabStep, cell: &Cell) -> CellReport {
@@ -244,13 +351,19 @@ fn cell(step: &LabStep, cell: &Cell) -> CellReport {
         variant: step.variants.get(cell.variant).cloned(),
         arm: step.arms[cell.arm].name.clone(),
         seed: cell.seed,
+        policy: cell.policy.map(policy::name),
         failure: cell.failure.clone(),
         virtual_seconds: ended.virtual_seconds,
         wall_seconds: ended.wall_seconds,
         requests: ended.requests,
         charges: ended.charges.clone(),
         measured: measured
-            .map(|measured| MeasuredReport { name: measured.name.clone(), seconds: measured.seconds })
+            .map(|measured| MeasuredReport {
+                name: measured.name.clone(),
+                seconds: measured.seconds,
+                reads: measured.requests.map(|requests| requests.reads),
+                writes: measured.requests.map(|requests| requests.writes),
+            })
             .collect(),
         counters: ended.counters.iter().map(counters).collect(),
     }
@@ -298,6 +411,10 @@ fn comparison(step: &LabStep, compared: &Comparison, limit: Option<f64>) -> Comp
         note: compared.note.clone(),
         error: compared.error(),
         within: limit.map(|limit| compared.is_within(limit)),
+        band: compared.band.as_ref().map(|band| {
+            let (low, high) = compared.range.unwrap_or((compared.published, compared.published));
+            band_report(band, Some((low, compared.published, high)))
+        }),
     }
 }
 
@@ -318,5 +435,6 @@ fn listed(step: &LabStep, published: &LabPublished) -> ComparisonReport {
         note: published.note.clone(),
         error: None,
         within: None,
+        band: None,
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use straddle_reproduce::experiment::{LabStep, Statistic};
-use straddle_reproduce::lab::{Comparison, StepOutcome};
+use straddle_reproduce::experiment::{LabStep, Setting, Statistic};
+use straddle_reproduce::lab::{Comparison, Readers, StepOutcome};
 
-use super::{measure, note};
+use super::{band, measure, note};
 use crate::output::{Styles, paint, plural, printable};
 use crate::target::of_lab;
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
@@ -36,6 +36,12 @@ pub(super) fn outcome(
     if let Some(notes) = &step.notes {
         text += &note(notes, width, styles);
     }
+    if let Some(host) = host(step).filter(|_| !outcome.is_real()) {
+        text += &note(&host, width, styles);
+    }
+    for deviation in &step.deviations {
+        text += &note(&format!("differs: {deviation}"), width, styles);
+    }
     text.push('\n');
     if step.variants.is_empty() {
         text += &arms(step, outcome);
@@ -45,6 +51,10 @@ pub(super) fn outcome(
     if !outcome.compared.is_empty() {
         text.push('\n');
         text += &comparisons(step, outcome, limit, styles);
+    }
+    if !outcome.readers.is_empty() {
+        text.push('\n');
+        text += &readers(step, outcome);
     }
     for failure in failures(step, outcome) {
         let _ = writeln!(text, "{}", paint(styles.error, &wrap(&failure, width, "  ")));
@@ -57,6 +67,49 @@ pub(super) fn outcome(
 fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
     right(&mut table, 1..=columns);
     trimmed(&table) + "\n"
+}
+
+/// Describes the host of the time, if the step has one.
+pub(crate) fn host(step: &LabStep) -> Option<String> {
+    let value = |setting: &Setting| format!("{} = {}", setting.key.name(), setting.value);
+    let values: Vec<String> = step.host.settings.iter().map(value).collect();
+    let preset = step.host.preset.as_deref().unwrap_or("its own values");
+    (!values.is_empty()).then(|| {
+        let memory = step.memory >> 20;
+        format!("host: {preset}: {}; memory {memory} MiB", values.join(", "))
+    })
+}
+
+/// Says for each arm whose read-modify-write it was.
+pub(crate) fn whose(readers: &Readers) -> &'static str {
+    match (readers.kernel > 0.0, readers.drive > 0.0) {
+        (false, false) => "none",
+        (true, false) => "kernel",
+        (false, true) => "drive",
+        (true, true) => "kernel, drive",
+    }
+}
+
+/// Returns who read before a write: the kernel, or the drive.
+fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut table = plain_table(&[
+        "    READ BEFORE WRITE",
+        "KERNEL READS",
+        "KERNEL WRITES",
+        "SECTORS READ BY THE DRIVE",
+        "WHOSE",
+    ]);
+    for readers in &outcome.readers {
+        let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
+        table.add_row(vec![
+            format!("    {}", printable(&format!("{variant}{}", step.arms[readers.arm].name))),
+            format!("{:.0}", readers.kernel),
+            format!("{:.0}", readers.writes),
+            format!("{:.0}", readers.drive),
+            whose(readers).to_owned(),
+        ]);
+    }
+    right_aligned(table, 3)
 }
 
 /// Returns every arm's figures, one row per measure.
@@ -110,24 +163,25 @@ pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: u
 
 /// Returns ours beside all published figures.
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles: Styles) -> String {
-    let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", ""]);
+    let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", "BAND", ""]);
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        let outside = limit.filter(|limit| !compared.is_within(*limit));
+        let outside = limit.filter(|limit| !compared.is_within(*limit) && !compared.is_explained());
         table.add_row(vec![
             format!("    {}", named(step, compared)),
             compared.ours.map_or_else(dash, value),
             published(compared),
             compared.error().map_or_else(dash, percent),
+            compared.band.as_ref().map_or_else(dash, band),
             outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
         ]);
     }
-    let table = right_aligned(table, 3);
+    let table = right_aligned(table, 4);
     let mut lines = table.lines();
     let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
     for (line, compared) in lines.zip(&outcome.compared) {
-        let style = match limit.map(|limit| compared.is_within(limit)) {
+        let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained()) {
             Some(true) => styles.good,
             Some(false) => styles.error,
             None => anstyle::Style::new(),

@@ -1,0 +1,250 @@
+//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one.
+//!
+//! The law of this module: every value has a source, and each is applied by a setting that Linux has itself,
+//! a mount option, or the number of requests that the drive is sent at once. What none of them reaches is not
+//! listed.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::builtin;
+
+/// A host: its values in the order in which they are applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The name of the preset that the values come from, if any.
+    pub preset: Option<String>,
+    /// The values.
+    pub settings: Vec<Setting>,
+}
+
+/// One value of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Which value.
+    pub key: Key,
+    /// The value as written to the guest's kernel.
+    pub value: String,
+    /// Where it is from.
+    pub source: String,
+}
+
+/// What can be set. The order is that in which the guest's kernel is set: a scheduler brings its own number
+/// of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// The I/O scheduler.
+    Scheduler,
+    /// Requests that the kernel holds for the drive.
+    NrRequests,
+    /// The largest request, in KiB.
+    MaxSectorsKb,
+    /// How far the kernel reads ahead, in KiB.
+    ReadAheadKb,
+    /// The share of memory, in percent, at which a program that writes has to wait.
+    DirtyRatio,
+    /// The share of memory, in percent, at which the kernel begins to write.
+    DirtyBackgroundRatio,
+    /// Requests that the drive is sent at once.
+    QueueDepth,
+    /// Whether the kernel has the drive flush its cache: 0 or 1.
+    Flushes,
+    /// Whether ext3 and ReiserFS flush the drive's cache with each commit: 0 or 1.
+    Barriers,
+}
+
+/// A host as in a file: `host = { preset = "linux-2.6.32", queue_depth = { value = 1, source = "IDE" } }`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct HostFile {
+    preset: Option<String>,
+    #[serde(flatten)]
+    values: BTreeMap<Key, Value>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Value {
+    value: toml::Value,
+    source: String,
+}
+
+impl Key {
+    /// Returns its name, as in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::NrRequests => "nr_requests",
+            Self::MaxSectorsKb => "max_sectors_kb",
+            Self::ReadAheadKb => "read_ahead_kb",
+            Self::DirtyRatio => "dirty_ratio",
+            Self::DirtyBackgroundRatio => "dirty_background_ratio",
+            Self::QueueDepth => "queue_depth",
+            Self::Flushes => "flushes",
+            Self::Barriers => "barriers",
+        }
+    }
+
+    /// Returns the files of the guest's kernel that take the value, if it is one of the kernel's.
+    fn files(self) -> Option<String> {
+        match self {
+            Self::Scheduler | Self::NrRequests | Self::MaxSectorsKb | Self::ReadAheadKb => {
+                Some(format!("/sys/block/vd[a-z]/queue/{}", self.name()))
+            }
+            Self::DirtyRatio | Self::DirtyBackgroundRatio => Some(format!("/proc/sys/vm/{}", self.name())),
+            Self::Flushes => Some("/sys/block/vd[a-z]/queue/write_cache".to_owned()),
+            Self::QueueDepth | Self::Barriers => None,
+        }
+    }
+
+    /// Returns the values that make sense, for those that are numbers.
+    const fn range(self) -> Option<(i64, i64)> {
+        match self {
+            Self::Scheduler => None,
+            Self::NrRequests => Some((4, 4096)),
+            Self::MaxSectorsKb => Some((4, 1280)),
+            Self::ReadAheadKb => Some((0, 1 << 20)),
+            Self::DirtyRatio | Self::DirtyBackgroundRatio => Some((1, 100)),
+            Self::QueueDepth => Some((1, 65_536)),
+            Self::Flushes | Self::Barriers => Some((0, 1)),
+        }
+    }
+}
+
+impl Host {
+    /// Returns the names of the presets, sorted.
+    pub fn presets() -> Vec<String> {
+        presets().map(|presets| presets.into_keys().collect()).unwrap_or_default()
+    }
+
+    /// Returns a preset.
+    pub fn preset(name: &str) -> Option<Self> {
+        let values = presets().ok()?.remove(name)?;
+        HostFile { preset: None, values }
+            .host()
+            .ok()
+            .map(|host| Self { preset: Some(name.to_owned()), ..host })
+    }
+
+    /// Returns the files of the guest's kernel, and what is written to each.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let value = |setting: &Setting| match (setting.key, setting.value.as_str()) {
+            (Key::Flushes, "0") => "write through".to_owned(),
+            (Key::Flushes, _) => "write back".to_owned(),
+            (_, value) => value.to_owned(),
+        };
+        let file = |setting: &Setting| Some((setting.key.files()?, value(setting)));
+        self.settings.iter().filter_map(file).collect()
+    }
+
+    /// Returns the number of requests that the drive is sent at once, if it is not the drive's own.
+    pub fn queue_depth(&self) -> Option<u32> {
+        self.value(Key::QueueDepth)?.parse().ok()
+    }
+
+    /// Returns the variables of the script's environment that the host is applied by.
+    pub fn environment(&self) -> Option<(String, String)> {
+        self.value(Key::Barriers).map(|value| ("BARRIERS".to_owned(), value.to_owned()))
+    }
+
+    fn value(&self, key: Key) -> Option<&str> {
+        self.settings.iter().find(|setting| setting.key == key).map(|setting| setting.value.as_str())
+    }
+}
+
+impl HostFile {
+    /// Returns the host: the preset's values, with those of the file in place of them.
+    pub(super) fn host(&self) -> Result<Host, String> {
+        let mut host = match &self.preset {
+            Some(name) => Host::preset(name).ok_or_else(|| {
+                format!("host: no preset is called {name:?}; there are {}", Host::presets().join(", "))
+            })?,
+            None => Host::default(),
+        };
+        for (key, Value { value, source }) in &self.values {
+            let value = plain(*key, value).map_err(|reason| format!("host: {}: {reason}", key.name()))?;
+            host.settings.retain(|setting| setting.key != *key);
+            host.settings.push(Setting { key: *key, value, source: source.clone() });
+        }
+        host.settings.sort_by_key(|setting| setting.key);
+        Ok(host)
+    }
+}
+
+/// Returns a value as the kernel is given it.
+fn plain(key: Key, value: &toml::Value) -> Result<String, String> {
+    match (key.range(), value) {
+        (None, toml::Value::String(name)) => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            let is_name = !name.is_empty() && name.chars().all(plain);
+            if is_name { Ok(name.clone()) } else { Err(format!("{name:?} is not the name of a scheduler")) }
+        }
+        (Some((low, high)), toml::Value::Integer(number)) if (low..=high).contains(number) => {
+            Ok(number.to_string())
+        }
+        (Some((low, high)), _) => Err(format!("give {low} to {high}")),
+        (None, _) => Err("give a name".to_owned()),
+    }
+}
+
+fn presets() -> Result<BTreeMap<String, BTreeMap<Key, Value>>, toml::de::Error> {
+    toml::from_str(builtin::HOSTS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::{Host, HostFile, Key};
+
+    fn parsed(text: &str) -> Result<Host, String> {
+        toml::from_str::<HostFile>(text).map_err(|error| error.to_string())?.host()
+    }
+
+    #[test]
+    fn every_preset_is_whole_and_every_value_has_a_source() {
+        assert_eq!(Host::presets(), ["linux-2.6.32", "linux-3.10", "linux-3.2", "linux-6.1"]);
+        for name in Host::presets() {
+            let host = Host::preset(&name).unwrap();
+            assert_eq!(host.settings.len(), 8, "{name}");
+            assert!(host.settings.iter().all(|setting| setting.source.len() > 10), "{name}");
+            assert!(host.settings.is_sorted_by_key(|setting| setting.key));
+        }
+    }
+
+    #[test]
+    fn values_of_the_file_replace_those_of_the_preset() {
+        let text = "preset = \"linux-2.6.32\"\nqueue_depth = { value = 1, source = \"USB\" }\n\
+                    max_sectors_kb = { value = 120, source = \"usb-storage\" }";
+        let host = parsed(text).unwrap();
+        assert_eq!((host.queue_depth(), host.settings.len()), (Some(1), 8));
+        let files = host.files();
+        assert!(files.contains(&("/sys/block/vd[a-z]/queue/max_sectors_kb".to_owned(), "120".to_owned())));
+        assert_eq!(host.environment().unwrap(), ("BARRIERS".to_owned(), "0".to_owned()));
+        let still = parsed("flushes = { value = 0, source = \"x\" }").unwrap();
+        assert_eq!(still.files()[0].1, "write through");
+        let own = parsed("dirty_ratio = { value = 40, source = \"x\" }").unwrap();
+        assert_eq!(own.files(), [("/proc/sys/vm/dirty_ratio".to_owned(), "40".to_owned())]);
+        assert_eq!(
+            (own.settings[0].key, own.queue_depth(), own.environment()),
+            (Key::DirtyRatio, None, None)
+        );
+    }
+
+    #[test]
+    fn what_no_host_has_is_refused() {
+        for (text, reason) in [
+            ("preset = \"linux-9\"", "there are linux-2.6.32"),
+            ("queue_depth = { value = 0, source = \"x\" }", "queue_depth: give 1 to"),
+            ("queue_depth = { value = \"1\", source = \"x\" }", "queue_depth: give 1 to"),
+            ("scheduler = { value = 1, source = \"x\" }", "give a name"),
+            ("scheduler = { value = \"a/b\", source = \"x\" }", "not the name of a scheduler"),
+            ("queue_depth = { value = 1 }", "source"),
+            ("speed = { value = 1, source = \"x\" }", "speed"),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

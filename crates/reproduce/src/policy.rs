@@ -1,0 +1,227 @@
+//! What is not known of a drive: how its firmware writes a part of a physical sector.
+//!
+//! The law of this module: the list of what is plausible is here and nowhere else. A policy replaces the
+//! profile's own and changes no other number.
+
+use straddle_drive::disk::RmwPolicy;
+use straddle_drive::profile::Body;
+use straddle_drive::{Profile, ProfileError};
+
+use crate::experiment::{Access, Experiment, ExperimentError, Step};
+
+/// The policies that firmware of the time may have had. A band spans what they give.
+pub const PLAUSIBLE: [RmwPolicy; 4] =
+    [RmwPolicy::Deferred, RmwPolicy::ImmediateMerged, RmwPolicy::ImmediateSerial, RmwPolicy::DestageSerial];
+
+/// Returns the name of a policy, as in profiles.
+pub const fn name(policy: RmwPolicy) -> &'static str {
+    match policy {
+        RmwPolicy::Deferred => "deferred",
+        RmwPolicy::ImmediateMerged => "immediate-merged",
+        RmwPolicy::ImmediateSerial => "immediate-serial",
+        RmwPolicy::DestageMerged => "destage-merged",
+        RmwPolicy::DestageSerial => "destage-serial",
+    }
+}
+
+/// Opens a profile, as [`Profile::open`], with another policy or queue depth.
+pub fn open(
+    specification: &str,
+    policy: Option<RmwPolicy>,
+    queue_depth: Option<u32>,
+) -> Result<Profile, ProfileError> {
+    if policy.is_none() && queue_depth.is_none() {
+        return Profile::open(specification);
+    }
+    let mut words = specification.split(',');
+    let base = words.next().unwrap_or_default();
+    let options: Vec<&str> = words.collect();
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut text = format!("base = {0}\nname = {0}\n", quoted(base));
+    if let Some(policy) = policy {
+        text += &format!("rmw.policy = {}\n", quoted(name(policy)));
+    }
+    if let Some(depth) = queue_depth {
+        text += &format!("interface.queue_depth = {depth}\n");
+    }
+    Profile::parse(base, &text, &options)
+}
+
+/// What the plausible policies give for one figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Each policy's figure, in the order of [`PLAUSIBLE`].
+    pub values: Vec<(RmwPolicy, f64)>,
+}
+
+impl Band {
+    /// Returns a band, unless there is no value.
+    pub fn new(values: Vec<(RmwPolicy, f64)>) -> Option<Self> {
+        (!values.is_empty()).then_some(Self { values })
+    }
+
+    /// The lowest figure.
+    pub fn lowest(&self) -> f64 {
+        self.values.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The highest figure.
+    pub fn highest(&self) -> f64 {
+        self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Whether any part of the published range is within the band.
+    pub fn holds(&self, low: f64, high: f64) -> bool {
+        high >= self.lowest() && low <= self.highest()
+    }
+
+    /// The policy whose figure is nearest to the published one, as a ratio; the first of equal ones.
+    pub fn nearest(&self, published: f64) -> Option<RmwPolicy> {
+        let distance = |value: f64| (value / published).ln().abs();
+        let nearer = |one: &&(RmwPolicy, f64), other: &&(RmwPolicy, f64)| {
+            distance(one.1).total_cmp(&distance(other.1))
+        };
+        self.values.iter().min_by(nearer).map(|(policy, _)| *policy)
+    }
+
+    /// Whether all policies give the same figure to four digits, so that the drive's policy does not matter.
+    pub fn is_point(&self) -> bool {
+        self.highest() - self.lowest() <= 1e-4 * self.highest().abs()
+    }
+}
+
+/// Whether the policy makes a difference on this drive: it is a disk whose sectors are larger than the
+/// addressable unit.
+pub fn matters(profile: &Profile) -> bool {
+    profile.disk().is_some() && profile.sectors.physical > profile.claims.logical_sector
+}
+
+/// One policy for all figures of a drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The drive, a profile's name.
+    pub drive: String,
+    /// The policy in its profile.
+    pub own: RmwPolicy,
+    /// The number of figures and ratios that decide.
+    pub figures: usize,
+    /// Whether they are those of programs that reached the drive directly.
+    pub raw: bool,
+    /// The worst error with each policy, as a share of the published figure.
+    pub worst: Vec<(RmwPolicy, f64)>,
+    /// The policy with the least worst error; `None` if no figure tells them apart.
+    pub chosen: Option<RmwPolicy>,
+}
+
+/// Chooses a policy for each drive of the experiments, by one rule: the least worst error over the drive's
+/// published raw figures and their ratios. If a program reached the drive directly, only such figures decide.
+pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError> {
+    let mut drives: Vec<String> = Vec::new();
+    let steps = || experiments.iter().flat_map(|experiment| &experiment.steps);
+    for step in steps().filter(|step| step.arms.iter().any(|arm| !arm.published.is_empty())) {
+        let name = base(&step.drive).to_owned();
+        if !drives.contains(&name) {
+            drives.push(name);
+        }
+    }
+    let mut choices = Vec::new();
+    for drive in drives {
+        let failed = |source| ExperimentError::Drive {
+            name: drive.clone(),
+            step: "policy".to_owned(),
+            source: Box::new(source),
+        };
+        let profile = Profile::open(&drive).map_err(failed)?;
+        let Body::Disk(disk) = &profile.body else { continue };
+        if !matters(&profile) {
+            continue;
+        }
+        let own = disk.rmw;
+        let is_raw = |step: &Step| step.access == Access::Raw;
+        let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
+        let mut worst = Vec::new();
+        let mut figures = 0;
+        for policy in PLAUSIBLE {
+            let mut errors = Vec::new();
+            for experiment in experiments {
+                let part = experiment
+                    .clone()
+                    .with_steps(|step| base(&step.drive) == drive && (!has_raw || is_raw(step)));
+                let outcome = part.reproduce(None, &|name| open(name, Some(policy), None))?;
+                errors.extend(outcome.judged().iter().map(|judged| judged.error().abs()));
+            }
+            figures = errors.len();
+            worst.push((policy, errors.into_iter().fold(0.0, f64::max)));
+        }
+        let chosen = chosen(&worst);
+        choices.push(Choice { drive, own, figures, raw: has_raw, worst, chosen });
+    }
+    Ok(choices)
+}
+
+/// Returns the policy with the least worst error, unless all are equal to a thousandth.
+fn chosen(worst: &[(RmwPolicy, f64)]) -> Option<RmwPolicy> {
+    let least = worst.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
+    let greatest = worst.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+    (greatest - least.1 > 0.001).then_some(least.0)
+}
+
+/// Returns a drive's name without options.
+fn base(specification: &str) -> &str {
+    specification.split(',').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use straddle_drive::Profile;
+    use straddle_drive::profile::Body;
+
+    use straddle_drive::disk::RmwPolicy::{Deferred, DestageSerial, ImmediateMerged};
+
+    use super::{Band, PLAUSIBLE, chosen, matters, open};
+
+    #[test]
+    fn a_band_holds_what_is_between_its_ends() {
+        let band = Band::new(vec![(Deferred, 3.0), (ImmediateMerged, 1.0), (DestageSerial, 2.0)]).unwrap();
+        assert!(band.holds(1.0, 1.0) && band.holds(3.0, 3.0) && band.holds(0.5, 1.1) && band.holds(2.9, 9.0));
+        assert!(!band.holds(0.5, 0.9) && !band.holds(3.1, 3.2));
+        assert_eq!((band.nearest(2.2), band.nearest(100.0)), (Some(DestageSerial), Some(Deferred)));
+        // As a ratio: 1.5 is 1.5 times 1 and 2 is 1.33 times 1.5.
+        assert_eq!(band.nearest(1.5), Some(DestageSerial));
+        assert!(
+            !band.is_point() && Band::new(vec![(Deferred, 7.0), (DestageSerial, 7.0001)]).unwrap().is_point()
+        );
+        assert!(Band::new(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn the_least_worst_error_decides_if_they_differ() {
+        let worst = [(Deferred, 0.3), (ImmediateMerged, 0.1), (DestageSerial, 0.2)];
+        assert_eq!(chosen(&worst), Some(ImmediateMerged));
+        assert_eq!(chosen(&[(Deferred, 0.1), (DestageSerial, 0.1005)]), None);
+    }
+
+    #[test]
+    fn nothing_but_the_policy_changes() {
+        for name in ["wd10ears", "wd10ears,jumper=on", "wd20ears-lulf"] {
+            let own = Profile::open(name).unwrap();
+            for policy in PLAUSIBLE {
+                let other = open(name, Some(policy), None).unwrap();
+                let (Body::Disk(own_disk), Body::Disk(disk)) = (&own.body, &other.body) else { panic!() };
+                assert_eq!(disk.rmw, policy);
+                let mut same = disk.clone();
+                same.rmw = own_disk.rmw;
+                assert_eq!((&same, other.sectors, &other.claims), (own_disk, own.sectors, &own.claims));
+            }
+            assert_eq!(open(name, None, Some(1)).unwrap().interface.queue_depth, 1);
+        }
+    }
+
+    #[test]
+    fn a_drive_of_512_byte_sectors_and_one_of_flash_have_none() {
+        let matter = |name: &str| matters(&Profile::open(name).unwrap());
+        assert!(matter("wd10ears") && !matter("640gb-512n") && !matter("qlc-16k"));
+    }
+}
