@@ -35,16 +35,22 @@ pub fn open(
     }
     let mut words = specification.split(',');
     let base = words.next().unwrap_or_default();
-    let options: Vec<&str> = words.collect();
+    let has_options = words.next().is_some();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut text = format!("base = {0}\nname = {0}\n", quoted(base));
+    if has_options {
+        // A profile does not pass its options on, so their numbers are repeated.
+        let (without, with) = (Profile::open(base)?, Profile::open(specification)?);
+        let own = with.figures.iter().filter(|figure| !without.figures.contains(figure));
+        own.for_each(|figure| text += &format!("{} = {}\n", figure.path, figure.value));
+    }
     if let Some(policy) = policy {
         text += &format!("rmw.policy = {}\n", quoted(name(policy)));
     }
     if let Some(depth) = queue_depth {
         text += &format!("interface.queue_depth = {depth}\n");
     }
-    Profile::parse(base, &text, &options)
+    Profile::parse(base, &text, &[])
 }
 
 /// What the plausible policies give for one figure.

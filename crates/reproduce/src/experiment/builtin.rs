@@ -15,7 +15,7 @@ embedded!(
 );
 
 /// The hosts of the time.
-pub(super) const HOSTS: &str = include_str!("../../../../experiments/hosts.toml");
+pub(super) const HOSTS: &str = include_str!("../../../../experiments/hosts/presets.toml");
 
 embedded!(
     SCRIPTS,

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::{Experiment, ExperimentError, Input, Statistic};
+use straddle_drive::Profile;
+
+use super::{Experiment, ExperimentError, Input, SECTOR, Statistic};
 
 const LAB: &str = r#"
 name = "own"
@@ -49,6 +51,39 @@ fn an_entry_of_several_drives_is_a_step_for_each() {
 }
 
 #[test]
+fn a_partition_ends_where_the_article_says() {
+    let arms = |table: &str, arms: &str| {
+        let text = LAB.replace("memory_mib = 512", &format!("table = \"{table}\""));
+        let from = "{ name = \"at 34\", start = 34 }";
+        Experiment::parse("own", &text.replace(from, arms)).map(|experiment| experiment.lab[0].arms.clone())
+    };
+    let length = |table: &str, arm: &str| arms(table, arm).unwrap()[1].length();
+    assert_eq!(length("gpt", "{ name = \"at 34\", start = 34, end = 5860533134 }"), Some(5_860_533_101));
+    assert_eq!(length("gpt", "{ name = \"at 34\", start = 34, sectors = 8 }"), Some(8));
+    assert_eq!(length("gpt", "{ name = \"at 34\", start = 34 }"), None);
+    // Sectors 1 to 33 are free with an MBR, which counts to 2^32 - 1.
+    assert_eq!(length("mbr", "{ name = \"at 34\", start = 1, sectors = 4294967295 }"), Some(4_294_967_295));
+    let error = arms("mbr", "{ name = \"at 34\", start = 1, sectors = 4294967296 }").unwrap_err();
+    assert!(error.to_string().contains("an MBR counts to 4294967295 sectors"), "{error}");
+}
+
+#[test]
+fn the_published_partitions_lie_on_the_drives_that_they_were_made_on() {
+    let mut ends = 0;
+    for name in Experiment::names() {
+        for step in Experiment::open(name).unwrap().lab {
+            let sectors = Profile::open(&step.drive).unwrap().claims.capacity / SECTOR;
+            for arm in &step.arms {
+                let Some(length) = arm.length() else { continue };
+                assert!(arm.start.unwrap() + length <= sectors, "{name}, {}, {}", step.name, arm.name);
+                ends += 1;
+            }
+        }
+    }
+    assert!(ends > 10, "most articles say where their partitions end");
+}
+
+#[test]
 fn a_script_of_ones_own_lies_beside_the_file() {
     let folder = std::env::temp_dir().join(format!("straddle-lab-file-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -73,6 +108,13 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     refused("\"smith\"", "\"smyth\"", "lab step copies: no script is called \"smyth\"");
     refused("start = 34", "start = 33", "starts are sectors 34");
     refused("start = 34", "start = 34, aligned = true", "more than one arm");
+    refused("start = 34", "start = 34, end = 33", "at 34: the end is before the start");
+    refused("start = 34", "start = 34, end = 99, sectors = 66", "not both");
+    refused("start = 34", "start = 34, sectors = 0", "1 to");
+    refused(", start = 34", ", end = 99", "give its start");
+    refused("memory_mib = 512", "table = \"mbr\"\nruns = 100", "runs");
+    refused("memory_mib = 512", "table = \"apm\"", "apm");
+    refused("memory_mib = 512", "host = { preset = \"linux-1.0\" }", "no preset is called \"linux-1.0\"");
     refused("memory_mib = 512", "memory_mib = 1", "memory_mib");
     refused("memory_mib = 512", "scale = 0", "scale");
     refused("files = 100", "files = 0", "input");

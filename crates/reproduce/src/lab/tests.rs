@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use straddle_bench::{Progress, Silent};
+use straddle_drive::disk::RmwPolicy;
 use straddle_io::Counters;
 
 use crate::experiment::{Experiment, Statistic};
 use crate::lab::input::Inputs;
 use crate::lab::{
-    Comparison, Ended, Job, LabError, Machine, Measured, Planned, ReproduceError, Settings, StepOutcome,
-    reproduce,
+    Comparison, Ended, Job, LabError, Machine, Measured, Planned, ReproduceError, Requests, Settings,
+    StepOutcome, reproduce,
 };
 
 const OWN: &str = r#"
@@ -74,8 +75,13 @@ impl Machine for Fixed {
             "b" => 3.0,
             _ => 4.0,
         };
+        let serial = !aligned && job.drives[0].policy == Some(RmwPolicy::ImmediateSerial);
+        let ratio = if serial { 3.0 * ratio } else { ratio };
         let run = f64::from(u32::try_from(job.seed).unwrap());
-        let measured = |name: &str, seconds| Measured { name: name.to_owned(), seconds, requests: None };
+        let measured = |name: &str, seconds| {
+            let reads = if aligned { 0 } else { 2000 * job.seed };
+            Measured { name: name.to_owned(), seconds, requests: Some(Requests { reads, writes: 1000 }) }
+        };
         let failed = variant == self.failing;
         Ok(Ended {
             status: i32::from(failed),
@@ -84,7 +90,7 @@ impl Machine for Fixed {
             virtual_seconds: 60.0,
             wall_seconds: 1.0,
             requests: 5,
-            counters: vec![Counters::default()],
+            counters: vec![Counters { rmw_reads: 7, ..Counters::default() }],
             charges: "fixed".to_owned(),
         })
     }
@@ -152,6 +158,56 @@ fn every_published_figure_has_ours_beside_it() {
     assert!(errors.iter().zip(expected).all(|(error, expected)| near(*error, expected)), "{errors:?}");
     let within = outcome.compared.iter().filter(|compared| compared.is_within(0.2)).count();
     assert_eq!(within, 6);
+}
+
+#[test]
+fn policies_give_a_band_beside_the_drives_own_figure() {
+    let machine = Fixed::new();
+    let experiment = Experiment::parse("own", OWN).unwrap();
+    let policies = [RmwPolicy::Deferred, RmwPolicy::ImmediateSerial];
+    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &policies }];
+    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
+    let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
+    let asked = machine.asked.into_inner().unwrap();
+    let count = |policy| asked.iter().filter(|job| job.drives[0].policy == policy).count();
+    assert_eq!((count(None), count(Some(policies[0])), count(Some(policies[1]))), (6, 6, 6));
+    // The serial policy takes three times as long where a partition is misaligned; see `Fixed`.
+    let own = run(&Fixed::new(), settings(1, false), &mut Silent).unwrap();
+    let alone: Vec<_> = own.compared.iter().map(|compared| compared.ours).collect();
+    let beside: Vec<_> = outcome.compared.iter().map(|compared| compared.ours).collect();
+    assert_eq!(alone, beside, "a band changes no figure");
+    let band = outcome.compared[0].band.clone().unwrap();
+    assert!(near(band.lowest(), 3.0) && near(band.highest(), 9.0), "{band:?}");
+    assert!(outcome.compared[0].is_explained() && own.compared[0].band.is_none());
+    // b's ratio was published as 3, in 3..9; the smallest as 2, in 2..6.
+    assert!(outcome.compared[5].is_explained() && outcome.compared[2].is_explained());
+    assert!(!own.compared[5].is_explained());
+}
+
+#[test]
+fn the_kernels_reads_and_the_drives_are_told_apart() {
+    let text = OWN.replace(
+        "{ name = \"make\", title = \"make\" }",
+        "{ name = \"make\", title = \"make\", raw = true }",
+    );
+    let experiment = Experiment::parse("own", &text).unwrap();
+    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &[] }];
+    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
+    let run = |machine: &Fixed| {
+        reproduce(machine, &planned, &inputs, settings(2, false), &mut Silent).unwrap().remove(0)
+    };
+    let readers = run(&Fixed::new()).readers;
+    assert_eq!(readers.len(), 6);
+    let of = |variant, arm| readers.iter().find(|one| (one.variant, one.arm) == (variant, arm)).unwrap();
+    // Seeds 1 and 2: reads are 2000 times the seed where misaligned, the drive's are 7.
+    assert!(near(of(1, 1).kernel, 3000.0) && near(of(1, 1).writes, 1000.0) && near(of(1, 1).drive, 7.0));
+    assert!(near(of(1, 0).kernel, 0.0));
+    assert_eq!(run(&Fixed { failing: "b", ..Fixed::new() }).readers.len(), 4);
+    let own = Experiment::parse("own", OWN).unwrap();
+    let planned = [Planned { step: &own.lab[0], drive: "wd10ears", policies: &[] }];
+    let others =
+        reproduce(&Fixed::new(), &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
+    assert!(others.readers.is_empty(), "a file system reads for other reasons too");
 }
 
 #[test]
