@@ -2,7 +2,7 @@
 
 use straddle_device::topology::{Source, Topology};
 use straddle_layout::{Partition, Role, TableKind};
-use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
@@ -268,6 +268,20 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
     }
 }
 
+/// The largest block of a block device's page cache: a page, 4 KiB on most machines.
+const LARGEST_BLOCK: u64 = 4096;
+
+/// Returns the size of the blocks in which Linux' page cache reads and writes a partition of this length that is
+/// not mounted: the largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`
+/// in the kernel's block/bdev.c). Programs that use the partition itself without `O_DIRECT` meet it.
+fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
+    let mut block = logical.bytes().get();
+    while block < LARGEST_BLOCK && len.get() & block == 0 {
+        block *= 2;
+    }
+    block
+}
+
 fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
     let Some(physical) = context.topology.physical_boundary() else { return };
     let (end, len) = (partition.span.end(), partition.span.len());
@@ -287,8 +301,13 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     } else {
         format!("even moved to a boundary, its last {rest_bytes} bytes would not fill a physical sector")
     };
+    let blocks = soft_block_size(len, context.topology.logical.value());
+    let soft = match blocks < LARGEST_BLOCK {
+        true => format!("; Linux uses it in blocks of {blocks} bytes where no file system is mounted"),
+        false => String::new(),
+    };
     let message = format!(
-        "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}",
+        "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}{soft}",
         past.get()
     );
     found.push(Finding {
@@ -376,4 +395,34 @@ fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec
             .to_owned()
     };
     found.push(Finding::on_partition(rules::DOS_START, partition.number, partition.span.start(), message));
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use straddle_units::{BlockSize, ByteCount};
+
+    use super::soft_block_size;
+
+    /// What `blockdev --getbsz` says of partitions of these lengths in sectors of 512 bytes, under Linux 6.1.
+    const KERNEL: [(u64, u64); 6] = [
+        (5_860_533_101, 512),
+        (2_928_890_411, 512),
+        (1_953_520_002, 1024),
+        (2_928_890_412, 2048),
+        (5_860_265_984, 4096),
+        (1_953_525_168, 4096),
+    ];
+
+    #[test]
+    fn blocks_are_the_kernels() {
+        let block = |sectors: u64, logical| {
+            soft_block_size(ByteCount::new(sectors * 512), BlockSize::new(logical).unwrap())
+        };
+        for (sectors, expected) in KERNEL {
+            assert_eq!(block(sectors, 512), expected, "{sectors} sectors");
+        }
+        assert_eq!((block(8, 4096), block(24, 4096)), (4096, 4096));
+    }
 }

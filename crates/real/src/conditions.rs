@@ -25,6 +25,8 @@ const SHORT_TURN: f64 = 0.05;
 const DRIFT: f64 = 0.2;
 /// Median deviation of the turns from their median, as a share of it, above which a run is noisy.
 const NOISE: f64 = 0.25;
+/// Bytes of a page of memory on most machines, the largest block of a page cache.
+const PAGE: u64 = 4096;
 /// The value of `queue/rotational` for a rotating disk. The kernel does not report the revolutions per
 /// minute.
 const ROTATES: &str = "1";
@@ -36,6 +38,8 @@ pub struct Before {
     folder: Option<PathBuf>,
     rotates: bool,
     write_back: bool,
+    /// Bytes of the device's logical sector; 0 if the kernel does not report it.
+    logical: u64,
     discards: bool,
     thin: bool,
     /// Requests that the device had completed.
@@ -81,6 +85,7 @@ impl Before {
         Self {
             rotates: text("queue/rotational") == ROTATES,
             write_back: text("queue/write_cache") == "write back",
+            logical: text("queue/logical_block_size").parse().unwrap_or(0),
             discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
             thin: is_thin(&folder),
             completed: completed(&text("stat")),
@@ -128,8 +133,15 @@ impl Before {
             return None;
         }
         Some(if seen.workload.writes() {
-            "writes went through the page cache, which works in pages of 4096 bytes: parts of a page were read and merged by the kernel, not by the drive"
-                .to_owned()
+            let block = match opened.kind {
+                Kind::Block => soft_block_size(opened.size, self.logical),
+                Kind::File => PAGE,
+            };
+            format!(
+                "writes went through the page cache, which works in blocks of {block} bytes here: of a block that was written in part the \
+                 kernel read the rest first, and wrote it whole, so the drive saw other requests than the program's, and no misaligned \
+                 ones if its own sectors are no larger; such ratios are the kernel's (--io direct measures the drive)"
+            )
         } else {
             "reads went through the page cache: what was read before came from memory".to_owned()
         })
@@ -215,6 +227,16 @@ impl Before {
                 .to_owned()
         })
     }
+}
+
+/// The size of the blocks in which the page cache of a block device works: the largest power of two, from the
+/// logical sector to a page, that divides the device's size (`set_init_blocksize` in the kernel's block/bdev.c).
+fn soft_block_size(size: u64, logical: u64) -> u64 {
+    let mut block = if logical.is_power_of_two() { logical.max(512) } else { 512 };
+    while block < PAGE && size & block == 0 {
+        block *= 2;
+    }
+    block
 }
 
 /// The number of reads, writes and flushes that a device has completed. The fields are those of the kernel's

@@ -46,7 +46,10 @@ pub(super) const END_STRADDLES: Definition = Definition {
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
            never uses the tail, but is not opened on such a device (\"Device size is not aligned to requested sector size\"): \
            a partition that grew since it was made has to be cut again. Whoever \
-           writes the tail pays a read-modify-write and shares a sector with the next partition. It is advice where \
+           writes the tail pays a read-modify-write and shares a sector with the next partition. Linux uses a partition whose \
+           size is no multiple of 4 KiB in blocks of 512, 1024 or 2048 bytes, until a file system is mounted. What mkfs, dd \
+           or a database writes to it through the page cache then consists of more and smaller segments: with 512, a request of 126 \
+           segments carries 63 KiB instead of 504 and may end inside a physical sector, also where the start is aligned. It is advice where \
            what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), or the \
            partition is smaller than a physical sector (ChromeOS has some of one block) and holds nothing known, and \
            a warning where that writes it (md), cannot be opened with it (LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
@@ -54,6 +57,7 @@ pub(super) const END_STRADDLES: Definition = Definition {
            physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with sectors of 4096 bytes.",
     sources: &[
         "cryptsetup lib/utils_device.c",
+        "Linux block/bdev.c: set_init_blocksize",
         "util-linux issues 417 and 2140",
         "util-linux commit 921c7da55 (2022): fdisk aligns the end of the last partition",
     ],
