@@ -3,9 +3,9 @@
 # 4.4 GB, umount. SCALE divides that file; $INPUT/$TREE holds the trees `old` and `new`.
 #
 # The journal has 32768 blocks, as mke2fs 1.42 printed; today's makes one of 1 GiB. The features are those of mke2fs 1.42: neither
-# checksums of metadata nor block numbers of 64 bits.
+# checksums of metadata nor block numbers of 64 bits, but those of groups, without which inode tables cannot be left for later.
 make() {
-    make_file_system ext4 "$PART" -J size=128 -O '^metadata_csum,^metadata_csum_seed,^64bit,^orphan_file'
+    make_file_system ext4 "$PART" -J size=128 -O '^metadata_csum,^metadata_csum_seed,^64bit,^orphan_file,uninit_bg'
 }
 
 drop_caches

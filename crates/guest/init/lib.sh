@@ -71,7 +71,8 @@ measure_requests() {
 #
 # Block discard at the making is off, as tools of 2010 did not know it. mke2fs writes its tables itself, at once, through the
 # kernel's cache (UNIX_IO_NOZEROOUT), again as then; LAZY=1 leaves the inode tables for later, the default from Linux 2.6.37 on,
-# and then they are never written, as the kernel would do that after a random delay.
+# and then they are never written, as the kernel would do that after a random delay. It takes checksums of groups, which ext4 has:
+# the tables of ext2 and ext3 are written either way.
 make_file_system() {
     local name=$1 device=${2-$PART} lazy=${LAZY:-0} identity
     identity=$(identity "$name" "$device")

@@ -185,7 +185,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
 }
 
 #[test]
-fn the_kernels_reads_and_the_drives_are_told_apart() {
+fn reads_of_the_kernel_and_of_the_drive_are_counted_apart() {
     let text = OWN.replace(
         "{ name = \"make\", title = \"make\" }",
         "{ name = \"make\", title = \"make\", raw = true }",

@@ -82,8 +82,12 @@ fn reproduced(names: &[&str]) -> Reproduced {
 fn a_page_has_charts_tables_and_the_way_to_run_it_again() {
     let html = page(&reproduced(&["smith-2010", "afd-2019"]));
     let count = |text: &str| html.matches(text).count();
-    let charts = 3 * 2 + 1 + 2;
-    assert_eq!(count("<figure>"), charts, "a read and a write chart a drive, and one each of the others");
+    let charts = 4 * 2 + 1 + 2;
+    assert_eq!(
+        count("<figure>"),
+        charts,
+        "a read and a write chart a drive and of LVM, and one each of the others"
+    );
     assert_eq!((count("<svg class=\"chart wide\""), count("<svg class=\"chart narrow\"")), (charts, charts));
     assert_eq!(count("<svg "), count("role=\"img\""));
     assert_eq!(count("<figcaption>"), count("</figure>"));
@@ -108,7 +112,7 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     let reproduced = reproduced(&["smith-2010"]);
     let shown = text::outcomes(&reproduced, 120, Styles::default());
     let rows: Vec<&str> = shown.lines().map(str::trim).filter(|line| line.starts_with("reiserfs")).collect();
-    assert_eq!(rows.len(), 3, "{shown}");
+    assert_eq!(rows.len(), 4, "three drives, and LVM: {shown}");
     assert_eq!(
         rows[0].split_whitespace().collect::<Vec<_>>(),
         ["reiserfs", "12", "12", "12", "12", "12", "12"]
@@ -171,11 +175,11 @@ fn a_browser_shows_it() {
     let address = format!("file://{}", path.display());
     let dom = String::from_utf8(browse(&chromium, folder.path(), &["--dump-dom", &address])).unwrap();
     let count = |text: &str| dom.matches(text).count();
-    assert_eq!((count("<svg "), count("</svg>")), (12, 12), "each for a desktop and for a phone");
+    assert_eq!((count("<svg "), count("</svg>")), (16, 16), "each for a desktop and for a phone");
     assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
-    // Per drive two tables of times and one of counters, and one of the published figures for the first
-    // drive.
-    assert_eq!(count("<caption>"), 3 * 3 + 1);
+    // Per drive, and for LVM, two tables of times and one of counters, and one of the published figures for the
+    // first drive.
+    assert_eq!(count("<caption>"), 4 * 3 + 1);
     browse(&chromium, folder.path(), &["--screenshot=page.png", &address]);
     let picture = std::fs::read(folder.path().join("page.png")).unwrap();
     assert_eq!(picture[1..4], *b"PNG");
