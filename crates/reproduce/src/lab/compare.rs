@@ -69,6 +69,19 @@ pub struct Readers {
     pub drive: f64,
 }
 
+/// A share of the kernel's writes below which reads do not count as the cause of slow writes: mke2fs, for one,
+/// looks at a few blocks before it writes, and a few writes of every program are less than a sector.
+const FEW: f64 = 0.01;
+
+impl Readers {
+    /// Returns who read before a noticeable share of the writes: `kernel`, `drive`, both, or nobody.
+    pub fn whose(&self) -> Vec<&'static str> {
+        let is_many = |reads: f64| reads > FEW * self.writes;
+        let kernel = is_many(self.kernel).then_some("kernel");
+        kernel.into_iter().chain(is_many(self.drive).then_some("drive")).collect()
+    }
+}
+
 impl Comparison {
     /// Returns our error as a share of the published figure. If each ratio has to lie in a range, the error
     /// is relative to the end that is exceeded.

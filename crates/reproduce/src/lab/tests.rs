@@ -202,6 +202,8 @@ fn reads_of_the_kernel_and_of_the_drive_are_counted_apart() {
     // Seeds 1 and 2: reads are 2000 times the seed where misaligned, the drive's are 7.
     assert!(near(of(1, 1).kernel, 3000.0) && near(of(1, 1).writes, 1000.0) && near(of(1, 1).drive, 7.0));
     assert!(near(of(1, 0).kernel, 0.0));
+    // Seven sectors of 1000 writes are too few to matter.
+    assert_eq!((of(1, 1).whose(), of(1, 0).whose()), (vec!["kernel"], Vec::new()));
     assert_eq!(run(&Fixed { failing: "b", ..Fixed::new() }).readers.len(), 4);
     let own = Experiment::parse("own", OWN).unwrap();
     let planned = [Planned { step: &own.lab[0], drive: "wd10ears", policies: &[] }];

@@ -186,7 +186,7 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
                 count(readers.kernel),
                 count(readers.writes),
                 count(readers.drive),
-                Cell::plain(whose(readers).to_owned()),
+                Cell::plain(whose(readers)),
             ],
         );
     }

@@ -81,13 +81,9 @@ pub(crate) fn host(step: &LabStep) -> Option<String> {
 }
 
 /// Says for each arm whose read-modify-write it was.
-pub(crate) fn whose(readers: &Readers) -> &'static str {
-    match (readers.kernel > 0.0, readers.drive > 0.0) {
-        (false, false) => "none",
-        (true, false) => "kernel",
-        (false, true) => "drive",
-        (true, true) => "kernel, drive",
-    }
+pub(crate) fn whose(readers: &Readers) -> String {
+    let whose = readers.whose();
+    if whose.is_empty() { "none".to_owned() } else { whose.join(", ") }
 }
 
 /// Returns who read before a write: the kernel, or the drive.
@@ -106,7 +102,7 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
             format!("{:.0}", readers.kernel),
             format!("{:.0}", readers.writes),
             format!("{:.0}", readers.drive),
-            whose(readers).to_owned(),
+            whose(readers),
         ]);
     }
     right_aligned(table, 3)
