@@ -103,27 +103,6 @@ pub struct Fit {
     pub knobs: Vec<Knob>,
     /// The experiments whose figures they were fitted to.
     pub experiments: Vec<String>,
-    /// The figures of these experiments that no fit may use.
-    pub left_out: Vec<LeftOut>,
-}
-
-/// Published figures that a fit may not use, because they do not measure the drive alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The experiment.
-    pub experiment: String,
-    /// The arm whose figures, and ratio to another arm, are left out.
-    pub arm: String,
-    /// What else was measured.
-    pub because: String,
-}
-
-impl Fit {
-    /// Whether a fit may use the figures of this arm.
-    pub fn is_in_view(&self, experiment: &str, arm: &str) -> bool {
-        self.experiments.iter().any(|name| name == experiment)
-            && !self.left_out.iter().any(|figure| figure.experiment == experiment && figure.arm == arm)
-    }
 }
 
 /// A number that a fit may change.

@@ -67,21 +67,8 @@ struct DriveReport {
 struct FittedReport {
     /// The experiments whose figures were in view.
     experiments: Vec<String>,
-    /// Figures of these experiments that were not.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    left_out: Vec<LeftOutReport>,
     /// The paths of the fitted numbers; empty if there was nothing to choose.
     knobs: Vec<String>,
-}
-
-/// Published figures that no fit may use.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "LeftOut")]
-struct LeftOutReport {
-    experiment: String,
-    arm: String,
-    /// What else these figures measure.
-    because: String,
 }
 
 /// What a drive reports to the host.
@@ -230,14 +217,8 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
 }
 
 fn fitted(fit: &Fit) -> FittedReport {
-    let left_out = fit.left_out.iter().map(|figure| LeftOutReport {
-        experiment: figure.experiment.clone(),
-        arm: figure.arm.clone(),
-        because: figure.because.clone(),
-    });
     FittedReport {
         experiments: fit.experiments.clone(),
-        left_out: left_out.collect(),
         knobs: fit.knobs.iter().map(|knob| knob.path.clone()).collect(),
     }
 }

@@ -1,7 +1,6 @@
 //! What is not known of a drive: how its firmware writes a part of a physical sector.
 //!
-//! The law of this module: the list of what is plausible is here and nowhere else. A policy replaces the
-//! profile's own and changes no other number.
+//! The law of this module: a policy replaces the profile's own and changes no other number.
 
 use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;
@@ -9,54 +8,24 @@ use straddle_drive::{Profile, ProfileError};
 
 use crate::experiment::{Access, Experiment, ExperimentError, Step};
 
-/// The policies that firmware of the time may have had. A band spans what they give.
-pub const PLAUSIBLE: [RmwPolicy; 4] =
-    [RmwPolicy::Deferred, RmwPolicy::ImmediateMerged, RmwPolicy::ImmediateSerial, RmwPolicy::DestageSerial];
-
-/// Returns the name of a policy, as in profiles.
-pub const fn name(policy: RmwPolicy) -> &'static str {
-    match policy {
-        RmwPolicy::Deferred => "deferred",
-        RmwPolicy::ImmediateMerged => "immediate-merged",
-        RmwPolicy::ImmediateSerial => "immediate-serial",
-        RmwPolicy::DestageMerged => "destage-merged",
-        RmwPolicy::DestageSerial => "destage-serial",
-    }
-}
-
 /// Opens a profile, as [`Profile::open`], with another policy or queue depth.
 pub fn open(
     specification: &str,
     policy: Option<RmwPolicy>,
     queue_depth: Option<u32>,
 ) -> Result<Profile, ProfileError> {
-    if policy.is_none() && queue_depth.is_none() {
-        return Profile::open(specification);
-    }
-    let mut words = specification.split(',');
-    let base = words.next().unwrap_or_default();
-    let has_options = words.next().is_some();
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let mut text = format!("base = {0}\nname = {0}\n", quoted(base));
-    if has_options {
-        // A profile does not pass its options on, so their numbers are repeated.
-        let (without, with) = (Profile::open(base)?, Profile::open(specification)?);
-        let own = with.figures.iter().filter(|figure| !without.figures.contains(figure));
-        own.for_each(|figure| text += &format!("{} = {}\n", figure.path, figure.value));
-    }
-    if let Some(policy) = policy {
-        text += &format!("rmw.policy = {}\n", quoted(name(policy)));
-    }
-    if let Some(depth) = queue_depth {
-        text += &format!("interface.queue_depth = {depth}\n");
-    }
-    Profile::parse(base, &text, &[])
+    let specification = match policy {
+        Some(policy) => format!("{specification},rmw={}", policy.name()),
+        None => specification.to_owned(),
+    };
+    let depth = queue_depth.map(|depth| ("interface.queue_depth", f64::from(depth)));
+    Profile::open_with(&specification, depth.as_slice())
 }
 
 /// What the plausible policies give for one figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Each policy's figure, in the order of [`PLAUSIBLE`].
+    /// Each policy's figure, in the order of [`RmwPolicy::PLAUSIBLE`].
     pub values: Vec<(RmwPolicy, f64)>,
 }
 
@@ -147,7 +116,7 @@ pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError
         let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
         let mut worst = Vec::new();
         let mut figures = 0;
-        for policy in PLAUSIBLE {
+        for policy in RmwPolicy::PLAUSIBLE {
             let mut errors = Vec::new();
             for experiment in experiments {
                 let part = experiment
@@ -184,9 +153,9 @@ mod tests {
     use straddle_drive::Profile;
     use straddle_drive::profile::Body;
 
-    use straddle_drive::disk::RmwPolicy::{Deferred, DestageSerial, ImmediateMerged};
+    use straddle_drive::disk::RmwPolicy::{self, Deferred, DestageSerial, ImmediateMerged};
 
-    use super::{Band, PLAUSIBLE, chosen, matters, open};
+    use super::{Band, chosen, matters, open};
 
     #[test]
     fn a_band_holds_what_is_between_its_ends() {
@@ -213,7 +182,7 @@ mod tests {
     fn nothing_but_the_policy_changes() {
         for name in ["wd10ears", "wd10ears,jumper=on", "wd20ears-lulf"] {
             let own = Profile::open(name).unwrap();
-            for policy in PLAUSIBLE {
+            for policy in RmwPolicy::PLAUSIBLE {
                 let other = open(name, Some(policy), None).unwrap();
                 let (Body::Disk(own_disk), Body::Disk(disk)) = (&own.body, &other.body) else { panic!() };
                 assert_eq!(disk.rmw, policy);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
+use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::Experiment;
 use straddle_reproduce::lab::input::Inputs;
 use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
@@ -123,7 +124,7 @@ fn run_lab(
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
             let banded = arguments.bands && *judged && policy::matters(&Profile::open(drive)?);
-            let policies = if banded { policy::PLAUSIBLE.as_slice() } else { &[] };
+            let policies = if banded { RmwPolicy::PLAUSIBLE.as_slice() } else { &[] };
             planned.push(Planned { step, drive, policies });
         }
     }

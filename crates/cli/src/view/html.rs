@@ -9,7 +9,7 @@ pub(crate) mod trace;
 use std::fmt::Write;
 
 use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
-use straddle_reproduce::policy::{self, Band};
+use straddle_reproduce::policy::Band;
 
 use crate::output::plural;
 use crate::target;
@@ -189,7 +189,7 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
 /// Names the policy whose figure is nearest to the published one, unless they are all the same.
 fn nearest(band: Option<&Band>, published: f64) -> String {
     let policy = band.filter(|band| !band.is_point()).and_then(|band| band.nearest(published));
-    policy.map_or_else(dash, |policy| policy::name(policy).to_owned())
+    policy.map_or_else(dash, |policy| policy.name().to_owned())
 }
 
 /// Describes the modelled drives, and which of their numbers were fitted.

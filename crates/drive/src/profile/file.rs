@@ -7,12 +7,11 @@ use straddle_units::ByteCount;
 use toml::{Table, Value};
 
 use super::keys::{
-    ClaimsFile, File, GeometryFile, InterfaceFile, KnobFile, LeftOutFile, ReadCacheFile, RmwFile,
-    SectorsFile, SeekFile, WriteCacheFile,
+    ClaimsFile, File, GeometryFile, InterfaceFile, KnobFile, ReadCacheFile, RmwFile, SectorsFile, SeekFile,
+    WriteCacheFile,
 };
 use super::{
-    Body, Claims, Fit, Interface, Knob, LeftOut, Profile, ProfileError, Sectors, Values, builtin, read,
-    source,
+    Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, Values, builtin, read, source,
 };
 use crate::disk::{
     Angle, DiskParameters, Firmware, Geometry, HeadTimes, LogParameters, Protection, ReadCacheParameters,
@@ -177,13 +176,8 @@ impl Check<'_> {
                 (sectors, Body::Disk(Box::new(self.disk(&file, &claims, sectors)?)))
             }
         };
-        let left_out = |figure: LeftOutFile| {
-            let LeftOutFile { experiment, arm, because } = figure;
-            LeftOut { experiment, arm, because }
-        };
         let fit = file.fit.map(|fit| Fit {
             experiments: fit.experiments,
-            left_out: fit.left_out.into_iter().map(left_out).collect(),
             knobs: fit
                 .knobs
                 .into_iter()

@@ -146,16 +146,6 @@ pub(super) struct RmwFile {
 pub(super) struct FitFile {
     pub(super) experiments: Vec<String>,
     pub(super) knobs: Vec<KnobFile>,
-    #[serde(default)]
-    pub(super) left_out: Vec<LeftOutFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LeftOutFile {
-    pub(super) experiment: String,
-    pub(super) arm: String,
-    pub(super) because: String,
 }
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use straddle_drive::disk::RmwPolicy;
 
 use super::{Experiment, ExperimentError, Measure, Published, Step};
 use crate::float;
-use crate::policy::{self, Band, PLAUSIBLE};
+use crate::policy::{self, Band};
 
 /// The result of an experiment.
 #[derive(Clone, Debug)]
@@ -138,7 +138,8 @@ impl Experiment {
     /// whose profile is a file.
     pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
         let has_band = |step: &StepOutcome| {
-            policy::matters(&step.profile) && policy::open(&step.drive, Some(PLAUSIBLE[0]), None).is_ok()
+            policy::matters(&step.profile)
+                && policy::open(&step.drive, Some(RmwPolicy::PLAUSIBLE[0]), None).is_ok()
         };
         let (indices, steps): (Vec<usize>, Vec<Step>) = (0..self.steps.len())
             .filter(|index| outcome.steps.get(*index).is_some_and(has_band))
@@ -148,13 +149,13 @@ impl Experiment {
         let of = |policy: &RmwPolicy| {
             part.reproduce(drive, &|specification| policy::open(specification, Some(*policy), None))
         };
-        let outcomes: Vec<Outcome> = PLAUSIBLE.iter().map(of).collect::<Result<_, _>>()?;
+        let outcomes: Vec<Outcome> = RmwPolicy::PLAUSIBLE.iter().map(of).collect::<Result<_, _>>()?;
         for (place, index) in indices.into_iter().enumerate() {
             for (arm, arm_outcome) in outcome.steps[index].arms.iter_mut().enumerate() {
                 for (number, figure) in arm_outcome.figures.iter_mut().enumerate() {
                     let others = || {
                         let of = |outcome: &Outcome| outcome.steps[place].arms[arm].figures[number].clone();
-                        PLAUSIBLE.iter().copied().zip(outcomes.iter().map(of))
+                        RmwPolicy::PLAUSIBLE.iter().copied().zip(outcomes.iter().map(of))
                     };
                     figure.band =
                         Band::new(others().map(|(policy, other)| (policy, other.modelled)).collect());

@@ -5,12 +5,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
+use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::{
     Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome,
     Tally,
 };
 use straddle_reproduce::lab::Settings;
-use straddle_reproduce::policy::{self, Band, Choice};
+use straddle_reproduce::policy::{Band, Choice};
 
 mod lab;
 
@@ -250,8 +251,8 @@ struct ChoiceReport {
 fn choice_report(choice: &Choice) -> ChoiceReport {
     ChoiceReport {
         drive: choice.drive.clone(),
-        own: policy::name(choice.own),
-        chosen: choice.chosen.map(policy::name),
+        own: choice.own.name(),
+        chosen: choice.chosen.map(RmwPolicy::name),
         figures: choice.figures,
         raw: choice.raw,
         worst: choice.worst.iter().map(policy_report).collect(),
@@ -259,7 +260,7 @@ fn choice_report(choice: &Choice) -> ChoiceReport {
 }
 
 fn policy_report((policy, value): &(straddle_drive::disk::RmwPolicy, f64)) -> PolicyReport {
-    PolicyReport { policy: policy::name(*policy), value: *value }
+    PolicyReport { policy: policy.name(), value: *value }
 }
 
 /// Reports a band, beside the published range and value.
@@ -271,7 +272,7 @@ fn band_report(band: &Band, published: Option<(f64, f64, f64)>) -> BandReport {
         nearest: published
             .filter(|_| !band.is_point())
             .and_then(|(_, value, _)| band.nearest(value))
-            .map(policy::name),
+            .map(RmwPolicy::name),
         policies: band.values.iter().map(policy_report).collect(),
     }
 }

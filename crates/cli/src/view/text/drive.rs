@@ -92,11 +92,7 @@ pub(crate) fn in_view(fit: &Fit, width: usize) -> String {
     let names = fit.experiments.join(", ");
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
     let knobs = if knobs.is_empty() { "nothing to choose".to_owned() } else { knobs.join(", ") };
-    let mut text = line(&format!("the raw figures of {names} for this drive, and no other: {knobs}"));
-    for figure in &fit.left_out {
-        text += &line(&format!("not {} of {}: {}", figure.arm, figure.experiment, figure.because));
-    }
-    text
+    line(&format!("the raw figures of {names} for this drive, and no other: {knobs}"))
 }
 
 fn section(name: &str, styles: Styles) -> String {

@@ -4,12 +4,13 @@ pub(crate) mod lab;
 
 use std::fmt::Write;
 
+use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 
 use straddle_reproduce::lab::Comparison;
-use straddle_reproduce::policy::{self, Band, Choice, PLAUSIBLE};
+use straddle_reproduce::policy::{Band, Choice};
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
@@ -178,7 +179,7 @@ pub(crate) fn band(band: &Band) -> String {
 /// Returns the policy chosen for each drive, with the worst error of each policy.
 pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> String {
     let mut header = vec!["DRIVE", "FIGURES"];
-    header.extend(PLAUSIBLE.map(policy::name));
+    header.extend(RmwPolicy::PLAUSIBLE.map(RmwPolicy::name));
     header.extend(["PROFILE", "CHOSEN"]);
     let mut table = plain_table(&header);
     for choice in choices {
@@ -187,11 +188,11 @@ pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> Stri
             format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
         ];
         row.extend(choice.worst.iter().map(|(_, error)| format!("{} %", number(error * 100.0))));
-        row.push(policy::name(choice.own).to_owned());
-        row.push(choice.chosen.map_or_else(|| "-".to_owned(), |chosen| policy::name(chosen).to_owned()));
+        row.push(choice.own.name().to_owned());
+        row.push(choice.chosen.map_or_else(|| "-".to_owned(), |chosen| chosen.name().to_owned()));
         table.add_row(row);
     }
-    right(&mut table, 1..=PLAUSIBLE.len() + 1);
+    right(&mut table, 1..=RmwPolicy::PLAUSIBLE.len() + 1);
     let table = trimmed(&table);
     let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
                 ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \

@@ -2,11 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::{
     Direction, Host, LabArm, LabMeasure, LabPublished, LabStep, Setting, Statistic,
 };
 use straddle_reproduce::lab::{Cell, Comparison, Figure, Readers, StepOutcome};
-use straddle_reproduce::policy;
 
 use super::{BandReport, MeasureReport, band_report, measure_report};
 use crate::view::json::bench::{CountersReport, counters};
@@ -351,7 +351,7 @@ fn cell(step: &LabStep, cell: &Cell) -> CellReport {
         variant: step.variants.get(cell.variant).cloned(),
         arm: step.arms[cell.arm].name.clone(),
         seed: cell.seed,
-        policy: cell.policy.map(policy::name),
+        policy: cell.policy.map(RmwPolicy::name),
         failure: cell.failure.clone(),
         virtual_seconds: ended.virtual_seconds,
         wall_seconds: ended.wall_seconds,
