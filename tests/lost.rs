@@ -8,11 +8,24 @@ mod tools;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
 use tools::skip::cases;
 use tools::{Dir, present, shell, straddle_in, transcript, write_table};
+
+/// Formats that record their size, and what makes them.
+const SIZED: [(&str, &str); 8] = [
+    ("ext4", "mkfs.ext4 -q -F"),
+    ("xfs", "mkfs.xfs -q -f"),
+    ("btrfs", "mkfs.btrfs -q -f"),
+    ("f2fs", "mkfs.f2fs -q -f"),
+    ("ntfs", "mkfs.ntfs -q -F -f"),
+    ("vfat", "mkfs.vfat"),
+    ("exfat", "mkfs.exfat"),
+    ("swap", "mkswap"),
+];
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
 
@@ -231,4 +244,62 @@ fn what_the_plan_does_not_know_of_is_not_overwritten() {
     assert_eq!(refused.status.code(), Some(4), "{}", transcript(&refused));
     assert!(transcript(&refused).contains("ext4"), "{}", transcript(&refused));
     assert!(before == fs::read(&disk).unwrap());
+}
+
+/// A partition whose entry was made smaller than what is in it: a move would leave the rest behind, and what looks like
+/// free space is that rest.
+#[test]
+fn nothing_is_written_to_a_disk_with_contents_past_the_end_of_their_partition() {
+    const START: u64 = 63;
+    const SECTORS: u64 = 60_000;
+    const SIZE: u64 = 340 << 20;
+    for (format, make) in SIZED {
+        let program = make.split(' ').next().unwrap();
+        if !present(&[program]) {
+            continue;
+        }
+        let dir = Dir::new("cut-short");
+        let image = dir.image("disk.img", 400 << 20);
+        write_table(&image, 512, &format!("label: dos\nstart={START}, size={SECTORS}, type=83\n"));
+        dir.image("contents", SIZE);
+        shell(&format!("{make} contents"), dir.path());
+        shell(
+            "dd if=contents of=disk.img bs=1M seek=32256 oflag=seek_bytes conv=notrunc,sparse status=none",
+            dir.path(),
+        );
+        let before = tools::Contents::of(&image);
+        let report = tools::check_in(dir.path(), Path::new("disk.img"), &[]);
+        let findings = tools::list(&report, "findings");
+        let finding =
+            findings.iter().find(|one| one["code"] == "S048").unwrap_or_else(|| panic!("{format}: {report}"));
+        assert_eq!(tools::number(finding, "offset_bytes"), (START + SECTORS) * 512, "{format}: {finding}");
+        for arguments in [
+            &["realign", "disk.img", "--save", "plan"][..],
+            &["plan", "disk.img", "--add", "rest", "--save", "plan"],
+            &["plan", "disk.img", "--grow", "1=60MiB", "--save", "plan"],
+            &["realign", "disk.img", "--to", "copy.img", "--save", "plan"],
+            &["bench", "random-write", "disk.img"],
+            &["probe", "disk.img"],
+        ] {
+            let said = straddle_in(&dir, arguments);
+            // A size that is too small is an error like any other size that cannot be had.
+            let expected = if arguments.contains(&"--grow") { 3 } else { 4 };
+            assert_eq!(said.status.code(), Some(expected), "{format}: {arguments:?}: {}", transcript(&said));
+        }
+        let others = findings.iter().filter(|one| one["code"] != "S048");
+        let commands = others.filter_map(|one| one["fix"]["commands"].as_array()).flatten();
+        let writes =
+            |line: &&Value| line.to_string().contains("sfdisk") || line.to_string().contains("realign");
+        assert_eq!(commands.filter(writes).count(), 0, "{format}: {report}");
+        assert!(tools::Contents::of(&image) == before, "{format}");
+        // What is printed makes it whole again.
+        let lines: Vec<String> =
+            tools::list(&finding["fix"], "commands").iter().map(|line| tools::word(line, "line")).collect();
+        assert_eq!(lines.len(), 2, "{format}: {finding}");
+        tools::shell(&tools::with_program(&lines.join(" && ")), dir.path());
+        assert!(
+            !tools::codes(&tools::check(&image, &[])).values().any(|codes| codes.contains("S048")),
+            "{format}"
+        );
+    }
 }

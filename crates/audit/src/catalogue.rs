@@ -113,6 +113,7 @@ rules! {
         S045 MBR_REACH,
         S046 PAST_2_32,
         S047 UNFINISHED_MOVE,
+        S048 CUT_SHORT,
     }
     layers {
         S050 MD_DATA_STRADDLES,

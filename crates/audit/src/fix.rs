@@ -196,7 +196,7 @@ fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> O
 
 /// The bytes that `partition` may occupy with all others left in place: its own, and the free space around
 /// it.
-fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Span> {
+pub(crate) fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Span> {
     let stack = context.stack;
     let block = stack.block;
     let own = partition.span;

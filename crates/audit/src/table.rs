@@ -1,11 +1,12 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
 use straddle_layout::{Problem, Role, TableKind};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Subject};
+use crate::fix::free_space_around;
 use crate::shell::{file_about, operand};
 
 /// The number of blocks that an MBR entry can address with its 32-bit fields.
@@ -34,7 +35,9 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         Problem::Overlap { first: number, .. } | Problem::OutOfRange { number, .. } => {
             Subject::Partition(*number)
         }
-        Problem::Unreadable { number: Some(number), .. } => Subject::Partition(*number),
+        Problem::Unreadable { number: Some(number), .. } | Problem::CutShort { number: Some(number), .. } => {
+            Subject::Partition(*number)
+        }
         _ => Subject::Disk,
     };
     let (fix, instead) = fix_of(context, problem);
@@ -63,6 +66,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
         Problem::OutOfRange { at, .. } => (rules::OUT_OF_RANGE, *at),
         Problem::BadEntry { at, .. } => (rules::BAD_ENTRY, *at),
         Problem::Unreadable { at, .. } => (rules::UNREADABLE, *at),
+        Problem::CutShort { at, .. } => (rules::CUT_SHORT, *at),
     }
 }
 
@@ -89,6 +93,16 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
             }
         }
         Problem::OtherBlockSize { table, device, .. } => (convert(context, *table, *device), None),
+        Problem::CutShort { number: None, .. } => (
+            Fix::advice(
+                "if the contents are in use, copy the disk or image again, whole; if they are left over, remove them with wipefs",
+            ),
+            None,
+        ),
+        Problem::CutShort { number: Some(number), recorded, .. } => {
+            let advice = || Fix::advice(as_clause(rules::CUT_SHORT.fix));
+            (regrow(context, *number, *recorded).unwrap_or_else(advice), None)
+        }
         Problem::ProtectiveWithoutGpt { .. } => (Fix::advice(as_clause(rules::GPT_UNUSABLE.fix)), None),
         _ => (Fix::advice(as_clause(rule_of(problem).0.fix)), None),
     }
@@ -142,6 +156,18 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
             }
         }
     }
+    let is_cut_short = |problem: &Problem| matches!(problem, Problem::CutShort { .. });
+    if context.stack.problems.iter().any(is_cut_short) {
+        // What looks like free space may be data.
+        for finding in findings.iter_mut().filter(|finding| finding.rule.code != rules::CUT_SHORT.code) {
+            finding.instead = None;
+            if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
+                *fix = Fix::advice(
+                    "see S048 first, and check again: contents reach past the end of their partition",
+                );
+            }
+        }
+    }
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
         if context.stack.has_long_entries {
             // Commands of other tools remain; sgdisk does not read long entries.
@@ -191,6 +217,27 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
         caution: Some(
             "look at what the first command lists: that is what the second one writes, and it prints how to revert it"
                 .to_owned(),
+        ),
+    })
+}
+
+/// The fix that makes a partition as large as its contents record; `None` if there is no room, or the table has other
+/// problems.
+fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix> {
+    let seen = context.moves.options.as_ref()?;
+    let is_cut_short =
+        |problem: &Problem| matches!(problem, Problem::CutShort { number: Some(one), .. } if *one == number);
+    context.stack.problems.iter().all(is_cut_short).then_some(())?;
+    let partition = context.stack.partitions.iter().find(|partition| partition.number == number)?;
+    let needed = Span::new(partition.span.start(), recorded)?;
+    free_space_around(context, partition)?.contains(needed).then_some(())?;
+    let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));
+    Some(Fix {
+        summary: format!("make partition {number} as large as its contents again, if they are in use; if they are left over from an earlier partition, remove them with wipefs"),
+        commands,
+        risk: Risk::Backup,
+        caution: Some(
+            "check the contents afterwards, with the tool of their format, before they are mounted: other data may have been written behind the end meanwhile".to_owned(),
         ),
     })
 }

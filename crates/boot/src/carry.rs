@@ -210,7 +210,7 @@ fn agree(disk: &Path, realign: &Realign) -> Result<(), BootError> {
     let Some(sys) = sysfs_of(disk) else { return Ok(()) };
     let moving = moving(realign);
     for _ in 0..REREADS.0 {
-        let present = Present::to_change(disk, &Options::default(), Depth::Table)?;
+        let present = Present::to_change(disk, &Options::default(), Depth::Contents)?;
         let start = |p: &Partition| (p.number, p.span.start().get());
         let partitions_of_table = present.stack().partitions.iter().map(start);
         let mut table: Vec<(u32, u64)> =

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_layout::{Stack, TableKind, read_all, read_stack};
+use straddle_layout::{Problem, Stack, TableKind, read_all, read_stack};
 use straddle_repair::{Situation, TargetError, serial_of};
 use straddle_units::BlockSize;
 
@@ -25,8 +25,6 @@ pub struct Present {
 /// How much of a target is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The table.
-    Table,
     /// The table, in sectors of the size that is known before it is read: it is going to be replaced.
     OldTable,
     /// The table, which counts in sectors of another size than the target's, `new`; `former` if the user knows it.
@@ -56,6 +54,9 @@ pub enum ChangeError {
     /// None of its bytes can be read.
     #[error("its bytes cannot be read")]
     NoBytes,
+    /// What is behind the end of a partition would not be copied with it.
+    #[error("its partitions cannot be copied: {0}")]
+    CutShort(String),
     /// A device knows the size of its sectors.
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
@@ -84,7 +85,12 @@ impl Present {
         if let Some(number) = target.partition {
             return Err(TargetError::Partition(number).into());
         }
-        Self::of(target, options, Depth::Contents)
+        let present = Self::of(target, options, Depth::Contents)?;
+        let is_cut_short = |problem: &&Problem| matches!(problem, Problem::CutShort { .. });
+        match present.stack.problems.iter().find(is_cut_short) {
+            Some(problem) => Err(ChangeError::CutShort(problem.to_string())),
+            None => Ok(present),
+        }
     }
 
     fn of(mut target: Target, options: &Options, depth: Depth) -> Result<Self, ChangeError> {
@@ -92,7 +98,7 @@ impl Present {
             return Err(ChangeError::OwnSectors);
         }
         let table = match depth {
-            Depth::Table | Depth::Contents => sectors::read_table(&mut target, options)?,
+            Depth::Contents => sectors::read_present(&mut target, options)?,
             Depth::OldTable | Depth::OtherSectors { .. } => None,
         };
         if let Depth::OtherSectors { new, .. } = depth {
@@ -108,8 +114,7 @@ impl Present {
         let mut stack = match (depth, table) {
             (Depth::Contents, _) => read_all(medium.as_ref(), block, options.logical)?,
             (Depth::OtherSectors { former, new }, _) => read_converted(medium.as_ref(), new, former)?,
-            (Depth::Table | Depth::OldTable, Some(table)) => table,
-            (Depth::Table | Depth::OldTable, None) => read_stack(medium.as_ref(), block, None)?,
+            (Depth::OldTable, _) => read_stack(medium.as_ref(), block, None)?,
         };
         if stack.kind == TableKind::None
             && target.kernel_partitions.as_ref().is_some_and(|all| !all.is_empty())

@@ -57,7 +57,7 @@ pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use recognised::is_root;
-pub use sectors::read_table;
+pub use sectors::read_present;
 pub use straddle_audit::MoveJournal;
 
 /// How targets are opened and judged.

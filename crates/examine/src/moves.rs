@@ -19,7 +19,7 @@ const MOST: usize = 128;
 pub fn unfinished(path: &Path) -> Option<Unfinished> {
     let options = straddle_device::Options::default();
     let mut target = straddle_device::open(path, &options).ok()?;
-    let stack = sectors::read_table(&mut target, &options).ok()??;
+    let stack = sectors::read_present(&mut target, &options).ok()??;
     found(&target, &stack)
 }
 

@@ -2,7 +2,7 @@
 
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
-use straddle_layout::{Stack, TableKind, read_stack};
+use straddle_layout::{Stack, TableKind, read_all};
 use straddle_units::BlockSize;
 
 /// Returns the sector size if it is known before the table is read: the kernel's for a device, the stated one
@@ -26,18 +26,17 @@ pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
     }
 }
 
-/// Reads only the table that is to be changed, without the contents of its partitions, and adopts its sector
-/// size. `None` if the target's bytes cannot be read.
-pub fn read_table(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
+/// Reads the table that is to be changed, and what is in its partitions, and adopts its sector size. `None` if the target's bytes cannot be read.
+pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
-    let found = read_stack(medium, known(target, options), options.logical)?;
+    let found = read_all(medium, known(target, options), options.logical)?;
     if target.kind != DeviceKind::Image {
         return Ok(Some(found));
     }
     adopt(target, &found);
     // Read again in the size adopted, whichever size it was found in.
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
-    read_stack(medium, Some(target.topology.logical.value()), None).map(Some)
+    read_all(medium, Some(target.topology.logical.value()), None).map(Some)
 }
 
 /// Reads a table that may count in sectors of another size than `new`, the target's. `former` is the table's
@@ -50,14 +49,14 @@ pub(crate) fn read_converted(
     let former = match former {
         Some(former) => former,
         None => {
-            let stack = read_stack(medium, Some(new), None)?;
+            let stack = read_all(medium, Some(new), None)?;
             if stack.block == new {
                 return Ok(stack);
             }
             stack.block
         }
     };
-    read_stack(medium, Some(former), Some(former))
+    read_all(medium, Some(former), Some(former))
 }
 
 /// Returns a remark if sectors of another size would put the start of a partition where something is, but too

@@ -395,5 +395,6 @@ fn is_about_the_end(problem: &Problem) -> bool {
             | Problem::GptBackupMisplaced { .. }
             | Problem::GptPastEnd { .. }
             | Problem::OutOfRange { .. }
+            | Problem::CutShort { .. }
     )
 }

@@ -4,7 +4,8 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::descend::read_layers;
-use crate::model::stack::{Problem, Stack, TableKind};
+use crate::model::layer::Layer;
+use crate::model::stack::{Partition, Problem, Stack, TableKind};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::tables::read::{
@@ -79,4 +80,20 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
         note(Some(partition.number));
     }
     stack.problems.append(&mut unread);
+    let cut: Vec<Problem> = match &stack.layer {
+        Some(layer) => cut_short(None, layer).into_iter().collect(),
+        None => stack.partitions.iter().filter_map(of_partition).collect(),
+    };
+    stack.problems.extend(cut);
+}
+
+fn of_partition(partition: &Partition) -> Option<Problem> {
+    cut_short(Some(partition.number), partition.layer.as_ref()?)
+}
+
+/// The problem that a layer's own record of its size reaches past the end of what it is on.
+fn cut_short(number: Option<u32>, layer: &Layer) -> Option<Problem> {
+    let (recorded, len) = (layer.recorded_end()?, layer.below.len());
+    let at = layer.drive?.checked_add(len)?;
+    (recorded > len).then_some(Problem::CutShort { number, content: layer.kind, at, recorded, len })
 }

@@ -44,8 +44,8 @@ pub enum AreaError {
         /// What the target is instead.
         holds: &'static str,
     },
-    /// The partition table is damaged.
-    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
+    /// The partition table is damaged, or what is in a partition reaches past its end.
+    #[error("{path}: the partition table is damaged, or partitions hold more than they have room for, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged {
         /// The target.
         path: PathBuf,
@@ -89,7 +89,7 @@ fn unseen(path: &Path, source: impl Into<Box<dyn Error + Send + Sync>>) -> AreaE
 pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let mut target = examine(opened)?;
-    let stack = straddle_examine::read_table(&mut target, &Options::default());
+    let stack = straddle_examine::read_present(&mut target, &Options::default());
     let Some(stack) = stack.map_err(|error| unseen(path, error))? else {
         return Err(unseen(path, "its bytes cannot be read"));
     };

@@ -100,6 +100,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it asks for this partition to grow.
+    pub(crate) fn grows(&self, number: u32) -> bool {
+        self.grow.iter().any(|grow| grow.number == number)
+    }
+
     /// A request that asks for nothing.
     pub fn new(seed: Seed) -> Self {
         Self {

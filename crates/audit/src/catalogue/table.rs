@@ -240,3 +240,24 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
           A copy is completed by the same straddle apply PLAN --from SOURCE --write TARGET that began it.",
     sources: &["docs/realign.md"],
 };
+
+pub(super) const CUT_SHORT: Definition = Definition {
+    code: Code::S048,
+    severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
+    title: "contents reach past the end of their partition",
+    what: "A file system, swap area, physical volume, LUKS container or array member records a size that is larger than the partition, or the \
+           disk, that it is in.",
+    why: "The entry was made smaller without the contents being shrunk first, the image was cut off or copied to a smaller disk; or the \
+          superblock is left over from an earlier, larger partition that began at the same place.",
+    cost: "Data that belong to it may lie in what looks like free space: a new partition, a move or a benchmark there destroys them. The kernel \
+           refuses to mount it, or fails where the device ends. straddle writes nothing to such a disk.",
+    fix: "If the contents are in use, make the partition as large as they are again, or shrink them first (from a copy). If they are left over, \
+          remove them with wipefs.",
+    sources: &[
+        "Linux fs/ext4/super.c, ext4_geometry_check",
+        "LVM2 lib/metadata/pv_manip.c",
+        "mm/swapfile.c, read_swap_header",
+    ],
+};

@@ -18,6 +18,8 @@ mod f2fs {
     pub(super) const LOG_BLOCKSIZE: usize = 0x10;
     /// `log_blocks_per_seg`, 32 bits.
     pub(super) const LOG_BLOCKS_PER_SEG: usize = 0x14;
+    /// `block_count`, 64 bits.
+    pub(super) const BLOCK_COUNT: usize = 0x24;
     /// `segment0_blkaddr`, 32 bits: the block from which segments are counted.
     pub(super) const SEGMENT0_BLKADDR: usize = 0x48;
     /// `main_blkaddr`, 32 bits: the block where the main area begins.
@@ -58,6 +60,7 @@ pub(super) fn read_f2fs(view: &View<'_>) -> Option<(FileSystem, String)> {
         segment: per_segment.and_then(|blocks| segment(view, blocks, block)),
         segment_start: at(f2fs::SEGMENT0_BLKADDR),
         data_start: at(f2fs::MAIN_BLKADDR),
+        extent: said(le64(&superblock, f2fs::BLOCK_COUNT), block),
         ..FileSystem::default()
     };
     Some((fs, text_of_utf16(&superblock[f2fs::VOLUME_NAME])))

@@ -43,6 +43,22 @@ pub struct Layer {
     pub remarks: Vec<String>,
 }
 
+impl Layer {
+    /// The first byte after what its own metadata say is its, counted from its start. That may be past the end of the
+    /// device that it is on: something has cut the device short. `None` if the format records none, or it is not read.
+    pub fn recorded_end(&self) -> Option<ByteCount> {
+        let after = |start: ByteOffset, size: ByteCount| ByteCount::new(start.get()).checked_add(size);
+        let end = match &self.facts {
+            Facts::FileSystem(fs) => fs.extent,
+            Facts::Pv(pv) => pv.device_size,
+            Facts::Luks(luks) => luks.payload.zip(luks.size).and_then(|(start, size)| after(start, size)),
+            Facts::Md(md) => md.data_offset.checked_add(md.data_size),
+            Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => None,
+        };
+        end.filter(|end| *end != ByteCount::ZERO)
+    }
+}
+
 /// The figures of a layer, by its kind. Sizes and offsets are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
@@ -210,7 +226,7 @@ pub struct FileSystem {
     /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
     /// sectors", exFAT partition offset); zero means unspecified.
     pub hidden_sectors: Option<u64>,
-    /// Its own record of its size in bytes (ext, XFS, Btrfs, NTFS, FAT, exFAT, swap): bytes after that are not its own.
+    /// Its own record of its size in bytes (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
     /// The copy of its boot sector that NTFS keeps after its end is not included.
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
@@ -219,4 +235,37 @@ pub struct FileSystem {
     pub devid: Option<u64>,
     /// The number of bits in its table's entries: 12, 16 or 32 (FAT).
     pub fat_bits: Option<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_units::{ByteCount, ByteOffset, Span};
+
+    use super::{Facts, FileSystem, Layer, Luks, Md, Pv};
+    use crate::model::content::{Content, FsKind};
+
+    fn layer(facts: Facts) -> Layer {
+        let below = Span::first(ByteCount::new(100));
+        let (kind, children) = (Content::FileSystem(FsKind::Ext4), Vec::new());
+        let (name, uuid, remarks) = (String::new(), String::new(), Vec::new());
+        Layer { kind, name, uuid, below, drive: None, facts, space: Vec::new(), children, remarks }
+    }
+
+    #[test]
+    fn the_recorded_end_counts_from_the_start_of_the_layer() {
+        let bytes = ByteCount::new;
+        let end = |facts| layer(facts).recorded_end();
+        let fs = FileSystem { extent: Some(bytes(700)), ..FileSystem::default() };
+        assert_eq!(end(Facts::FileSystem(fs)), Some(bytes(700)));
+        assert_eq!(end(Facts::FileSystem(FileSystem::default())), None);
+        assert_eq!(end(Facts::Pv(Pv { device_size: Some(bytes(9)), ..Pv::default() })), Some(bytes(9)));
+        let luks = Luks { payload: Some(ByteOffset::new(50)), size: Some(bytes(60)), ..Luks::default() };
+        assert_eq!(end(Facts::Luks(luks.clone())), Some(bytes(110)));
+        // Without a size it takes what there is.
+        assert_eq!(end(Facts::Luks(Luks { size: None, ..luks })), None);
+        let md = Md { data_offset: bytes(8), data_size: bytes(100), ..Md::default() };
+        assert_eq!(end(Facts::Md(md)), Some(bytes(108)));
+        let absurd = Md { data_offset: bytes(u64::MAX), data_size: bytes(2), ..Md::default() };
+        assert_eq!(end(Facts::Md(absurd)), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! The stack: what a medium holds, from the partition table up, and what is wrong with it.
 
-use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::content::Content;
 use super::layer::{Facts, Layer};
@@ -238,6 +238,22 @@ pub enum Problem {
         number: u32,
         /// Its first byte past the end.
         at: ByteOffset,
+    },
+    /// What a partition, or the disk without a table, holds records a size that reaches past the end.
+    #[error(
+        "the {content} in it records a size of {recorded}, and there are {len}: its data may lie behind the end"
+    )]
+    CutShort {
+        /// The partition's number; `None` for a disk without a table.
+        number: Option<u32>,
+        /// What is in it.
+        content: Content,
+        /// The first byte past the end.
+        at: ByteOffset,
+        /// The size that it records.
+        recorded: ByteCount,
+        /// The size of what it is in.
+        len: ByteCount,
     },
     /// The operating system cannot read some bytes that are needed; what they hold is unknown.
     #[error("cannot read byte {at}: {why}")]

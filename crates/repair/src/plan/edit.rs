@@ -124,6 +124,10 @@ impl Draft<'_> {
                     self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
                 }
                 Problem::NoProtectiveMbr { .. } if self.request.repair => {}
+                // Only what is in a partition is not known: no entry depends on it.
+                Problem::Unreadable { number: Some(_), .. } => {}
+                // It grows, by what its contents need at least.
+                Problem::CutShort { number: Some(number), .. } if self.request.grows(*number) => {}
                 other => return unchangeable(other.to_string()),
             }
         }
@@ -197,6 +201,18 @@ impl Draft<'_> {
             }));
         }
         let entry = &mut table.partitions[index];
+        let cut_short = self.situation.stack.problems.iter().find_map(|problem| match problem {
+            Problem::CutShort { number: Some(cut), recorded, .. } if *cut == number => Some(*recorded),
+            _ => None,
+        });
+        let got = end.checked_since(span.start()).unwrap_or_default();
+        if let Some(recorded) = cut_short.filter(|recorded| got < *recorded) {
+            return Err(cannot(format!(
+                "what is in it records that it takes {} bytes, and it would have {}",
+                recorded.get(),
+                got.get()
+            )));
+        }
         entry.change = Change::Grown { from: entry.sectors };
         entry.sectors = Lba::containing(end, block).checked_since(entry.start).unwrap_or_default();
         let leaves = if behind.is_empty() { "" } else { ", which leaves room for what is added" };

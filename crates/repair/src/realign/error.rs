@@ -108,6 +108,9 @@ pub enum RealignError {
         /// How many bytes of space are missing.
         missing: ByteCount,
     },
+    /// `--wrap` of a disk that is smaller than what is on it.
+    #[error("it is not whole: {0}")]
+    CutShort(String),
     /// `--wrap` of a disk that nothing known fills.
     #[error("no file system fills the disk: {0}")]
     NotWhole(String),
@@ -169,6 +172,7 @@ impl RealignError {
             | Self::NoRoom { .. }
             | Self::Blocked { .. }
             | Self::NotWhole(_)
+            | Self::CutShort(_)
             | Self::WrapRoom { .. } => ErrorKind::Refused,
             Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
