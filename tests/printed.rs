@@ -368,6 +368,12 @@ fn tables_fit_a_narrow_terminal() {
             let lines = printed.lines().flat_map(|line| line.split("\u{1b}[2K"));
             let widest = lines.map(|line| plain(line).chars().count()).max();
             assert!(widest <= Some(width), "{command} at {width}: {widest:?}\n{printed}");
+            // COLUMNS counts where no terminal knows its width. Prose of the same words is as wide.
+            let mut piped = Command::new("sh");
+            piped.args(["-c", &format!("'{STRADDLE}' {command}")]).env("COLUMNS", width.to_string());
+            let said = tools::output(piped.current_dir(dir.path()), "");
+            let widest = tools::text(&said.stdout).lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{command} at COLUMNS={width}: {widest:?}");
         }
     }
 }

@@ -361,3 +361,25 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
     let fewest = first(&browsed(&dir, &press(1).repeat(2)));
     assert!(fewest == "web10" || fewest == "db1", "{fewest}");
 }
+
+/// A host has more disks than are shown: those with errors are not behind those with warnings.
+#[test]
+fn the_worst_disks_of_a_host_are_shown_first() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("report-worst");
+    let warned = dir.image("a.img", 64 << 20);
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "1024"]).arg(&warned), "");
+    let wrong = dir.image("z.img", 64 << 20);
+    write_table(&wrong, 512, "label: dos\nstart=63, size=40000, type=83\n");
+    audit(&dir, "host.json", &["a.img", "z.img", "none.img"]);
+    let value: Value = serde_json::from_slice(&fs::read(dir.join("host.json")).unwrap()).unwrap();
+    let said: Vec<_> = list(&value, "targets").iter().map(|one| one.get("misaligned").cloned()).collect();
+    assert_eq!(said, [Some(json!("no")), Some(json!("error")), None], "{value}");
+    report(&dir, &["--html", "page.html", "host.json"]);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    let (_, worst) = page.split_once("id=\"worst\"").unwrap();
+    let place = |name: &str| worst.find(name).unwrap_or_else(|| panic!("{name}: {worst}"));
+    assert!(place("z.img") < place("a.img"), "{worst}");
+}

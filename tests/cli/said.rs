@@ -6,6 +6,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::straddle;
+use super::tools::present;
 
 #[test]
 fn a_drive_named_without_its_prefix_is_recognised_everywhere() {
@@ -117,5 +118,37 @@ fn man_pages_have_values_and_no_backquotes() {
             taking += 1;
         }
         assert!(taking > 2, "{command}: {synopsis}");
+    }
+}
+
+/// The error of a library is not what the user asked for: its temporary file, or the place in its own code.
+#[test]
+fn errors_are_about_what_was_named() {
+    let dir = TempDir::new().unwrap();
+    let page = dir.path().join("missing/page.svg");
+    let run = straddle(&["bench", "random-write", "drive:wd10ears", "--svg", page.to_str().unwrap()]);
+    assert_eq!(run.code, 3, "{}", run.err);
+    assert!(run.err.contains("missing/page.svg") && !run.err.contains(".straddle-"), "{}", run.err);
+    // 1 MiB that cannot be packed much smaller.
+    let mut state = 1_u64;
+    let noise: Vec<u8> = (0..1 << 17)
+        .flat_map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()
+        })
+        .collect();
+    let plain = dir.path().join("disk.img");
+    fs::write(&plain, noise).unwrap();
+    for (program, ending) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
+        if !present(&[program]) {
+            continue;
+        }
+        let status = std::process::Command::new(program).args(["-q", "-k"]).arg(&plain).status().unwrap();
+        assert!(status.success());
+        let packed = dir.path().join(format!("disk.img.{ending}"));
+        fs::OpenOptions::new().write(true).open(&packed).unwrap().set_len(300_000).unwrap();
+        let run = straddle(&["check", packed.to_str().unwrap()]);
+        assert_eq!(run.code, 3, "{}", run.err);
+        assert!(run.err.contains("of the file: it ends in the middle of its data\n"), "{}", run.err);
     }
 }

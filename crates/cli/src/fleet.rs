@@ -21,8 +21,8 @@ const IMAGES: &str = "images";
 /// The group of disks without a model.
 const NAMELESS: &str = "no model reported";
 
-/// What an audit says of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an audit says of a disk, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Misaligned: an error.
     Errors,
@@ -273,13 +273,13 @@ impl Fleet {
     }
 }
 
-fn class(status: Status, misaligned: MisalignedReport) -> Class {
+fn class(status: Status, misaligned: Option<MisalignedReport>) -> Class {
     match (status, misaligned) {
         (Status::Failed, _) => Class::Failed,
         (Status::NotJudged, _) => Class::NotJudged,
         (Status::Blank, _) => Class::Blank,
-        (_, MisalignedReport::Error) => Class::Errors,
-        (_, MisalignedReport::Warning) => Class::Warnings,
+        (_, Some(MisalignedReport::Error)) => Class::Errors,
+        (_, Some(MisalignedReport::Warning)) => Class::Warnings,
         (Status::Error | Status::Warning, _) => Class::Others,
         (Status::Ok | Status::Advice, _) => Class::Aligned,
     }

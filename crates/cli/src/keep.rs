@@ -100,6 +100,8 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The user's umask applies to a new file.
     let usual = Permissions::from_mode(0o666);
+    // The error of a folder that does not exist would name the temporary file.
+    std::fs::metadata(folder)?;
     let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
     Ok((made, path))
 }

@@ -3,6 +3,7 @@
 mod net;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use straddle_device::shown::is_hidden;
@@ -83,8 +84,15 @@ pub(crate) fn fits(columns: usize) -> bool {
 }
 
 fn terminal_width() -> Option<usize> {
-    let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
-    Some(usize::from(width.0).max(LEAST_WIDTH))
+    width_of(io::stdout())
+}
+
+/// The characters per line of a terminal or, if it does not know, or the output goes elsewhere, those that COLUMNS
+/// states.
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    let terminal = terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
+    let stated = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
+    terminal.or_else(stated).map(|width| width.max(LEAST_WIDTH))
 }
 
 /// Makes a text of several lines printable.
@@ -96,8 +104,7 @@ pub(crate) fn printable_lines(text: &str) -> String {
 pub(crate) fn complain(message: &str) {
     // Wrap only the first line: a command is on a line of its own and stays whole.
     let whole = format!("straddle: {}", printable_lines(message));
-    let width =
-        terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
+    let width = width_of(io::stderr());
     let (first, rest) = whole.split_at(whole.find('\n').unwrap_or(whole.len()));
     let first =
         width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_after(first, width, "", "  "));

@@ -104,9 +104,10 @@ pub struct TargetReport {
     /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindReport>,
-    /// How severely what is written on it is misaligned, by the findings that count for the status; "no" also
-    /// if it was not judged.
-    pub misaligned: MisalignedReport,
+    /// How severely what is written on it is misaligned, by the findings that count for the status; absent if it
+    /// was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misaligned: Option<MisalignedReport>,
     /// Why the target was not judged; only with the status "not_judged".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -231,7 +232,7 @@ impl TargetReport {
             target,
             status: Status::Failed,
             kinds: Vec::new(),
-            misaligned: MisalignedReport::No,
+            misaligned: None,
             reason: None,
             error: Some(error),
             device: None,
@@ -268,7 +269,7 @@ impl TargetReport {
             target: name.to_owned(),
             status: judgement.status().into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
-            misaligned: judgement.misaligned().into(),
+            misaligned: audited.not_judged().is_none().then(|| judgement.misaligned().into()),
             reason: audited.not_judged().map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),

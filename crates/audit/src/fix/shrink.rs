@@ -125,7 +125,7 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
         _ => None,
     };
     match way(layer.kind) {
-        Way::Resize2fs => Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", bytes / KIB)),
+        Way::Resize2fs => Some(format!("e2fsck -fp DEVICE && resize2fs DEVICE {}K", bytes / KIB)),
         Way::Btrfs => {
             let devid = fs?.devid.filter(|_| to >= BTRFS_LEAST)?;
             Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{bytes} DIR && umount DIR"))

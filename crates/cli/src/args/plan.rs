@@ -171,6 +171,7 @@ pub(crate) enum TableFormat {
     /// GUID partition table.
     Gpt,
     /// Master boot record, "dos"; for disks up to 2 TiB and old firmware.
+    #[value(alias = "dos", alias = "msdos")]
     Mbr,
 }
 

@@ -120,7 +120,9 @@ impl Fleet {
         hosts.sort_by(worst_first);
         for row in hosts.iter_mut().take(WORST) {
             let disks = self.hosts.get(row.host).map(|host| &*host.disks).unwrap_or_default();
-            row.details = disks.iter().filter_map(|disk| detail(disk, &known)).collect();
+            let mut disks: Vec<&Disk> = disks.iter().collect();
+            disks.sort_by_key(|disk| disk.class);
+            row.details = disks.into_iter().filter_map(|disk| detail(disk, &known)).collect();
         }
         Digest {
             tally,

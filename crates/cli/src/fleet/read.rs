@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Version {
 pub(super) struct Target {
     pub(super) target: String,
     pub(super) status: Status,
-    pub(super) misaligned: MisalignedReport,
+    pub(super) misaligned: Option<MisalignedReport>,
     pub(super) device: Option<Device>,
     pub(super) findings: Vec<Finding>,
 }

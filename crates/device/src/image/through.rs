@@ -106,6 +106,19 @@ pub enum UnpackError {
     },
 }
 
+/// A decoder that wants more than there is has its own words for that.
+fn plain(error: io::Error) -> io::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(one) = cause {
+        let kind = one.downcast_ref::<io::Error>().map(io::Error::kind);
+        if kind == Some(io::ErrorKind::UnexpectedEof) {
+            return io::Error::new(io::ErrorKind::UnexpectedEof, "it ends in the middle of its data");
+        }
+        cause = one.source();
+    }
+    error
+}
+
 /// A file that counts the bytes read from it.
 struct Counted<'a> {
     file: BufReader<File>,
@@ -271,8 +284,10 @@ fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackEr
     let (mut len, mut data) = (0_u64, 0_u64);
     let mut part = vec![0; PART];
     loop {
-        let have = fill(bytes.as_mut(), &mut part)
-            .map_err(|source| UnpackError::Damaged { at: ByteOffset::new(read.get()), source })?;
+        let have = fill(bytes.as_mut(), &mut part).map_err(|source| UnpackError::Damaged {
+            at: ByteOffset::new(read.get()),
+            source: plain(source),
+        })?;
         let part = &part[..have];
         let end = len.saturating_add(have as u64);
         if end > limits.len.get() {

@@ -142,6 +142,30 @@ fn writes_in_the_order_of_passing_save_what_is_left_of_a_revolution() {
     assert!(saved >= 15, "{saved}");
 }
 
+/// A link of 2 ms a sector: the last sector comes last, so the write ends when the platter has taken that one, at the same
+/// angle wherever the heads land.
+#[test]
+fn a_write_in_the_order_of_passing_waits_for_its_data() {
+    const REVOLUTION: f64 = 10.0;
+    let profile = import(&[
+        ("Immediate buffer write = 0", "Immediate buffer write = 1"),
+        ("Bulk sector transfer time = 0.05", "Bulk sector transfer time = 2.0"),
+    ]);
+    let profile = profile.unwrap();
+    let ends: Vec<f64> = (0..20)
+        .map(|pause| {
+            let pause = 37.0 + f64::from(pause) * 0.49;
+            let ended = times(&profile, pause, &[(Read, 0, 1), (Write, 158, 20)])[1];
+            assert!(ended >= 20.0 * 2.0, "{pause}: {ended}");
+            pause + ended
+        })
+        .collect();
+    for end in &ends {
+        let turns = (end - ends[0]) / REVOLUTION;
+        assert!((turns - turns.round()).abs() < 1e-3, "{ends:?}");
+    }
+}
+
 #[test]
 fn overheads_are_scaled() {
     let profile = import(&[("Time scale for overheads = 1.0", "Time scale for overheads = 2.5")]).unwrap();

@@ -124,9 +124,10 @@ fn escaped(text: &str) -> String {
 }
 
 /// The variables that the program reads: the commands that do, all if there are none, the names, and the effect.
-const VARIABLES: [(&[&str], &str, &str); 10] = [
+const VARIABLES: [(&[&str], &str, &str); 11] = [
     (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
     (&[], "TERM", "If it is dumb, nothing is coloured."),
+    (&[], "COLUMNS", "The characters per line, where no terminal knows them [default: 110]."),
     (
         &["apply", "bench", "check", "lab", "map", "plan", "probe", "realign", "reproduce"],
         "TMPDIR",

@@ -41,8 +41,10 @@ impl Report for Prometheus {
         }
         let misaligned =
             target.partitions.iter().filter(|partition| partition.misaligned != MisalignedReport::No).count();
-        self.off.insert(name.clone(), target.misaligned != MisalignedReport::No);
-        self.misaligned.insert(name.clone(), misaligned);
+        if let Some(severity) = target.misaligned {
+            self.off.insert(name.clone(), severity != MisalignedReport::No);
+            self.misaligned.insert(name.clone(), misaligned);
+        }
         self.judged.insert(name, unjudged(target).is_none());
         String::new()
     }
@@ -60,13 +62,13 @@ impl Report for Prometheus {
         metric(
             &mut text,
             "straddle_target_misaligned",
-            "Whether writes to the target straddle physical sectors or other units.",
+            "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
             self.off.iter().map(|(name, off)| (label("target", name), u64::from(*off))),
         );
         metric(
             &mut text,
             "straddle_misaligned_partitions",
-            "Partitions whose writes straddle physical sectors or other units.",
+            "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
             self.misaligned.iter().map(|(name, count)| (label("target", name), *count as u64)),
         );
         metric(
