@@ -75,7 +75,7 @@ impl Recognised {
         match stack.kind {
             TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => Self::Known,
             TableKind::Foreign(name) => Self::Nothing(format!(
-                "it has a partition table of the kind {name}, whose partitions are not read"
+                "it has a partition table of type {name}, whose partitions are not read"
             )),
             TableKind::Kernel | TableKind::None if stack.layer.is_some() || !stack.partitions.is_empty() => {
                 Self::Known

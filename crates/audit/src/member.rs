@@ -68,7 +68,7 @@ fn unread(layer: &Layer, md: &Md) -> Option<String> {
     let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
     let table = layer.children.iter().find(is_unread)?;
     Some(format!(
-        "the array that it is a member of ({}) has a partition table of the kind {}, whose partitions are not read",
+        "the array that it is a member of ({}) has a partition table of type {}, whose partitions are not read",
         level_name(md),
         table.kind
     ))

@@ -80,7 +80,7 @@ fn destroying(tool: &'static str, line: String) -> Fix {
         summary: "recreate the layer with its data on the boundary, and restore its contents".to_owned(),
         commands: vec![Command { tool, line }],
         risk: Risk::Destroys,
-        caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
+        caution: Some("replace DEVICE with the device that the layer is on".to_owned()),
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
         risk: Risk::Backup,
         caution: Some(format!(
             "with the container open: cryptsetup refuses it otherwise. The file system in it must not have blocks of less than {sector} bytes, or it cannot be mounted afterwards, and \
-             its size has to be a multiple of them; DEVICE stands for what the container is on"
+             its size has to be a multiple of them; replace DEVICE with what the container is on"
         )),
     }
 }

@@ -62,7 +62,7 @@ pub enum OpenError {
         command: Option<String>,
     },
     /// A compressed file whose contents cannot be read.
-    #[error("is {what} that cannot be read through{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
+    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack {
         /// What it is: "a gzip file".
         what: &'static str,

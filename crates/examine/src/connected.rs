@@ -30,7 +30,7 @@ pub(crate) fn prepare(
     if container.is_written_once() {
         findings.withhold_commands(names_node);
         let remark = format!(
-            "a {} image of the kind {} cannot be written: for commands, convert it, and check what comes of it",
+            "a {} image of type {} cannot be written: for commands, convert it, and check what comes of it",
             container.format, container.variant
         );
         let made = quote_path(Path::new(&format!("{name}.qcow2")));

@@ -49,7 +49,7 @@ pub enum PlanError {
     },
     /// A table of another kind would be destroyed.
     #[error(
-        "the disk has a partition table of the kind {name}, which is not read: --wipe allows to overwrite it"
+        "the disk has a partition table of type {name}, which is not read: --wipe allows to overwrite it"
     )]
     WouldReplace {
         /// blkid's PTTYPE.

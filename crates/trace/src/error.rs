@@ -136,7 +136,7 @@ pub enum LineError {
         reason: &'static str,
     },
     /// The line is too long to be part of a trace.
-    #[error("longer than {limit} bytes: no trace has such lines")]
+    #[error("longer than {limit} bytes: no known format of traces has such lines")]
     Long {
         /// Bytes of the longest line that is read.
         limit: usize,

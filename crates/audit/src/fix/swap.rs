@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 
 /// The caution for the line.
 pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in between: what is swapped out is not moved, the swap is made again \
-                                under the same UUID (DEVICE stands for the partition)";
+                                under the same UUID (replace DEVICE with the partition)";
 
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {

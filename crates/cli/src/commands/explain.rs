@@ -37,7 +37,8 @@ fn explain_drive(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
             [one] => format!(" did you mean '{one}'?"),
             [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
         };
-        let text = format!("nothing is known of '{word}';{hint} 'straddle explain --list' lists what is");
+        let text =
+            format!("no rule or topic matches '{word}';{hint} 'straddle explain --list' lists them all");
         return Err(UsageError(text).into());
     };
     let command = format!("straddle drive show {name}");

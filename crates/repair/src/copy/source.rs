@@ -4,7 +4,7 @@
 //! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
 //! not compressed. As long as it is open, programs that lock what they write are kept from these files, and a disk
 //! from being mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show.
-//! What was written to them since, by whoever takes no lock, is [noticed](Source::written).
+//! What was written to them since, by a program that takes no lock, is [noticed](Source::written).
 //!
 //! The exception is [`Source::simulated`]. The caller of that holds the law: its bytes do not change, and are
 //! not those of the new disk.

@@ -45,7 +45,7 @@ impl Draft<'_> {
                 "its MBR lists partitions beside the GPT (a hybrid MBR): remove them first".to_owned(),
             )),
             TableKind::Content(content) => Err(PlanError::NoTable { found: content.to_string() }),
-            TableKind::Foreign(name) => Err(PlanError::NoTable { found: format!("one of the kind {name}") }),
+            TableKind::Foreign(name) => Err(PlanError::NoTable { found: format!("one of type {name}") }),
             TableKind::None | TableKind::Kernel => {
                 Err(PlanError::NoTable { found: "nothing known is on it".to_owned() })
             }

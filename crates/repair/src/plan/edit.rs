@@ -98,7 +98,7 @@ impl Draft<'_> {
             TableKind::Mbr => Format::Mbr,
             TableKind::Content(content) => return Err(PlanError::NoTable { found: content.to_string() }),
             TableKind::Foreign(name) => {
-                return Err(PlanError::NoTable { found: format!("one of the kind {name}") });
+                return Err(PlanError::NoTable { found: format!("one of type {name}") });
             }
             TableKind::None | TableKind::Kernel => {
                 return Err(PlanError::NoTable { found: "nothing known is on it".to_owned() });

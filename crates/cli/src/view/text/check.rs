@@ -240,7 +240,7 @@ fn table_line(audited: &Examined) -> String {
             format!("  no partition table: {kind} on the whole disk")
         }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
-        TableKind::Foreign(name) => format!("  a partition table of the kind {name}"),
+        TableKind::Foreign(name) => format!("  a partition table of type {name}"),
         TableKind::None => "  no partition table and no known content".to_owned(),
         TableKind::Kernel if is_unread(stack) && stack.partitions.is_empty() => {
             "  the partition table cannot be read".to_owned()

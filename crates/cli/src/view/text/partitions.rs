@@ -85,7 +85,8 @@ fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let own = placement_text(partition, of.verdict, decisive);
     match inside {
         Some(worst) if worst.severity > Severity::Advice => {
-            format!("{own}, but {} inside", worst.rule.code)
+            let joined = if own == ALIGNED { ", but" } else { "; also" };
+            format!("{own}{joined} {} inside", worst.rule.code)
         }
         _ => match of.made_up.and_then(|at| audited.findings().get(at)) {
             Some(made_up) if own == ALIGNED => format!("{own} ({})", made_up.rule.code),
