@@ -251,6 +251,46 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
     }
 }
 
+/// What a plan says about a partition is what the source has: otherwise nothing would find it on the copy.
+#[test]
+fn a_plan_that_changes_what_finds_a_partition_is_refused() {
+    for (format, parts) in SHAPES {
+        let old = source(format, parts);
+        let copy = planned(&old, None, &WANTED).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&copy.to_json().unwrap()).unwrap();
+        let blank = Memory::new(copy.plan().disk().size.get());
+        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut value = value.clone();
+            change(&mut value["plan"]["table"]["partitions"]);
+            value.to_string()
+        };
+        let number =
+            |index: usize, number: u32| changed(&move |parts| parts[index]["number"] = number.into());
+        let swapped = changed(&|parts| (parts[0]["number"], parts[1]["number"]) = (2.into(), 1.into()));
+        let bootable = changed(&|parts| parts[1]["bootable"] = true.into());
+        let kind = if format == Format::Gpt { "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" } else { "0x07" };
+        let kind = changed(&|parts| parts[0]["kind"] = kind.into());
+        let mut plans = vec![number(0, 3), number(1, 4), swapped, bootable, kind];
+        if format == Format::Gpt {
+            plans.push(number(1, 9));
+            plans.push(changed(&|parts| parts[0]["uuid"] = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709".into()));
+            plans.push(changed(&|parts| parts[0]["name"] = "other".into()));
+        }
+        for json in plans {
+            let Ok(plan) = Copy::from_json(&json) else { continue };
+            assert_ne!(plan, copy);
+            let mut drive = Cut::new(blank.clone(), u64::MAX);
+            let error = run(&plan, &old, &mut drive, false).unwrap_err();
+            assert!(matches!(error, CopyError::OtherSource(_)), "{error}: {json}");
+            assert!(drive.seen == blank, "nothing is written");
+        }
+        // These stay readable, so that it is the source that decides.
+        for json in [number(0, 3), number(1, 4)] {
+            assert!(Copy::from_json(&json).is_ok(), "{format}");
+        }
+    }
+}
+
 /// A new image has the size that its plan needs, for its own topology and format of table, and not more.
 #[test]
 fn a_new_image_has_room_for_its_plan() {

@@ -16,6 +16,7 @@ use straddle_layout::{Stack, TableKind, member_marks, read_all, read_stack};
 use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::layout::Item;
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
@@ -205,6 +206,11 @@ impl Copy {
             }
             let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
             let entry = self.plan.table().partitions.iter().find(is_there);
+            if entry.is_none_or(|entry| !is_entry_of(entry, item)) {
+                return refuse(format!(
+                    "partition {number} of the source would not keep its number, type, name or identity"
+                ));
+            }
             let Some(entry) = entry.filter(|_| item.at.start() != one.to) else { continue };
             let found = references_of(medium, item, entry, (format, block), one.from.len());
             let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
@@ -302,6 +308,16 @@ impl Copy {
             Some(why) => Err(CopyError::OtherTable(why)),
         }
     }
+}
+
+/// Whether `entry` of the new table has what finds `item`.
+fn is_entry_of(entry: &Entry, item: &Item) -> bool {
+    let old = crate::plan::kept(&item.partition);
+    let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
+    entry.number == old.number
+        && has_identity
+        && entry.kind == item.kind.unwrap_or(&old.kind)
+        && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
 }
 
 /// The boot code of a first sector.
