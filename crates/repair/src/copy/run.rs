@@ -141,7 +141,7 @@ impl Copy {
         }
         let bad = std::mem::take(&mut work.bad);
         if let Some(path) = source.written() {
-            return Err(CopyError::SourceWritten(path.to_owned()));
+            return Err(CopyError::SourceWritten(path));
         }
         self.lead(disk, &lead)?;
         self.record(disk)?;
@@ -156,7 +156,7 @@ impl Copy {
         flush(work.disk)?;
         let Some(bad) = self.compare(&mut work)? else { return Ok(Copied::Stopped) };
         if let Some(path) = work.source.written() {
-            return Err(CopyError::SourceWritten(path.to_owned()));
+            return Err(CopyError::SourceWritten(path));
         }
         list(&bad).map_err(CopyError::List)?;
         tell_kernel(work.disk, Some(Expected::of(&self.plan)))?;
