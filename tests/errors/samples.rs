@@ -188,6 +188,7 @@ fn of_repairs() -> Vec<Sample> {
         sample(CopyError::Apply(ApplyError::Read(read()))),
         sample(CopyError::Record(MoveError::Moves(moves()))),
         sample(CopyError::Read(read())),
+        sample(CopyError::Unknown { at: at(), source: read() }),
         sample(CopyError::Unreadable { at: at(), source: read() }),
         sample(CopyError::Write { at: at(), source: cause() }),
     ]

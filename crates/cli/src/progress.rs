@@ -83,7 +83,7 @@ impl Drop for Bar {
 pub(crate) struct Watcher {
     bar: Bar,
     stop: Arc<AtomicBool>,
-    what: &'static str,
+    what: String,
     /// When the first report came, and the bytes done by then.
     first: Option<(Instant, u64)>,
 }
@@ -95,7 +95,16 @@ impl Watcher {
         on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
         let mut bar = Bar::new();
         bar.tell(what);
-        Ok(Self { bar, stop, what, first: None })
+        Ok(Self { bar, stop, what: what.to_owned(), first: None })
+    }
+
+    /// Shows another activity from now on, with a bar of its own.
+    pub(crate) fn enter(&mut self, what: &str) {
+        if self.what != what {
+            self.bar = Bar::new();
+            self.bar.tell(what);
+            (self.what, self.first) = (what.to_owned(), None);
+        }
     }
 
     /// Takes a report; breaks at the first one after an interrupt.

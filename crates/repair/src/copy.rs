@@ -2,13 +2,15 @@
 //!
 //! The law of this module: the source is only read. The new disk has a marker in its first sector until all
 //! data are on it, durably, and are read back unless that is left out; then the table takes the marker's place. A copy that was
-//! interrupted is made again from its beginning.
+//! interrupted is made again from its beginning. Without consent, it writes only where the new disk holds zeros.
 //!
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
 //! finds them by these goes on finding them. So the two disks must not be used at the same time.
 
+mod empty;
 mod error;
 mod file;
+mod finished;
 mod layout;
 mod run;
 mod source;
@@ -32,8 +34,8 @@ use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
 use layout::{Ground, Item};
-pub use run::Copied;
 pub(crate) use run::is_unfinished;
+pub use run::{Copied, CopyWatch, Stage};
 pub use source::{Source, shared};
 
 /// The version of the file's format.
@@ -66,6 +68,7 @@ pub struct Copy {
     anchors: Vec<(u32, ByteCount)>,
     lead: ByteCount,
     over: Vec<String>,
+    wipes: bool,
 }
 
 impl Copy {
@@ -98,6 +101,11 @@ impl Copy {
     /// What is on the new disk and will be lost.
     pub fn over(&self) -> &[String] {
         &self.over
+    }
+
+    /// Whether it may write over bytes of the new disk that are not zeros.
+    pub fn wipes(&self) -> bool {
+        self.wipes
     }
 
     /// How many bytes are copied.
@@ -220,7 +228,8 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     let sector = source.block();
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
-    Copy { plan, source, extents, references, anchors, lead: ByteCount::new(lead), over }.checked()
+    let (lead, wipes) = (ByteCount::new(lead), wanted.wipe);
+    Copy { plan, source, extents, references, anchors, lead, over, wipes }.checked()
 }
 
 /// What refers to the old place of `item`, of which `len` bytes get the place of `entry`.

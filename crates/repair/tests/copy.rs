@@ -9,22 +9,26 @@ use std::ops::ControlFlow;
 
 use common::{Cut, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
-use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, new_size, plan};
+use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, Stage, new_size, plan};
 use straddle_repair::realign::Run;
-use straddle_repair::{Format, Part, Place, Request, Seed, Situation, Size};
+use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB};
 
 const WANTED: CopyWanted = CopyWanted { wipe: false, grain: None, wrap: None, seed: Seed(5) };
 
-/// A source with misaligned partitions of random bytes.
+/// A source of 6 MiB with misaligned partitions of random bytes.
 fn source(format: Format, parts: &[(u64, u64)]) -> Memory {
+    source_of(6 * MIB, format, parts)
+}
+
+fn source_of(size: u64, format: Format, parts: &[(u64, u64)]) -> Memory {
     let mut request = Request::new(Seed(1));
     (request.table, request.allow_misaligned) = (Some(format), true);
     for (start, sectors) in parts {
         let part = Part::new(Size::Sectors(*sectors));
         request.parts.push(Part { start: Some(Place::Sector(*start)), ..part });
     }
-    let mut disk = Memory::new(6 * MIB);
+    let mut disk = Memory::new(size);
     plan_and_write(&mut disk, "512e", &request).unwrap();
     let mut random = Random::new(3);
     for (start, sectors) in parts {
@@ -57,7 +61,7 @@ fn run(copy: &Copy, old: &dyn Medium, drive: &mut Cut, skips_bad: bool) -> Resul
     let source = Source::simulated(old);
     let mut disk = target(drive);
     let how = (true, skips_bad);
-    copy.run(&source, &mut disk, how, (&mut |_| ControlFlow::Continue(()), &mut |_| Ok(())))
+    copy.run(&source, &mut disk, how, (&mut |_, _| ControlFlow::Continue(()), &mut |_| Ok(())))
 }
 
 fn bytes(medium: &dyn Medium, start: u64, len: u64) -> Vec<u8> {
@@ -107,7 +111,7 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
         assert_eq!(run(&copy, &old, &mut whole, false).unwrap(), Copied::Complete(Vec::new()));
         assert!(is_complete(&copy, &old, &whole.seen));
         let operations = u64::MAX - whole.left;
-        let mut unfinished = 0;
+        let mut unfinished = 0_u64;
         // What a power cut leaves of the cache is random.
         let times = seeds("COPY_CUTS", 8);
         for cut in (0..operations).flat_map(|cut| (0..times).map(move |_| cut)) {
@@ -115,13 +119,15 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
             let error = run(&copy, &old, &mut drive, false).unwrap_err();
             assert_ne!(error.kind(), ErrorKind::Refused, "{error}");
             let medium = drive.cut(&mut random);
-            if is_complete(&copy, &old, &medium) {
-                continue;
-            }
-            unfinished += 1;
+            let was_complete = is_complete(&copy, &old, &medium);
+            unfinished += u64::from(!was_complete);
             let mut drive = Cut::new(medium, u64::MAX);
             let done = run(&copy, &old, &mut drive, false);
             assert!(done.is_ok(), "cut after {cut}: {done:?}");
+            // What is complete is not written again.
+            if matches!(done, Ok(Copied::Already(_))) {
+                assert!(was_complete, "cut after {cut}: the table counts, and something is missing");
+            }
             assert!(is_complete(&copy, &old, &drive.seen), "cut after {cut}");
         }
         println!(
@@ -203,9 +209,12 @@ fn an_unfinished_copy_says_so() {
     {
         let mut disk = target(&mut drive);
         let source = Source::simulated(&old);
-        let stopped =
-            copy.run(&source, &mut disk, (true, false), (&mut |_| ControlFlow::Break(()), &mut |_| Ok(())));
-        assert_eq!(stopped.unwrap(), Copied::Stopped);
+        for (stage, expected) in [(Stage::Reading, Copied::Untouched), (Stage::Copying, Copied::Stopped)] {
+            let watch =
+                &mut |now, _| if now == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            let stopped = copy.run(&source, &mut disk, (true, false), (watch, &mut |_| Ok(())));
+            assert_eq!(stopped.unwrap(), expected);
+        }
     }
     let found = Run::find(&mut target(&mut drive), None).err().unwrap();
     assert!(found.to_string().contains("a copy to it is not finished"), "{found}");
@@ -239,6 +248,46 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
         let mut value = value.clone();
         *value.pointer_mut(path).unwrap() = new;
         assert!(Copy::from_json(&value.to_string()).is_err(), "{path}");
+    }
+}
+
+/// What a plan says about a partition is what the source has: otherwise nothing would find it on the copy.
+#[test]
+fn a_plan_that_changes_what_finds_a_partition_is_refused() {
+    for (format, parts) in SHAPES {
+        let old = source(format, parts);
+        let copy = planned(&old, None, &WANTED).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&copy.to_json().unwrap()).unwrap();
+        let blank = Memory::new(copy.plan().disk().size.get());
+        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut value = value.clone();
+            change(&mut value["plan"]["table"]["partitions"]);
+            value.to_string()
+        };
+        let number =
+            |index: usize, number: u32| changed(&move |parts| parts[index]["number"] = number.into());
+        let swapped = changed(&|parts| (parts[0]["number"], parts[1]["number"]) = (2.into(), 1.into()));
+        let bootable = changed(&|parts| parts[1]["bootable"] = true.into());
+        let kind = if format == Format::Gpt { "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" } else { "0x07" };
+        let kind = changed(&|parts| parts[0]["kind"] = kind.into());
+        let mut plans = vec![number(0, 3), number(1, 4), swapped, bootable, kind];
+        if format == Format::Gpt {
+            plans.push(number(1, 9));
+            plans.push(changed(&|parts| parts[0]["uuid"] = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709".into()));
+            plans.push(changed(&|parts| parts[0]["name"] = "other".into()));
+        }
+        for json in plans {
+            let Ok(plan) = Copy::from_json(&json) else { continue };
+            assert_ne!(plan, copy);
+            let mut drive = Cut::new(blank.clone(), u64::MAX);
+            let error = run(&plan, &old, &mut drive, false).unwrap_err();
+            assert!(matches!(error, CopyError::OtherSource(_)), "{error}: {json}");
+            assert!(drive.seen == blank, "nothing is written");
+        }
+        // These stay readable, so that it is the source that decides.
+        for json in [number(0, 3), number(1, 4)] {
+            assert!(Copy::from_json(&json).is_ok(), "{format}");
+        }
     }
 }
 
@@ -285,7 +334,7 @@ fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
         std::fs::write(&to, vec![0; usize::try_from(copy.plan().disk().size.get()).unwrap()]).unwrap();
         let source = Source::open(&from, &straddle_device::Options::default()).unwrap();
         let mut disk = straddle_repair::Target::open(&to, None).unwrap();
-        let watch = &mut |_| {
+        let watch = &mut |_, _| {
             if writes {
                 // A kernel's loop device takes no lock either.
                 let file = std::fs::File::options().write(true).open(&from).unwrap();
@@ -307,4 +356,150 @@ fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
         new.put(0, &read);
         assert_eq!(is_complete(&copy, &old, &new), !writes && keeps);
     }
+}
+
+/// A complete copy is recognised, also where boot sectors have their new start and fillers stand for what could not
+/// be read; one that has been used since is not written over.
+#[test]
+fn a_finished_copy_is_recognised_and_one_that_was_used_is_refused() {
+    for (format, parts) in SHAPES {
+        let mut old = source(format, parts);
+        // The boot sector of a FAT records where it starts.
+        let start = parts[0].0 * 512;
+        let mut boot = vec![0; 512];
+        boot[..3].copy_from_slice(&[0xEB, 0x3C, 0x90]);
+        boot[11..28].copy_from_slice(&[0, 2, 4, 1, 0, 2, 0, 2, 0xB8, 0x0B, 0xF8, 3, 0, 63, 0, 255, 0]);
+        boot[28..32].copy_from_slice(&u32::try_from(parts[0].0).unwrap().to_le_bytes());
+        boot[38] = 0x29;
+        boot[54..62].copy_from_slice(b"FAT16   ");
+        boot[510..].copy_from_slice(&[0x55, 0xAA]);
+        old.put(start, &boot);
+        let copy = planned(&old, None, &WANTED).unwrap();
+        assert!(!copy.references().is_empty(), "the start is recorded in the boot sector");
+        let bad = 1_500 * 512 + start;
+        let scratched = Scratched(&old, bad);
+        let blank = Memory::new(copy.plan().disk().size.get());
+        let mut drive = Cut::new(blank, u64::MAX);
+        let Copied::Complete(missing) = run(&copy, &scratched, &mut drive, true).unwrap() else {
+            panic!("stopped")
+        };
+        // Whether the sector can be read now or not.
+        let finished = drive.seen.clone();
+        for readable in [false, true] {
+            let mut drive = Cut::new(finished.clone(), u64::MAX);
+            let again: &dyn Medium = if readable { &old } else { &scratched };
+            assert_eq!(run(&copy, again, &mut drive, true).unwrap(), Copied::Already(missing.clone()));
+            assert!(drive.seen == finished, "nothing is written");
+        }
+        let mut random = Random::new(7);
+        for _ in 0..40 {
+            let one = copy.extents()[usize::try_from(random.below(2)).unwrap()];
+            let at = one.to.get() + random.below(one.from.len().get() / 512) * 512;
+            let mut used = finished.clone();
+            let mut sector = bytes(&used, at, 512);
+            sector[usize::try_from(random.below(512)).unwrap()] ^= 1;
+            used.put(at, &sector);
+            let mut drive = Cut::new(used.clone(), u64::MAX);
+            let error = run(&copy, &scratched, &mut drive, true).unwrap_err();
+            assert!(matches!(error, CopyError::Used { at: found } if found.get() == at), "{at}: {error}");
+            assert!(drive.seen == used, "nothing is written");
+        }
+    }
+}
+
+/// Notes which sectors are written.
+struct Noted(Memory, std::collections::BTreeSet<u64>);
+
+impl Medium for Noted {
+    fn len(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.0.read_at(at, buf)
+    }
+}
+
+impl Simulated for Noted {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> std::io::Result<()> {
+        self.1.extend((at.get() / 512..).take(bytes.len() / 512));
+        self.0.write_at(at, bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Random islands of data, at the edges of what is written above all: without consent a copy is made exactly if
+/// none of them would be written over.
+#[test]
+fn only_zeros_are_written_over_without_consent() {
+    const SIZE: u64 = 24 * MIB;
+    let (mut refused, mut made) = (0, 0);
+    for (format, parts) in SHAPES {
+        let old = source_of(SIZE, format, &[parts[0], (12_001, 3_000), (17_003, 3_001)]);
+        let copy = planned(&old, Some(&Memory::new(SIZE)), &WANTED).unwrap();
+        assert_eq!(Copy::from_json(&copy.to_json().unwrap()).unwrap(), copy);
+        let mut noted = Noted(Memory::new(SIZE), std::collections::BTreeSet::new());
+        let how = (true, false);
+        let copied = copy.run(
+            &Source::simulated(&old),
+            &mut straddle_repair::Target::simulated(&mut noted, straddle_repair::Identity::default()),
+            how,
+            (&mut |_, _| ControlFlow::Continue(()), &mut |_| Ok(())),
+        );
+        assert_eq!(copied.unwrap(), Copied::Complete(Vec::new()));
+        let written = noted.1;
+        let edges: Vec<u64> = written
+            .iter()
+            .copied()
+            .filter(|sector| !written.contains(&(sector + 1)) || !written.contains(&sector.wrapping_sub(1)))
+            .collect();
+        for seed in 0..seeds("COPY_ISLANDS", 100) {
+            let mut random = Random::new(seed);
+            let mut disk = Memory::new(SIZE);
+            let mut islands = Vec::new();
+            for _ in 0..=random.below(3) {
+                let middle = 8_193 + random.below(SIZE / 512 - 4_096 - 8_193);
+                let edge = edges[usize::try_from(random.below(edges.len() as u64)).unwrap()];
+                let near = (edge + 3).saturating_sub(random.below(7)).min(SIZE / 512 - 1);
+                let sector = if random.chance(50) { middle } else { near };
+                let mut bytes = vec![0; 512];
+                bytes[usize::try_from(random.below(512)).unwrap()] = 1 + (random.next() % 255) as u8;
+                disk.put(sector * 512, &bytes);
+                islands.push(sector);
+            }
+            let is_harmed = islands.iter().any(|sector| written.contains(sector));
+            // Where tables and contents are looked for, anything counts.
+            let is_probed = islands.iter().any(|sector| *sector < 8_192 || *sector >= SIZE / 512 - 4_096);
+            let mut drive = Cut::new(disk.clone(), u64::MAX);
+            match run(&copy, &old, &mut drive, false) {
+                Ok(Copied::Complete(_)) => {
+                    assert!(!is_harmed, "{format}, seed {seed}: {islands:?}");
+                    for sector in islands {
+                        assert!(bytes(&drive.seen, sector * 512, 512) == bytes(&disk, sector * 512, 512));
+                    }
+                    made += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+                    assert!(is_harmed || is_probed, "{format}, seed {seed}: {islands:?}: {error}");
+                    if let CopyError::NotZero { at } = error {
+                        assert!(islands.contains(&(at.get() / 512)) && bytes(&disk, at.get(), 1) != [0]);
+                    }
+                    assert!(drive.seen == disk, "nothing is written");
+                    refused += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+            // With consent all of them are written over.
+            let consent = CopyWanted { wipe: true, ..WANTED };
+            let Ok(over) = planned(&old, Some(&disk), &consent) else { panic!("{format}, seed {seed}") };
+            let mut drive = Cut::new(disk, u64::MAX);
+            assert_eq!(run(&over, &old, &mut drive, false).unwrap(), Copied::Complete(Vec::new()));
+        }
+    }
+    println!("{refused} refused, {made} made");
+    assert!(refused > 0 && made > 0);
 }

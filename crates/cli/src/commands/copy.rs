@@ -1,17 +1,19 @@
 //! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use straddle_device::claim::{self, LockError};
 use straddle_device::image::{Format, Limits};
 use straddle_device::live::Machine;
 use straddle_device::{MemoryMedium, Options};
 use straddle_examine::{Depth, Present};
 use straddle_layout::read_stack;
-use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source};
-use straddle_repair::{Situation, Target};
+use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage};
+use straddle_repair::{Situation, Target, TargetError};
 use straddle_units::ByteCount;
 
 use super::plan::random_seed;
@@ -48,20 +50,28 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     check_apart(&arguments.target, &options, new)?;
     let old = open_source(&arguments.target, &options)?;
     let format = instead.table.map_or(straddle_repair::Format::Gpt, Into::into);
+    let is_there = !is_to_be_made(new);
     let wanted = CopyWanted {
-        wipe: instead.wipe,
+        // There is nothing yet to write over: what comes there before the copy begins is not what the user has seen.
+        wipe: instead.wipe && is_there,
         grain: arguments.grain,
         wrap: instead.wrap.then_some(format),
         seed: random_seed()?,
     };
     let assume = arguments.assume.clone().unwrap_or_default();
     let source = old.situation();
-    let made = if fs::symlink_metadata(new).is_ok() {
+    let made = if is_there {
         let options = Options { assume, ..Options::default() };
         let name = new.display().to_string();
         let target = Present::to_change(new, &options, Depth::OldTable).with_context(|| name.clone())?;
         let situation = target.situation();
-        copy::plan(&source, &situation, &wanted).with_context(|| name)?
+        let made = copy::plan(&source, &situation, &wanted).with_context(|| name.clone())?;
+        let mut watcher = Watcher::start("")?;
+        let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
+        if made.check_file(new, situation.medium, &mut watch).with_context(|| name.clone())?.is_break() {
+            return Ok(Exit::INTERRUPTED);
+        }
+        made
     } else {
         check_name(new)?;
         let name = arguments.target.display().to_string();
@@ -81,6 +91,8 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         old: &arguments.target,
         options: &how_opened(arguments.format, &instead.allow_backing),
         new,
+        // A file was read just now.
+        reads_first: is_there && !made.wipes() && !new.is_file(),
         saved: arguments.save.as_deref(),
     };
     if arguments.json {
@@ -125,7 +137,11 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let was_made = make_new(new, made.plan().disk().size).with_context(|| name.clone())?;
     let mut target = Target::open(new, arguments.format).with_context(|| name.clone())?;
     let copied = run(made, &source, &mut target, arguments);
-    if was_made && matches!(&copied, Err(error) if Exit::of_refusal(error)) {
+    let is_untouched = match &copied {
+        Ok(copied) => *copied == Copied::Untouched,
+        Err(error) => Exit::of_refusal(error),
+    };
+    if was_made && is_untouched {
         // Nothing was written to it.
         let _ = fs::remove_file(new);
     }
@@ -141,9 +157,25 @@ fn run(
     let moves = &arguments.moves;
     let map = UnreadableMap::make(moves, &[&arguments.write])?;
     let mut watcher = Watcher::start("copying")?;
+    let name = arguments.write.display().to_string();
     let how = (moves.verify == VerifyMode::Read, moves.skip_bad.is_some());
-    let mut watch = |progress| watcher.look(progress);
+    let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
     Ok(made.run(source, target, how, (&mut watch, &mut |bad| map.list(bad)))?)
+}
+
+/// Shows how far a stage is.
+fn watch(
+    watcher: &mut Watcher,
+    name: &str,
+    stage: Stage,
+    progress: straddle_relocate::Progress,
+) -> ControlFlow<()> {
+    watcher.enter(&match stage {
+        Stage::Reading => format!("reading {}, which is to be empty", output::printable(name)),
+        Stage::Copying => "copying".to_owned(),
+        Stage::Comparing => "comparing the copy with its source".to_owned(),
+    });
+    watcher.look(progress)
 }
 
 /// The options with which `apply` opens the source as `realign` did, each after a space.
@@ -191,23 +223,57 @@ fn promised(ending: &str) -> Option<(String, Option<&'static str>)> {
     Some((format.to_string(), Some(format.qemu_name())))
 }
 
-/// Makes a new sparse image; false if there is a file or a device already.
+/// Whether there is nothing at `path`, or an empty file, such as one that was made and got no size.
+fn is_to_be_made(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => found.is_file() && found.len() == 0,
+        // A link that leads nowhere is not followed.
+        Err(_) => fs::symlink_metadata(path).is_err(),
+    }
+}
+
+/// Makes a new sparse image; false if there was a file or a device already, if only an empty file.
 fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
-    if fs::metadata(path).is_ok() {
+    if !is_to_be_made(path) {
         return Ok(false);
     }
     check_name(path)?;
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.set_len(size.get())?;
+    let made = OpenOptions::new().write(true).create_new(true).open(path);
+    let is_new = made.is_ok();
+    let file = match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().write(true).open(path)?
+        }
+        made => made?,
+    };
+    let _claim = claim::take(&file, path).map_err(|error| match error {
+        LockError::Io(source) => TargetError::Io(source),
+        error => TargetError::InUse(error.to_string()),
+    })?;
+    // What another program has written since is not cut.
+    if file.metadata()?.len() == 0 {
+        file.set_len(size.get())?;
+    }
     file.sync_all()?;
-    Ok(true)
+    Ok(is_new)
 }
 
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {
     let shown = output::printable(name);
     let mut out = output::stdout();
-    let Copied::Complete(bad) = copied else {
-        writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
+    let (bad, is_done) = match copied {
+        Copied::Complete(bad) => (Some(bad), false),
+        Copied::Already(bad) => (Some(bad), true),
+        Copied::Stopped => {
+            writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
+            (None, false)
+        }
+        Copied::Untouched => {
+            writeln!(out, "{shown}: interrupted: nothing was written")?;
+            (None, false)
+        }
+    };
+    let Some(bad) = bad else {
         let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
         let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
         let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
@@ -219,7 +285,15 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         VerifyMode::Read => "copied and read back",
         VerifyMode::None => "copied",
     };
-    writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
+    if is_done {
+        writeln!(
+            out,
+            "{shown}: an earlier run has completed this copy: {} compared with the source",
+            made.total()
+        )?;
+    } else {
+        writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
+    }
     writeln!(out, "  it has the identities of its source: do not use both at the same time")?;
     out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })

@@ -20,6 +20,32 @@ pub enum CopyError {
     /// The new disk is not empty.
     #[error("not empty: it holds {}; --wipe writes over it", .0.join(", "))]
     NotEmpty(Vec<String>),
+    /// The copy would write over bytes that are not zeros.
+    #[error(
+        "nothing was written: byte {at} is not zero, and the copy would write there: it may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
+    )]
+    NotZero {
+        /// The first such byte.
+        at: ByteOffset,
+    },
+    /// It is not known whether the copy would write over something.
+    #[error(
+        "nothing was written: byte {at} cannot be read, and may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
+    )]
+    Unknown {
+        /// Where the read began.
+        at: ByteOffset,
+        /// Why not.
+        source: ReadError,
+    },
+    /// It has the table of the plan already, and other data.
+    #[error(
+        "nothing was written: it has the table of this plan already, and byte {at} differs from the source: it has been used since it was copied"
+    )]
+    Used {
+        /// The first sector that differs.
+        at: ByteOffset,
+    },
     /// The new disk is too small.
     #[error("too small: {needed} bytes are needed, and it has {}", .size.get())]
     TooSmall {
@@ -104,6 +130,8 @@ impl CopyError {
         match self {
             Self::Source(_)
             | Self::NotEmpty(_)
+            | Self::NotZero { .. }
+            | Self::Used { .. }
             | Self::TooSmall { .. }
             | Self::OtherSource(_)
             | Self::Itself
@@ -112,7 +140,11 @@ impl CopyError {
             Self::Wrap(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Record(error) => error.kind(),
-            Self::TooLarge | Self::Invalid(_) | Self::Read(_) | Self::Unreadable { .. } => ErrorKind::Failed,
+            Self::TooLarge
+            | Self::Invalid(_)
+            | Self::Read(_)
+            | Self::Unreadable { .. }
+            | Self::Unknown { .. } => ErrorKind::Failed,
             Self::Write { .. } | Self::Differs { .. } | Self::OtherTable(_) => ErrorKind::Failed,
             Self::SourceWritten(_) | Self::List(_) => ErrorKind::Failed,
         }

@@ -35,6 +35,9 @@ pub struct CopyFile {
     /// What is on the new disk and will be lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
+    /// Whether bytes that are not zeros may be written over, whatever they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wipe: bool,
 }
 
 fn invalid(why: impl Into<String>) -> CopyError {
@@ -83,6 +86,7 @@ impl Copy {
             anchors: file.anchors.into_iter().map(|(of, at)| (of, ByteCount::new(at))).collect(),
             lead: ByteCount::new(file.lead),
             over: file.over,
+            wipes: file.wipe,
         };
         copy.checked()
     }
@@ -102,6 +106,9 @@ impl Copy {
         let entries = &plan.table().partitions;
         if !is_new || entries.iter().any(|entry| entry.change != Change::New) {
             return Err(invalid("it does not make a new table"));
+        }
+        if !self.over.is_empty() && !self.wipes {
+            return Err(invalid("it writes over what is on the new disk, without consent"));
         }
         let places: Vec<Span> = (entries.iter())
             .filter(|entry| entry.slot != Slot::Extended)
@@ -158,6 +165,7 @@ impl From<&Copy> for CopyFile {
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })
                 .collect(),
             over: copy.over.clone(),
+            wipe: copy.wipes,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
-//! The law of this module: nothing is written to the new disk before it is known to be the plan's and to hold
-//! what it held; its table is written when everything else is on the medium and, unless that is left out, was
+//! The law of this module: nothing is written to the new disk before it is known to be the plan's, to hold what it
+//! held and, without consent, zeros wherever something is written; its table is written when everything else is on the medium and, unless that is left out, was
 //! read back, and if the source was not written to since it was opened.
 
 use std::io;
@@ -16,6 +16,7 @@ use straddle_layout::{Stack, TableKind, member_marks, read_all, read_stack};
 use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::layout::Item;
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
@@ -23,27 +24,54 @@ use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::guid::Seed;
 use crate::plan::{Entry, Situation, WIPED};
-use crate::realign::{
-    Listing, MoveError, Reference, Watch, Which, hibernated, marker_sector, obstacle, record,
-};
+use crate::realign::{Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record};
 use crate::target::{Disk, Identity, Target};
 
 /// What the marker of an unfinished copy says, and where.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 /// How many bytes are copied at a time.
-const WINDOW: u64 = 4 * MIB;
+pub(super) const WINDOW: u64 = 4 * MIB;
 /// The unit of holes.
 const HOLE: usize = 4096;
 /// The unit in which what cannot be read is skipped.
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// How a copy ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copied {
     /// The new disk is complete. The list has what could not be read.
     Complete(Vec<Bad>),
+    /// An earlier run had completed it, and all of it reads as the source does. The list has what that run could not
+    /// read.
+    Already(Vec<Bad>),
     /// It was stopped, and is to be made again.
     Stopped,
+    /// It was stopped before anything was written.
+    Untouched,
+}
+
+/// What a copy is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading the new disk, where zeros have to be.
+    Reading,
+    /// Copying, and reading back what was copied.
+    Copying,
+    /// Comparing a finished copy with its source.
+    Comparing,
+}
+
+/// Receives the stage and its progress, and may stop the copy.
+pub type CopyWatch<'w> = &'w mut dyn FnMut(Stage, Progress) -> ControlFlow<()>;
+
+/// What a new disk is to the plan.
+enum Found {
+    /// As it was when the plan was made.
+    Before,
+    /// Marked by a run that did not complete it.
+    Begun,
+    /// With the table, which is written last.
+    Finished,
 }
 
 /// Whether the first sector of a medium says that a copy to it is not finished.
@@ -69,21 +97,30 @@ impl Copy {
         source: &Source<'_>,
         target: &mut Target<'_>,
         (verify, skips_bad): (bool, bool),
-        (watch, list): (Watch<'_>, Listing<'_>),
+        (watch, list): (CopyWatch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
         if target.is_file(|file| source.is_behind(file)) {
             return Err(CopyError::Itself);
         }
         let disk: &mut dyn Disk = target;
-        self.check_target(disk)?;
+        let found = self.check_target(disk, &lead)?;
         check_kernel(disk)?;
+        if matches!(found, Found::Finished) {
+            let work = Work::new((source, disk, skips_bad), (Stage::Comparing, self.total().get()), watch);
+            return self.complete(work, list);
+        }
         // GRUB is reinstalled on the new disk; its source still starts.
         let reinstalled = |what: &Reference| *what == Reference::BiosBoot;
         for (number, what) in self.references.iter().filter(|(_, what)| !reinstalled(what)) {
             if let Some(what) = obstacle(what) {
                 return Err(MoveError::Refers { number: *number, what }.into());
             }
+        }
+        let is_stopped = matches!(found, Found::Before)
+            && self.check_empty(disk, &|span| disk.holes(span), watch)?.is_break();
+        if is_stopped {
+            return Ok(Copied::Untouched);
         }
         let marks = member_marks(disk)?;
         let marker = self.marker()?;
@@ -96,7 +133,7 @@ impl Copy {
             clear(disk, *mark)?;
         }
         let total = self.total().get().saturating_mul(if verify { 2 } else { 1 });
-        let mut work = Work { source, disk, skips_bad, bad: Vec::new(), done: 0, total, watch };
+        let mut work = Work::new((source, disk, skips_bad), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if verify && !work.verify(&self.extents, &hashes)? {
@@ -104,13 +141,26 @@ impl Copy {
         }
         let bad = std::mem::take(&mut work.bad);
         if let Some(path) = source.written() {
-            return Err(CopyError::SourceWritten(path.to_owned()));
+            return Err(CopyError::SourceWritten(path));
         }
         self.lead(disk, &lead)?;
         self.record(disk)?;
         list(&bad).map_err(CopyError::List)?;
         self.table(disk, &lead)?;
         Ok(Copied::Complete(bad))
+    }
+
+    /// Checks and reports a copy that is finished.
+    fn complete(&self, mut work: Work<'_, '_>, list: Listing<'_>) -> Result<Copied, CopyError> {
+        // The flush that was to make the table durable may be what was cut off.
+        flush(work.disk)?;
+        let Some(bad) = self.compare(&mut work)? else { return Ok(Copied::Stopped) };
+        if let Some(path) = work.source.written() {
+            return Err(CopyError::SourceWritten(path));
+        }
+        list(&bad).map_err(CopyError::List)?;
+        tell_kernel(work.disk, Some(Expected::of(&self.plan)))?;
+        Ok(Copied::Already(bad))
     }
 
     /// Checks that the source is the plan's; returns its bytes before the first partition.
@@ -156,6 +206,11 @@ impl Copy {
             }
             let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
             let entry = self.plan.table().partitions.iter().find(is_there);
+            if entry.is_none_or(|entry| !is_entry_of(entry, item)) {
+                return refuse(format!(
+                    "partition {number} of the source would not keep its number, type, name or identity"
+                ));
+            }
             let Some(entry) = entry.filter(|_| item.at.start() != one.to) else { continue };
             let found = references_of(medium, item, entry, (format, block), one.from.len());
             let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
@@ -166,22 +221,22 @@ impl Copy {
         Ok(())
     }
 
-    /// Checks that the new disk is the plan's: as it was, or marked by an earlier run.
-    fn check_target(&self, disk: &dyn Disk) -> Result<(), CopyError> {
+    /// Checks that the new disk is the plan's: as it was, or left by an earlier run.
+    fn check_target(&self, disk: &dyn Disk, lead: &[u8]) -> Result<Found, CopyError> {
         let marker = self.marker()?;
         let mut sector = vec![0; marker.len()];
         disk.read_at(ByteOffset::ZERO, &mut sector)?;
         recognise_disk(disk, &self.plan)?;
         if sector == marker {
-            return Ok(());
+            return Ok(Found::Begun);
         }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
         let planned = self.plan.disk();
         let found = Fingerprint::of(disk, &stack, self.plan.block(), planned.serial.clone())?;
-        if found != *planned || occupants(disk, &stack)? != self.over {
-            return Err(CopyError::Changed);
+        if found == *planned && occupants(disk, &stack)? == self.over {
+            return Ok(Found::Before);
         }
-        Ok(())
+        if self.has_table(disk, lead)? { Ok(Found::Finished) } else { Err(CopyError::Changed) }
     }
 
     /// The sector that marks the new disk as unfinished, the same in every run of this plan.
@@ -220,17 +275,22 @@ impl Copy {
         noting.settle()
     }
 
-    /// Writes the table, with the boot code in its first sector.
-    fn table(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+    /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
+    pub(super) fn steps(&self, disk: &dyn Medium, lead: &[u8]) -> Result<Vec<Step>, CopyError> {
         let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
         let mut first = vec![0; sector];
         disk.read_at(ByteOffset::ZERO, &mut first)?;
         first[..mbr::SECTOR_BYTES].fill(0);
-        let code = lead.len().min(mbr::DISK_ID_AT);
-        first[..code].copy_from_slice(&lead[..code]);
+        let code = code(lead);
+        first[..code.len()].copy_from_slice(code);
         let after = Unmarked { disk, first };
         let stack = read_stack(&after, Some(self.plan.block()), None)?;
-        let steps = encode(&self.plan, &after, &without_table(stack))?;
+        Ok(encode(&self.plan, &after, &without_table(stack))?)
+    }
+
+    /// Writes the table, with the boot code in its first sector.
+    fn table(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+        let steps = self.steps(disk, lead)?;
         for step in &steps {
             match step {
                 Step::Write { at, new, .. } => write(disk, ByteOffset::new(*at), new)?,
@@ -238,7 +298,7 @@ impl Copy {
             }
         }
         flush(disk)?;
-        read_back(disk, ByteOffset::ZERO, &lead[..code])?;
+        read_back(disk, ByteOffset::ZERO, code(lead))?;
         if let Some((_, at, len)) = differing(disk, &steps)? {
             return Err(CopyError::Differs { at: ByteOffset::new(at), len });
         }
@@ -250,9 +310,24 @@ impl Copy {
     }
 }
 
+/// Whether `entry` of the new table has what finds `item`.
+fn is_entry_of(entry: &Entry, item: &Item) -> bool {
+    let old = crate::plan::kept(&item.partition);
+    let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
+    entry.number == old.number
+        && has_identity
+        && entry.kind == item.kind.unwrap_or(&old.kind)
+        && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
+}
+
+/// The boot code of a first sector.
+fn code(lead: &[u8]) -> &[u8] {
+    &lead[..lead.len().min(mbr::DISK_ID_AT)]
+}
+
 /// The new disk as if its first sector had the source's boot code and no table.
 struct Unmarked<'d> {
-    disk: &'d dyn Disk,
+    disk: &'d dyn Medium,
     first: Vec<u8>,
 }
 
@@ -356,11 +431,17 @@ fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyEr
 
 /// Clears the sectors of a mark.
 fn clear(disk: &mut dyn Disk, mark: Span) -> Result<(), CopyError> {
+    let Some(span) = sectors(mark, disk.len()) else { return Ok(()) };
+    let zeros = vec![0; usize::try_from(span.len().get()).unwrap_or(0)];
+    write(disk, span.start(), &zeros)
+}
+
+/// The sectors of a mark on a medium of `len` bytes.
+pub(super) fn sectors(mark: Span, len: ByteCount) -> Option<Span> {
     let sector = mbr::SECTOR_BYTES as u64;
     let start = mark.start().get() / sector * sector;
-    let end = mark.end().get().div_ceil(sector).saturating_mul(sector).min(disk.len().get());
-    let zeros = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
-    write(disk, ByteOffset::new(start), &zeros)
+    let end = mark.end().get().div_ceil(sector).saturating_mul(sector).min(len.get());
+    Span::new(ByteOffset::new(start), ByteCount::new(end.saturating_sub(start)))
 }
 
 fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
@@ -368,30 +449,43 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
 }
 
 /// The data being copied.
-struct Work<'w, 'd> {
-    source: &'w Source<'w>,
-    disk: &'d mut dyn Disk,
+pub(super) struct Work<'w, 'd> {
+    pub(super) source: &'w Source<'w>,
+    pub(super) disk: &'d mut dyn Disk,
     skips_bad: bool,
-    bad: Vec<Bad>,
+    pub(super) bad: Vec<Bad>,
+    stage: Stage,
     done: u64,
     total: u64,
-    watch: Watch<'w>,
+    watch: CopyWatch<'w>,
 }
 
 /// The windows of an extent: where they are on the source and on the new disk.
-fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
-    let len = extent.from.len().get();
-    (0..len.div_ceil(WINDOW)).filter_map(move |index| {
-        let offset = ByteCount::new(index * WINDOW);
-        let part = Span::new(
-            extent.from.start().checked_add(offset)?,
-            ByteCount::new(WINDOW.min(len - offset.get())),
-        )?;
+pub(super) fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
+    windows_of(extent.from).filter_map(move |part| {
+        let offset = part.start().checked_since(extent.from.start())?;
         Some((part, extent.to.checked_add(offset)?))
     })
 }
 
-impl Work<'_, '_> {
+/// The windows of a span.
+pub(super) fn windows_of(span: Span) -> impl Iterator<Item = Span> {
+    let len = span.len().get();
+    (0..len.div_ceil(WINDOW)).filter_map(move |index| {
+        let offset = ByteCount::new(index * WINDOW);
+        Span::new(span.start().checked_add(offset)?, ByteCount::new(WINDOW.min(len - offset.get())))
+    })
+}
+
+impl<'w, 'd> Work<'w, 'd> {
+    fn new(
+        (source, disk, skips_bad): (&'w Source<'w>, &'d mut dyn Disk, bool),
+        (stage, total): (Stage, u64),
+        watch: CopyWatch<'w>,
+    ) -> Self {
+        Self { source, disk, skips_bad, bad: Vec::new(), stage, done: 0, total, watch }
+    }
+
     /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
     fn copy(&mut self, extents: &[Move]) -> Result<Option<Vec<[u8; 32]>>, CopyError> {
         let mut hashes = Vec::new();
@@ -426,7 +520,7 @@ impl Work<'_, '_> {
     }
 
     /// Counts what is done; true if it is to be stopped.
-    fn advance(&mut self, len: ByteCount) -> bool {
+    pub(super) fn advance(&mut self, len: ByteCount) -> bool {
         self.done = self.done.saturating_add(len.get());
         let skipped = self.bad.iter().fold(0_u64, |sum, bad| sum.saturating_add(bad.from.len().get()));
         let progress = Progress {
@@ -435,11 +529,11 @@ impl Work<'_, '_> {
             is_back: false,
             skipped: ByteCount::new(skipped),
         };
-        (self.watch)(progress) == ControlFlow::Break(())
+        (self.watch)(self.stage, progress) == ControlFlow::Break(())
     }
 
     /// Reads a window of the source.
-    fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
+    pub(super) fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
         buffer.clear();
         buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
         let holes = self.source.raw().map(|file| FileAccess::new(file).holes(from)).unwrap_or_default();
@@ -470,7 +564,7 @@ impl Work<'_, '_> {
     }
 
     /// Adds what could not be read, as one with what is before it.
-    fn list(&mut self, bad: Bad) {
+    pub(super) fn list(&mut self, bad: Bad) {
         if let Some(last) = self.bad.last_mut()
             && last.from.end() == bad.from.start()
             && last.to.checked_add(last.from.len()) == Some(bad.to)

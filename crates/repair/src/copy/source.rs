@@ -4,7 +4,8 @@
 //! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
 //! not compressed. As long as it is open, programs that lock what they write are kept from these files, and a disk
 //! from being mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show.
-//! What was written to them since, by a program that takes no lock, is [noticed](Source::written).
+//! What was written since, by a program that takes no lock, is [noticed](Source::written): to them, and to the files and
+//! devices behind loop devices.
 //!
 //! The exception is [`Source::simulated`]. The caller of that holds the law: its bytes do not change, and are
 //! not those of the new disk.
@@ -36,6 +37,15 @@ struct Held {
     path: PathBuf,
     file: File,
     opened: Option<Written>,
+    /// What is behind it, if it is a loop device, through others too. The loop device uses that, and nobody locks it.
+    behind: Vec<Behind>,
+}
+
+/// A file or device behind a loop device.
+struct Behind {
+    path: PathBuf,
+    file: File,
+    opened: Option<Written>,
 }
 
 /// What changes whenever a file or device is written to.
@@ -48,9 +58,26 @@ enum Written {
 }
 
 impl Held {
-    fn new(path: &Path, file: File) -> Self {
+    fn new(path: &Path, file: File, machine: &Machine) -> io::Result<Self> {
         let opened = written(&file);
-        Self { path: path.to_owned(), file, opened }
+        let behind = machine.behind(&file.metadata()?).into_iter();
+        // What this user may not open, or has lost its name, is known by the sectors written to the loop device only.
+        let behind = behind.filter_map(|(id, path)| {
+            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+            let opened = written(&file);
+            FileId::of_open(&file).is_ok_and(|found| found == id).then_some(Behind { path, file, opened })
+        });
+        Ok(Self { path: path.to_owned(), file, opened, behind: behind.collect() })
+    }
+
+    /// What of it was written to since it was opened.
+    fn written(&self) -> Option<&Path> {
+        if written(&self.file) != self.opened {
+            return Some(&self.path);
+        }
+        let behind = self.behind.iter().find(|behind| written(&behind.file) != behind.opened);
+        behind.map(|behind| behind.path.as_path())
     }
 }
 
@@ -100,7 +127,7 @@ impl Source<'static> {
             if !uses.is_empty() {
                 return Err(TargetError::InUse(uses.join("; ")));
             }
-            files.push(Held::new(path, file));
+            files.push(Held::new(path, file, &machine).map_err(failed)?);
         }
         let first = files.first().and_then(|held| held.file.metadata().ok());
         let is_file = first.is_some_and(|found| found.is_file());
@@ -135,13 +162,13 @@ impl<'a> Source<'a> {
     }
 
     /// The first of its files that was written to since it was opened, or is in use now.
-    pub(super) fn written(&self) -> Option<&Path> {
+    pub(super) fn written(&self) -> Option<PathBuf> {
         let machine = Machine::read(None);
-        let is_written = |held: &&Held| {
-            let is_used = |found: Metadata| !machine.uses_of(&found, &held.path).is_empty();
-            written(&held.file) != held.opened || held.file.metadata().map_or(true, is_used)
+        let is_used = |held: &Held| {
+            held.file.metadata().map_or(true, |found| !machine.uses_of(&found, &held.path).is_empty())
         };
-        self.files.iter().find(is_written).map(|held| held.path.as_path())
+        let used = |held: &'_ Held| is_used(held).then(|| held.path.clone());
+        self.files.iter().find_map(|held| held.written().map(Path::to_owned).or_else(|| used(held)))
     }
 
     /// Whether `file` leads to bytes of this source: by another name, or through loop devices.

@@ -8,7 +8,7 @@ use straddle_units::ByteOffset;
 use super::plan::{BoundaryReport, TableReport, boundaries, table};
 use super::realign::{ReferenceReport, reference};
 use crate::output::quote_path;
-use crate::view::text::copy::{IDENTITIES, View, next, words};
+use crate::view::text::copy::{IDENTITIES, READS_FIRST, View, next, words};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -100,7 +100,11 @@ impl CopyReport {
             copied_bytes: view.copy.total().get(),
             lost: view.copy.over().to_vec(),
             references: view.copy.references().iter().map(|one| reference(one, words(&one.1))).collect(),
-            warnings: vec![IDENTITIES.to_owned()],
+            warnings: [IDENTITIES]
+                .into_iter()
+                .chain(view.reads_first.then_some(READS_FIRST))
+                .map(str::to_owned)
+                .collect(),
             notes: plan.notes().to_vec(),
             next: next(view, &view.saved.map_or_else(|| "FILE".to_owned(), quote_path)),
         }

@@ -13,6 +13,9 @@ use crate::output::{Styles, paint, plural, printable, quote_path};
 /// What to mind after a copy.
 pub(crate) const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
 
+/// What is done before the first write to a disk that is taken for empty.
+pub(crate) const READS_FIRST: &str = "apply reads first all of the new disk that it will write, and refuses if a byte of it is not zero: --wipe does without";
+
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -21,6 +24,8 @@ pub(crate) struct View<'a> {
     /// The options with which `apply` opens the source, each after a space.
     pub(crate) options: &'a str,
     pub(crate) new: &'a Path,
+    /// Whether `apply` finds out only then whether the copy would write over something.
+    pub(crate) reads_first: bool,
     /// The file of the plan, if it is saved.
     pub(crate) saved: Option<&'a Path>,
 }
@@ -58,6 +63,9 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
         line(&format!(
             "partition {number}: the data in it, {at} bytes behind its start, are aligned, and not the start"
         ));
+    }
+    if view.reads_first {
+        line(READS_FIRST);
     }
     line(IDENTITIES);
     let _ = match view.saved {

@@ -1,0 +1,101 @@
+//! Whether a copy writes over anything.
+//!
+//! The law of this module: without consent a copy writes only where the new disk holds zeros. All of these places
+//! are read before the first write, except holes of a file; contents need not be recognised.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use straddle_device::Medium;
+use straddle_layout::member_marks;
+use straddle_relocate::{FileAccess, Progress};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::run::{CopyWatch, Stage, sectors, windows_of};
+use super::{Copy, CopyError};
+use crate::encode::Step;
+use crate::plan::WIPED;
+
+/// How many bytes are tested at once.
+const PIECE: usize = 4096;
+
+impl Copy {
+    /// Checks a new disk that is a file: at once if the file is sparse. Anything else is left to [`run`](Self::run).
+    /// Breaks if `watch` does.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::NotZero`], or if it cannot be read.
+    pub fn check_file(
+        &self,
+        path: &Path,
+        medium: &dyn Medium,
+        watch: CopyWatch<'_>,
+    ) -> Result<ControlFlow<()>, CopyError> {
+        let Some(file) = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.check_empty(medium, &|span| FileAccess::new(&file).holes(span), watch)
+    }
+
+    /// Checks that no byte is written over but zeros, unless the plan has consent for that.
+    pub(super) fn check_empty(
+        &self,
+        medium: &dyn Medium,
+        holes: &dyn Fn(Span) -> Vec<Span>,
+        watch: CopyWatch<'_>,
+    ) -> Result<ControlFlow<()>, CopyError> {
+        if self.wipes {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let data: Vec<Span> =
+            self.written(medium)?.into_iter().flat_map(|span| span.gaps(holes(span))).collect();
+        let total = data.iter().fold(0_u64, |sum, span| sum.saturating_add(span.len().get()));
+        let (mut done, mut buffer) = (0_u64, Vec::new());
+        for window in data.into_iter().flat_map(windows_of) {
+            buffer.resize(usize::try_from(window.len().get()).unwrap_or(0), 0);
+            let unknown = |source| CopyError::Unknown { at: window.start(), source };
+            medium.read_at(window.start(), &mut buffer).map_err(unknown)?;
+            if let Some(offset) = first_set(&buffer) {
+                let at = window.start().checked_add(ByteCount::new(offset as u64));
+                return Err(CopyError::NotZero { at: at.ok_or(CopyError::TooLarge)? });
+            }
+            done = done.saturating_add(window.len().get());
+            let (done, total) = (ByteCount::new(done), ByteCount::new(total));
+            let progress = Progress { done, total, is_back: false, skipped: ByteCount::ZERO };
+            if watch(Stage::Reading, progress).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Every place that is written on `medium`, in ascending order and apart from each other.
+    fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
+        let mut places = vec![Span::first(self.lead.max(WIPED).min(medium.len()))];
+        places.extend(member_marks(medium)?.into_iter().filter_map(|mark| sectors(mark, medium.len())));
+        places.extend(self.extents.iter().filter_map(|one| one.destination()));
+        for step in self.steps(medium, &[])? {
+            let Step::Write { at, new, .. } = step else { continue };
+            let len = ByteCount::new(new.len() as u64);
+            places.push(Span::new(ByteOffset::new(at), len).ok_or(CopyError::TooLarge)?);
+        }
+        places.sort_by_key(|place| place.start());
+        let mut apart: Vec<Span> = Vec::new();
+        for place in places {
+            let until = apart.last().map_or(ByteOffset::ZERO, |last| last.end());
+            apart.extend(place.gaps([Span::first(ByteCount::new(until.get()))]));
+        }
+        Ok(apart)
+    }
+}
+
+/// The first byte that is not zero.
+fn first_set(bytes: &[u8]) -> Option<usize> {
+    let is_set = |piece: &[u8]| piece.iter().fold(0, |all, byte| all | byte) != 0;
+    let index = bytes.chunks(PIECE).position(is_set)?;
+    let start = index * PIECE;
+    Some(start + bytes.get(start..)?.iter().position(|byte| *byte != 0)?)
+}
