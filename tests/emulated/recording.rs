@@ -200,7 +200,15 @@ fn parts_and_losses(out: &Path) {
     let places: Vec<(u64, u32)> = issued.map(|(_, event)| (event.sector, event.bytes)).collect();
     assert_eq!(places, (0..40).map(|index| (40_063 + index * 8, 4096)).collect::<Vec<_>>());
     assert!(messages.iter().any(|line| line == "straddle: partition_start_byte: 20512256"), "{messages:?}");
-    assert!(text(out, "part.out").contains("20512256"), "{}", text(out, "part.out"));
+    let said: Value = serde_json::from_str(&text(out, "part.out")).unwrap();
+    tools::valid(&said, "trace-record");
+    assert_eq!(number(&said["partition"], "start_bytes"), 20_512_256, "{said}");
+    assert_eq!(
+        (number(&said, "writes"), number(&said, "write_bytes"), number(&said, "lost_events")),
+        (40, 40 * 4096, 0),
+        "{said}"
+    );
+    assert_eq!(said["ended"], "stopped");
     assert_eq!(number(&report(out, "part.rec")["total"]["writes"], "requests"), 40);
 
     // 3000 requests have 6000 events: recorded, or counted as lost.

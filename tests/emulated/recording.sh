@@ -76,7 +76,7 @@ kill -INT $tracer
 wait $tracer
 
 # One partition; the other one is written too.
-recording part "/dev/${disk}2"
+recording part "/dev/${disk}2" --json
 dd if=/dev/zero of="/dev/${disk}1" bs=4k count=30 oflag=direct 2>/dev/null
 dd if=/dev/zero of="/dev/${disk}2" bs=4k count=40 oflag=direct 2>/dev/null
 ends part INT

@@ -164,6 +164,8 @@ pub(crate) enum SchemaOf {
     DriveFit,
     /// `trace --json`.
     Trace,
+    /// `trace record --json`.
+    TraceRecord,
     /// `sim --json`.
     Sim,
     /// `serve --json`.

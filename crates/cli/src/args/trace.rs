@@ -133,6 +133,10 @@ pub(crate) struct RecordArguments {
     /// The kernel's buffer for each processor. A larger one loses no events where a smaller one does.
     #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
     pub(crate) buffer: ByteCount,
+
+    /// Print JSON when the recording has ended (see `straddle schema trace-record`).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How a trace is read.

@@ -11,6 +11,7 @@ pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod realign;
+pub(crate) mod record;
 pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod serve;

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::interrupt::on_interrupt;
 use crate::output;
 use crate::recording::{Whole, origin};
+use crate::view::json::record::RecordReport;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
@@ -51,10 +52,14 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         }
     };
     recorder.into_inner().keep().with_context(written)?;
-    let mut out = output::stdout();
-    let shown = text::record::ended(&subject, &asked, &ended, &arguments.to, output::width());
-    out.write_all(shown.as_bytes())?;
-    out.flush()?;
+    if arguments.json {
+        output::print_json(&RecordReport::of(&subject, &asked, &ended, &arguments.to))?;
+    } else {
+        let mut out = output::stdout();
+        let shown = text::record::ended(&subject, &asked, &ended, &arguments.to, output::width());
+        out.write_all(shown.as_bytes())?;
+        out.flush()?;
+    }
     if ended.lost > 0 {
         let (lost, larger) = (output::plural(ended.lost, "event"), (arguments.buffer.get() >> 10) * 4);
         output::complain(&format!(

@@ -14,6 +14,7 @@ use super::lab::LabReport;
 use super::plan::PlanReport;
 use super::probe::ProbeReport;
 use super::realign::RealignOutput;
+use super::record::RecordReport;
 use super::reproduce::ReproduceReport;
 use super::serve::ServeReport;
 use super::sim::SimReport;
@@ -51,6 +52,9 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
             (generator.into_root_schema_for::<EfficiencyReport>(), "efficiency", super::efficiency::SCHEMA)
         }
         SchemaOf::Trace => (generator.into_root_schema_for::<TraceReport>(), "trace", super::trace::SCHEMA),
+        SchemaOf::TraceRecord => {
+            (generator.into_root_schema_for::<RecordReport>(), "trace-record", super::record::SCHEMA)
+        }
         SchemaOf::Sim => (generator.into_root_schema_for::<SimReport>(), "sim", super::sim::SCHEMA),
         SchemaOf::Serve => (generator.into_root_schema_for::<ServeReport>(), "serve", super::serve::SCHEMA),
         SchemaOf::Lab => (generator.into_root_schema_for::<LabReport>(), "lab", super::lab::SCHEMA),
