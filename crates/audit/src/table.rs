@@ -73,25 +73,17 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
 /// The fix for a problem, and another one if other programs have one: the rule's, if there is no more specific one.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     match problem {
-        Problem::GptPrimaryDamaged { .. }
-        | Problem::GptBackupDamaged { .. }
-        | Problem::GptBackupMisplaced { .. }
-        | Problem::GptCopiesDiffer { .. }
-        | Problem::NoProtectiveMbr { .. }
-            if has_copy(context) =>
-        {
-            match (rewrite(context), by_sgdisk(context)) {
-                (Some(fix), other) => (fix, other),
-                (None, Some(fix)) => (fix, None),
-                (None, None) => (
-                    Fix::advice(
-                        "have the protective MBR and both copies rewritten from the good one (straddle plan --repair \
+        copies if is_of_copies(copies) && has_copy(context) => match (rewrite(context), by_sgdisk(context)) {
+            (Some(fix), other) => (fix, other),
+            (None, Some(fix)) => (fix, None),
+            (None, None) => (
+                Fix::advice(
+                    "have the protective MBR and both copies rewritten from the good one (straddle plan --repair \
                          --relocate-backup), when the other findings on the table are corrected",
-                    ),
-                    None,
                 ),
-            }
-        }
+                None,
+            ),
+        },
         Problem::OtherBlockSize { table, device, .. } => (convert(context, *table, *device), None),
         Problem::CutShort { number: None, .. } => (
             Fix::advice(
@@ -106,6 +98,18 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         Problem::ProtectiveWithoutGpt { .. } => (Fix::advice(as_clause(rules::GPT_UNUSABLE.fix)), None),
         _ => (Fix::advice(as_clause(rule_of(problem).0.fix)), None),
     }
+}
+
+/// Whether a problem is one of the protective MBR or of the two copies of a GPT, which writing all three mends.
+fn is_of_copies(problem: &Problem) -> bool {
+    matches!(
+        problem,
+        Problem::GptPrimaryDamaged { .. }
+            | Problem::GptBackupDamaged { .. }
+            | Problem::GptBackupMisplaced { .. }
+            | Problem::GptCopiesDiffer { .. }
+            | Problem::NoProtectiveMbr { .. }
+    )
 }
 
 /// A rule's sentence in the form that follows "fix:".
@@ -195,17 +199,8 @@ fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
 /// The fix that has the GPT written from its good copy; `None` if the table has other problems, with which no
 /// plan is made, or the plan would not be for what this run sees.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
-    let is_mended = |problem: &Problem| {
-        matches!(
-            problem,
-            Problem::GptPrimaryDamaged { .. }
-                | Problem::GptBackupDamaged { .. }
-                | Problem::GptBackupMisplaced { .. }
-                | Problem::GptCopiesDiffer { .. }
-                | Problem::HybridDiffers { .. }
-                | Problem::NoProtectiveMbr { .. }
-        )
-    };
+    let is_mended =
+        |problem: &Problem| is_of_copies(problem) || matches!(problem, Problem::HybridDiffers { .. });
     let seen = context.moves.options.as_ref()?;
     context.stack.problems.iter().all(is_mended).then_some(())?;
     let commands = planned(context, &format!("{seen} --repair --relocate-backup"));

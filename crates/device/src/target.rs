@@ -48,6 +48,8 @@ pub enum OpenError {
     NotRead {
         /// What it is: "a gzip file".
         what: &'static str,
+        /// How it is compressed, if it is and can be unpacked.
+        packing: Option<Packing>,
         /// The compressed file that contained it.
         within: Option<&'static str>,
         /// The command that converts it to a raw image, where there is a usual one.

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use straddle_audit::file_about;
 use straddle_device::OpenError;
-use straddle_device::image::Packing;
 use straddle_examine::ChangeError;
 use straddle_layout::{FsKind, TableKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
@@ -90,7 +89,7 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         ChangeError::Target(TargetError::NotRaw(format)) => {
             (format!("a {format} image"), *format == straddle_device::image::Format::Qcow2)
         }
-        ChangeError::Target(TargetError::Open(OpenError::NotRead { what, .. })) if is_packed(what) => {
+        ChangeError::Target(TargetError::Open(OpenError::NotRead { what, packing: Some(_), .. })) => {
             ((*what).to_owned(), false)
         }
         _ => return error.into(),
@@ -110,10 +109,4 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         String::new()
     };
     RefusedError(text + &back).into()
-}
-
-/// Whether a file of this kind is compressed in a way that a copy reads.
-fn is_packed(what: &str) -> bool {
-    let all = [Packing::Gzip, Packing::Xz, Packing::Zstd, Packing::Bzip2];
-    all.iter().any(|packing| packing.a_file() == what)
 }

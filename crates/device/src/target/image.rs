@@ -50,7 +50,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
             None => foreign.command(&path.display().to_string()),
         };
         let within = through.as_ref().map(|through| through.packing.a_file());
-        OpenError::NotRead { what: foreign.what, within, command }
+        OpenError::NotRead { what: foreign.what, packing: foreign.packing, within, command }
     };
     let mut target = opened(medium, path, options, not_read)?;
     (target.through, target.id) = (through, Some(FileId::of(&metadata)));
@@ -80,7 +80,7 @@ pub fn open_object(
     let name = address.copy_name();
     let not_read = |foreign: &Foreign| {
         let command = fetch.zip(foreign.command(&name)).map(|(fetch, line)| format!("{fetch} && {line}"));
-        OpenError::NotRead { what: foreign.what, within: None, command }
+        OpenError::NotRead { what: foreign.what, packing: foreign.packing, within: None, command }
     };
     let mut target = opened(medium, Path::new(&name), options, not_read)?;
     target.address = Some(address);
