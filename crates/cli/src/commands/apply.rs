@@ -158,6 +158,9 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let mut out = output::stdout();
     let outcome = match was_written {
         Ok(Progress::Nothing) => "nothing to revert; original contents verified",
+        _ if arguments.force => {
+            "what apply overwrote is restored and verified; what others have written since stays"
+        }
         _ => "original contents restored and verified",
     };
     writeln!(out, "{}: {outcome}", output::printable(&name))?;

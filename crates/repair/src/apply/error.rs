@@ -25,14 +25,12 @@ pub enum ApplyError {
         path: String,
     },
     /// What is in a partition is larger than the partition would become. Nothing was written.
-    #[error(
-        "nothing was written: partition {partition} would have {restored} again, and what is in it uses {used}: shrink that first"
-    )]
+    #[error("nothing was written: partition {partition} would have {restored} again, and {}", outgrown(.used))]
     Outgrown {
         /// The partition's number.
         partition: u32,
-        /// How much of it is used.
-        used: ByteCount,
+        /// How much of it is used; `None` if its contents record no size.
+        used: Option<ByteCount>,
         /// The size that it would have.
         restored: ByteCount,
     },
@@ -89,4 +87,11 @@ pub enum ApplyError {
     /// The kernel did not accept the new table.
     #[error("the table is written, but {0}")]
     Kernel(String),
+}
+
+fn outgrown(used: &Option<ByteCount>) -> String {
+    match used {
+        Some(used) => format!("what is in it uses {used}: shrink that first"),
+        None => "what is in it records no size, so it may have been enlarged too".to_owned(),
+    }
 }

@@ -72,6 +72,8 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
         let used = used(present, stack.block);
         if former.span.len() < present.span.len() && former.span.len() < used {
             let (partition, restored) = (present.number, former.span.len());
+            let is_recorded = present.layer.as_ref().is_some_and(|layer| layer.recorded_end().is_some());
+            let used = Some(used).filter(|_| is_recorded);
             return Err(ApplyError::Outgrown { partition, used, restored });
         }
     }
