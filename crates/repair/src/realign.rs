@@ -81,6 +81,7 @@ pub(crate) use inner::{offset as anchor, starts as anchored};
 pub use media::{JournalFileHandle, JournalPlace};
 pub use move_error::MoveError;
 use order::Trip;
+pub use payload::restore::BootCode;
 pub(crate) use payload::wrapped::marker_sector;
 use places::{Ground, Item, Passing};
 pub(crate) use recorded::{Which, record};

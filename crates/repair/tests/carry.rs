@@ -12,6 +12,8 @@ mod common;
 mod displaced;
 #[path = "carry/generations.rs"]
 mod generations;
+#[path = "carry/halves.rs"]
+mod halves;
 #[path = "carry/lost.rs"]
 mod lost;
 #[path = "carry/modelled.rs"]

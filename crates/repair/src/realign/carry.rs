@@ -29,6 +29,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::boot::Loaders;
 use super::media::{Carrier, Writer};
+use super::payload::restore::BootCode;
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
@@ -69,6 +70,7 @@ pub struct Run<'a> {
     pub(super) skips_bad: bool,
     /// Whether the journal is believed although something speaks against it.
     pub(super) trust: Trust,
+    pub(super) boot_code: BootCode,
 }
 
 impl Realign {
@@ -103,6 +105,7 @@ impl Realign {
             verify: Verify::Read,
             skips_bad: false,
             trust: Trust::default(),
+            boot_code: BootCode::Own,
         };
         let begun = run
             .forget_stale()

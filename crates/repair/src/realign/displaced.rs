@@ -17,6 +17,7 @@ use straddle_relocate::{
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use super::carry::Run;
+use super::payload::restore::BootCode;
 use super::payload::{Payload, Table};
 use super::sample::Proof;
 use super::survey::{Reading, stage};
@@ -194,24 +195,37 @@ impl Run<'_> {
             && self.with_disks(|disks, place| is_same(disks, place, &besides))?)
     }
 
+    /// Whether the disk has the marker. What else belongs to the table may be missing, such as the protective MBR of a
+    /// GPT.
+    fn is_marked(&self) -> bool {
+        self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::Marked))
+    }
+
+    /// Whether the data, with the table on the disk, need the journal.
+    pub(super) fn is_needed(&self, state: &State) -> Result<bool, MoveError> {
+        let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
+        let place = (self.place_on_disk(), true);
+        Ok(self.is_marked() || is_unfinished(self.disk, &self.payload, *state, place, &stack))
+    }
+
     /// Writes the marker over the table that another program has written, after saving what it overwrites in a
-    /// new file at `backup`, which `undo` takes. Returns false, and makes no file, if the table is the move's.
+    /// new file at `backup`, which `undo` takes. Returns false, and makes no file, if the table is the move's. Boot code
+    /// is no part of it: what another program has installed stays, if [`boot_code`](Self::boot_code) says so.
     ///
     /// # Errors
     ///
     /// [`MoveError`]. If a write fails, or the power, it can be repeated with another file.
     pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
-        if self.fits_table()? {
+        self.boot_code = self.payload.keep_boot_code(self.disk);
+        let state = self.state()?;
+        // A torn one is restored when the move goes on.
+        if self.fits_table()? || self.torn(&state)?.is_some() {
             return Ok(false);
         }
-        let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
-        let state = self.state()?;
-        // What else belongs to the table may be missing, such as the protective MBR of a GPT.
-        let is_marked = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::Marked));
-        let place = (self.place_on_disk(), true);
-        if !is_marked && !is_unfinished(self.disk, &self.payload, state, place, &stack) {
+        if !self.is_needed(&state)? {
             return Err(MoveError::Nothing);
         }
+        let is_marked = self.is_marked();
         let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));
         if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own()?) {
             return Err(MoveError::LeftOver);
@@ -229,6 +243,11 @@ impl Run<'_> {
         } else {
             Err(MoveError::Unwritten)
         }
+    }
+
+    /// What becomes of the boot code that was on the disk when [`restore_table`](Self::restore_table) was called.
+    pub fn boot_code(&self) -> BootCode {
+        self.boot_code
     }
 
     /// Whether no data have moved, and the table had no marker: it can only go back, as other data may be in the

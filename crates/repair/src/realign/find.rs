@@ -9,6 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
 use super::payload::Payload;
+use super::payload::restore::BootCode;
 use super::sample::Proof;
 use super::survey::Reading;
 use super::trust::Trust;
@@ -164,6 +165,18 @@ impl<'a> Run<'a> {
         // What filled the disk is there: nothing else has been put over it.
         let is_unmarked = is_unmarked && !(has_content && payload.has_old_head(disk));
         let (verify, skips_bad, trust) = (Verify::Read, false, Trust::default());
-        Ok(Self { disk, journal, place, payload, is_displaced, is_unmarked, verify, skips_bad, trust })
+        let boot_code = BootCode::Own;
+        Ok(Self {
+            disk,
+            journal,
+            place,
+            payload,
+            is_displaced,
+            is_unmarked,
+            verify,
+            skips_bad,
+            trust,
+            boot_code,
+        })
     }
 }

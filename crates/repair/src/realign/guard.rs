@@ -154,6 +154,11 @@ impl Guard {
         Self { at: at.get(), was, free: Vec::new() }
     }
 
+    /// Lays bytes over its first ones.
+    pub(super) fn lay(&mut self, bytes: &[u8]) {
+        lay_over(&mut self.was, self.at, bytes, self.at);
+    }
+
     pub(super) const fn at(&self) -> u64 {
         self.at
     }

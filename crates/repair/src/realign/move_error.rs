@@ -51,6 +51,11 @@ pub enum MoveError {
         "nothing was written: the table is not the one that the move left: another program has written it, or the journal is of another disk"
     )]
     OtherTable,
+    /// The same, and the data do not need the journal.
+    #[error(
+        "nothing was written: the table is not the one that the move left, and with it nothing is left to do: no data have moved, or it lists them where they are; or the journal is of another disk"
+    )]
+    NotNeeded,
     /// A write to the table failed.
     #[error("writing at byte {at} failed; 'straddle resume' goes on")]
     Write {
@@ -159,6 +164,7 @@ impl MoveError {
             | Self::Changed(_)
             | Self::Foreign(_)
             | Self::OtherTable
+            | Self::NotNeeded
             | Self::LeftOver
             | Self::Copied
             | Self::NotThere(_)

@@ -6,8 +6,9 @@
 //! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
 //! a chain's are written, durably, before the table that leads to them.
 
+mod copies;
 mod pieces;
-mod restore;
+pub(super) mod restore;
 pub(super) mod wrapped;
 
 use serde::{Deserialize, Serialize};

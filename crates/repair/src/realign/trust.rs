@@ -11,6 +11,7 @@ use straddle_relocate::{State, Whereabouts, is_latest};
 use super::carry::Run;
 use super::payload::Table;
 use super::{JournalPlace, MoveError};
+use crate::encode::Step;
 use crate::foresee::After;
 
 /// What the user vouches for.
@@ -24,27 +25,47 @@ pub struct Trust {
 
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, and restores sectors of it that a
-    /// power cut has torn. Otherwise the journal is that of another disk, or of this one at another time, or
-    /// another program has written a table: nothing is written then.
+    /// power cut or a kill has torn. Otherwise the journal is that of another disk, or of this one at another time,
+    /// or another program has written a table: nothing is written then.
     pub(super) fn check_table(&mut self, state: &State) -> Result<(), MoveError> {
-        let is_inside = matches!(self.journal, JournalPlace::Inside);
-        // A journal in a file may be another disk's: only what cannot be read is torn for certain. Neither is
-        // a table torn that lists something else than the marker.
-        let may_be_torn = |error: &MoveError| match error {
-            MoveError::Changed(_) => is_inside,
-            error => matches!(error, MoveError::Read(_)),
-        };
-        match self.payload.table(self.disk) {
-            Err(error) if may_be_torn(&error) && !self.is_displaced => {
-                let mended = self.payload.mended(self.disk);
-                if !self.fits(&After { medium: self.disk, steps: &mended }, state)? {
-                    return Err(MoveError::OtherTable);
-                }
-                self.payload.mend(self.disk, &mended)?;
-            }
-            _ => {}
+        if let Some(torn) = self.torn(state)? {
+            self.payload.mend(self.disk, &torn)?;
         }
-        if self.fits(self.disk, state)? { Ok(()) } else { Err(MoveError::OtherTable) }
+        if self.fits(self.disk, state)? { Ok(()) } else { Err(self.other_table(state)?) }
+    }
+
+    /// Why a table is refused.
+    fn other_table(&self, state: &State) -> Result<MoveError, MoveError> {
+        Ok(if self.is_needed(state)? { MoveError::OtherTable } else { MoveError::NotNeeded })
+    }
+
+    /// What restores the sectors of the table that a power cut or a kill has torn; `None` if it is not a torn table of
+    /// the move. It has the marker then.
+    pub(super) fn torn(&self, state: &State) -> Result<Option<Vec<Step>>, MoveError> {
+        let (disk, payload) = (&*self.disk, &self.payload);
+        if self.is_displaced {
+            return Ok(None);
+        }
+        let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
+        // A journal in a file may be another disk's: what cannot be read is torn for certain, and what is beside a
+        // copy of the GPT that the move has left. Neither is a table torn that lists something else than the marker.
+        let is_inside = matches!(self.journal, JournalPlace::Inside);
+        let (is_certain, is_read) = match payload.table(disk) {
+            Err(MoveError::Changed(_)) => (is_inside, true),
+            Err(MoveError::Read(_)) => (true, false),
+            _ => return Ok(None),
+        };
+        let whole = payload.mended(disk);
+        if (is_certain || payload.leaves_a_copy(disk, &whole, state)) && fits(&whole)? {
+            return Ok(Some(whole));
+        }
+        if !is_read {
+            return Err(self.other_table(state)?);
+        }
+        match payload.torn_part(disk)? {
+            Some(part) if payload.leaves_a_copy(disk, &part, state) && fits(&part)? => Ok(Some(part)),
+            _ => Ok(None),
+        }
     }
 
     /// Whether the disk has a table that the move may have left.

@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::read_stack;
 use straddle_relocate::{Disk, Disks, Job, Move, Parts, State, begin, journal_len};
 use straddle_repair::apply::{Backup, LaterWrites};
-use straddle_repair::realign::{JournalPlace, MoveError, Outcome, Run, Wanted, displaced};
+use straddle_repair::realign::{BootCode, JournalPlace, MoveError, Outcome, Run, Wanted, displaced};
 use straddle_repair::{Format, Part, Place, Request, Seed, Size};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -30,7 +30,7 @@ fn copy(from: &Memory, to: &mut Memory, first: u64, sectors: u64) {
 }
 
 /// A blank disk with a table that another program might write.
-fn other(format: Format, len: u64) -> Memory {
+pub(super) fn other(format: Format, len: u64) -> Memory {
     let mut request = Request::new(Seed(7));
     (request.table, request.allow_misaligned) = (Some(format), true);
     let part = Part::new(Size::Sectors(5_000));
@@ -508,4 +508,57 @@ fn a_move_of_mostly_empty_partitions_goes_on() {
         recovered += 1;
     }
     assert!(recovered > 0);
+}
+
+/// Boot code is no part of a table: what was installed since stays when the table of the move is restored, after a
+/// power cut too, and comes back with an undo if the other table had it.
+#[test]
+fn boot_code_that_was_installed_since_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = |medium: &Memory| Shape::bytes(medium, first())[..440].to_vec();
+    for shape in shapes() {
+        let stopped = shape.stopped(JournalPlace::Inside).seen;
+        let mut disks = vec![("the marker", stopped.clone())];
+        disks.extend(displace(&shape, &stopped).into_iter().map(|(what, medium, _)| (what, medium)));
+        for ((what, mut medium), goes_back) in
+            disks.into_iter().flat_map(|case| [(case.clone(), false), (case, true)])
+        {
+            let what = format!("{}, {what}, back: {goes_back}", shape.name);
+            let mut sector = Shape::bytes(&medium, first());
+            sector[..440].fill(0x90);
+            medium.put(0, &sector);
+            let mut drive = Drive::new(medium.clone(), u64::MAX);
+            let saved = tempfile::Builder::new().tempdir_in(folder.path()).unwrap().path().to_owned();
+            let mut disk = target(&mut drive);
+            let mut run = Run::search(&mut disk, None).unwrap();
+            let is_saved = run.restore_table(&saved).unwrap();
+            assert_eq!(run.boot_code(), BootCode::Kept, "{what}");
+            assert_eq!(is_saved, !what.contains("the marker"), "{what}");
+            assert_eq!(saved.exists(), is_saved, "{what}");
+            drop(run);
+            drop(disk);
+            if is_saved {
+                let mut again = Drive::new(drive.seen.clone(), u64::MAX);
+                let mut disk = target(&mut again);
+                let undone = Backup::load(&saved).unwrap().undo(&mut disk, LaterWrites::Refuse);
+                undone.unwrap().write().unwrap();
+                drop(disk);
+                assert!(again.seen == medium, "{what}: it was not reverted");
+            }
+            // Stopped here, the journal has the other boot code still: the same command goes on.
+            let mut disk = target(&mut drive);
+            let refused = Run::find(&mut disk, None).and_then(|run| go(run, goes_back));
+            drop(disk);
+            if !shape.name.contains("GPT") {
+                assert!(matches!(refused, Err(MoveError::OtherTable)), "{what}: {refused:?}");
+                let (done, ended) = recover(drive.seen.clone(), u64::MAX, goes_back, folder.path());
+                assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
+                drive = done;
+            } else {
+                assert!(matches!(refused, Ok(Outcome::Complete(_))), "{what}: {refused:?}");
+            }
+            assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
+            assert!(code(&drive.seen) == [0x90; 440], "{what}: the boot code is another one");
+        }
+    }
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::ops::ControlFlow;
 
 use straddle_device::{Medium, ReadError};
-use straddle_repair::realign::{MoveError, Outcome, Reference, Run, Wanted};
+use straddle_repair::realign::{BootCode, JournalPlace, MoveError, Outcome, Reference, Run, Wanted};
 use straddle_repair::{Format, Simulated};
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::common::{Memory, Random, seeds, target};
 use super::{Drive, Powered, Shape, Survivor};
@@ -139,20 +139,22 @@ fn what_is_beside_syslinux_survives_torn_physical_sectors() {
     tear_each(&with_sectors(63, &[(63, boot)], |what| matches!(what, Reference::Syslinux { .. })));
 }
 
-/// The boot image in the first sector of the partition, and the core image in two pieces behind it.
-#[test]
-fn what_is_beside_grub_survives_torn_physical_sectors() {
-    let (core, pieces) = (100_u64, [(101_u64, 20_u16), (300, 9)]);
+/// The sector of GRUB's core image, and its pieces behind it.
+const CORE: u64 = 100;
+const PIECES: [(u64, u16); 2] = [(101, 20), (300, 9)];
+
+/// GRUB's boot image, and the first sector of its core image, which lists two pieces.
+fn grub() -> (Vec<u8>, Vec<u8>) {
     let boot = sector(&[
         (0, &[0xEB, 0x63, 0x90]),
         (0x5A, &0x8000_u16.to_le_bytes()),
-        (0x5C, &core.to_le_bytes()),
+        (0x5C, &CORE.to_le_bytes()),
         (0x64, &[0xFF]),
         (0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error"),
         (510, &[0x55, 0xAA]),
     ]);
     let entry = |index: usize, segment: u16| -> Vec<u8> {
-        let (at, count) = pieces[index];
+        let (at, count) = PIECES[index];
         let parts = [&at.to_le_bytes()[..], &count.to_le_bytes(), &segment.to_le_bytes()];
         parts.concat()
     };
@@ -163,8 +165,48 @@ fn what_is_beside_grub_survives_torn_physical_sectors() {
         (500, &first),
         (488, &second),
     ]);
+    (boot, list)
+}
+
+/// The boot image in the first sector of the partition, and the core image in two pieces behind it.
+#[test]
+fn what_is_beside_grub_survives_torn_physical_sectors() {
+    let (boot, list) = grub();
     let is_grub = |what: &Reference| matches!(what, Reference::Grub { in_partition: true, .. });
-    tear_each(&with_sectors(63, &[(63, boot), (core, list)], is_grub));
+    tear_each(&with_sectors(63, &[(63, boot), (CORE, list)], is_grub));
+}
+
+/// The boot image in the first sector of the disk finds the core image: other boot code does not stay beside it.
+#[test]
+fn boot_code_that_the_move_changes_takes_the_place_of_another() {
+    let (boot, list) = grub();
+    let contents = |disk: &mut Memory| {
+        let mut first = Shape::bytes(disk, Span::first(ByteCount::new(512)));
+        first[..440].copy_from_slice(&boot[..440]);
+        disk.put(0, &first);
+        disk.put(CORE * 512, &list);
+    };
+    let shape = Shape::with(contents, "512e", Format::Mbr, 16_000, &[(63, 3_001)], &Wanted::default());
+    let is_grub = |what: &Reference| matches!(what, Reference::Grub { in_partition: false, .. });
+    assert!(shape.realign.references().iter().any(|(_, what)| is_grub(what)));
+    let folder = tempfile::tempdir().unwrap();
+    for goes_back in [false, true] {
+        let mut drive = shape.stopped(JournalPlace::Inside);
+        let mut first = Shape::bytes(&drive.seen, Span::first(ByteCount::new(512)));
+        first[..440].fill(0x90);
+        drive.seen.put(0, &first);
+        let mut disk = target(&mut drive);
+        let mut run = Run::search(&mut disk, None).unwrap();
+        assert!(run.restore_table(&folder.path().join(goes_back.to_string())).unwrap());
+        assert_eq!(run.boot_code(), BootCode::Replaced);
+        let on = &mut |_| ControlFlow::Continue(());
+        let ended = if goes_back { run.roll_back(on) } else { run.finish(on) };
+        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{ended:?}");
+        drop(disk);
+        let expected = if goes_back { &shape.before } else { &shape.after };
+        let code = |medium: &Memory| Shape::bytes(medium, Span::first(ByteCount::new(440)));
+        assert!(code(&drive.seen) == code(expected), "back: {goes_back}");
+    }
 }
 
 fn tear_each(shape: &Shape) {
