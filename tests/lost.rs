@@ -303,3 +303,35 @@ fn nothing_is_written_to_a_disk_with_contents_past_the_end_of_their_partition() 
         );
     }
 }
+
+/// The same after a plan was made: what `apply` finds counts.
+#[test]
+fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
+    if !present(&["mkfs.ext4", "debugfs"]) {
+        return;
+    }
+    let dir = Dir::new("cut-short-since");
+    let image = dir.image("disk.img", 100 << 20);
+    write_table(&image, 512, "label: dos\nstart=63, size=60000, type=83\n");
+    dir.image("contents", 60_000 * 512);
+    shell("mkfs.ext4 -q -F -b 1024 -O ^metadata_csum contents", dir.path());
+    shell("dd if=contents of=disk.img bs=512 seek=63 conv=notrunc status=none", dir.path());
+    for arguments in [
+        &["realign", "disk.img", "--save", "move"][..],
+        &["realign", "disk.img", "--to", "copy.img", "--save", "copy"],
+    ] {
+        let said = straddle_in(&dir, arguments);
+        assert!(said.status.success(), "{}", transcript(&said));
+    }
+    shell("debugfs -w -R 'ssv blocks_count 40000' 'disk.img?offset=32256' 2>/dev/null", dir.path());
+    let before = tools::Contents::of(&image);
+    for arguments in [
+        &["apply", "move", "--write", "disk.img"][..],
+        &["apply", "copy", "--from", "disk.img", "--write", "copy.img"],
+    ] {
+        let said = straddle_in(&dir, arguments);
+        assert_eq!(said.status.code(), Some(4), "{arguments:?}: {}", transcript(&said));
+        assert!(transcript(&said).contains("past the end") || transcript(&said).contains("behind the end"));
+    }
+    assert!(tools::Contents::of(&image) == before && !dir.join("copy.img").exists());
+}

@@ -1,10 +1,10 @@
 #!/bin/bash
-# fio 3.14's job of "Advanced Format Disks": 4 KiB writes, one after the other, an fsync after each, 60 s. afd.sh raw writes to the
-# partition, afd.sh file to a file on ext4 on it.
+# fio 3.14's job of "Advanced Format Disks": 4 KiB writes, one after the other, 60 s. afd.sh raw writes to the partition, with an fsync
+# after each; afd.sh file to a file on ext4 on it, likewise; afd.sh libaio to the partition past the page cache, without any.
 #
 # fio times with the processor's counter, which shows the host's time; here it asks the guest's clock.
 job() {
-    fio --name=afd --filename="$1" --rw=write --bs=4k --size=100G --ioengine=psync --fsync=1 --numjobs=1 --iodepth=1 \
+    fio --name=afd --filename="$1" --rw=write --bs=4k --size=100G "${@:2}" --numjobs=1 --iodepth=1 \
         --runtime=60 --clocksource=clock_gettime --thread --output-format=json --output=/tmp/fio.json
 }
 
@@ -23,16 +23,20 @@ report() {
 case $1 in
 raw)
     read -ra before <"/sys/block/${DISK##*/}/stat"
-    job "$PART"
+    job "$PART" --ioengine=psync --fsync=1
     read -ra after <"/sys/block/${DISK##*/}/stat"
     report raw $((after[0] - before[0])) $((after[4] - before[4]))
     ;;
 file)
     make_file_system ext4
     mount_it ext4
-    job "$MNT/file"
+    job "$MNT/file" --ioengine=psync --fsync=1
     unmount
     report file
     ;;
-*) fail "no part is called '$1': raw or file" ;;
+libaio)
+    job "$PART" --ioengine=libaio --direct=1
+    result libaio "$(figure '.write.runtime / 1000 / .write.total_ios')"
+    ;;
+*) fail "no part is called '$1': raw, file or libaio" ;;
 esac

@@ -231,7 +231,6 @@ fn of_devices() -> Vec<Sample> {
         sample(ChangeError::Open(OpenError::Io(cause()))),
         sample(ChangeError::Target(DiskError::Io(cause()))),
         sample(ChangeError::Read(read())),
-        sample(ChangeError::CutShort(text())),
     ]
 }
 

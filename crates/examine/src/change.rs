@@ -7,7 +7,7 @@ use std::path::Path;
 
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_layout::{Problem, Stack, TableKind, read_all, read_stack};
+use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_repair::{Situation, TargetError, serial_of};
 use straddle_units::BlockSize;
 
@@ -54,9 +54,6 @@ pub enum ChangeError {
     /// None of its bytes can be read.
     #[error("its bytes cannot be read")]
     NoBytes,
-    /// What is behind the end of a partition would not be copied with it.
-    #[error("its partitions cannot be copied: {0}")]
-    CutShort(String),
     /// A device knows the size of its sectors.
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
@@ -85,12 +82,7 @@ impl Present {
         if let Some(number) = target.partition {
             return Err(TargetError::Partition(number).into());
         }
-        let present = Self::of(target, options, Depth::Contents)?;
-        let is_cut_short = |problem: &&Problem| matches!(problem, Problem::CutShort { .. });
-        match present.stack.problems.iter().find(is_cut_short) {
-            Some(problem) => Err(ChangeError::CutShort(problem.to_string())),
-            None => Ok(present),
-        }
+        Self::of(target, options, Depth::Contents)
     }
 
     fn of(mut target: Target, options: &Options, depth: Depth) -> Result<Self, ChangeError> {

@@ -28,7 +28,7 @@ impl ChangeError {
             Self::Read(error) => error.kind(),
             Self::NoBytes => ErrorKind::Failed,
             Self::OwnSectors => ErrorKind::Usage,
-            Self::Unrecognised(..) | Self::CutShort(_) => ErrorKind::Refused,
+            Self::Unrecognised(..) => ErrorKind::Refused,
         }
     }
 }

@@ -241,12 +241,11 @@ pub struct FileSystem {
 mod tests {
     use straddle_units::{ByteCount, ByteOffset, Span};
 
-    use super::{Facts, FileSystem, Layer, Luks, Md, Pv};
-    use crate::model::content::{Content, FsKind};
+    use super::{Content, Facts, FileSystem, Layer, Luks, Md, Pv};
 
     fn layer(facts: Facts) -> Layer {
         let below = Span::first(ByteCount::new(100));
-        let (kind, children) = (Content::FileSystem(FsKind::Ext4), Vec::new());
+        let (kind, children) = (Content::LogicalVolume, Vec::new());
         let (name, uuid, remarks) = (String::new(), String::new(), Vec::new());
         Layer { kind, name, uuid, below, drive: None, facts, space: Vec::new(), children, remarks }
     }

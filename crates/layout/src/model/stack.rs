@@ -305,3 +305,11 @@ pub struct Stack {
     /// read.
     pub has_long_entries: bool,
 }
+
+impl Stack {
+    /// The problem of contents that record a larger size than they have room for, if there is one. What looks like free
+    /// space may be theirs, so nothing may be written to such a disk.
+    pub fn cut_short(&self) -> Option<&Problem> {
+        self.problems.iter().find(|problem| matches!(problem, Problem::CutShort { .. }))
+    }
+}

@@ -35,7 +35,9 @@ use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
 use super::sample::Proof;
 use super::trust::Trust;
-use super::{Journal, JournalPlace, MoveError, Realign, Reference, displaced, inner, logical, refer};
+use super::{
+    Journal, JournalPlace, MoveError, Realign, RealignError, Reference, displaced, inner, logical, refer,
+};
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
@@ -172,6 +174,9 @@ impl Realign {
     pub(super) fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
         refer::check_awake(&stack)?;
+        if let Some(problem) = stack.cut_short() {
+            return Err(RealignError::CutShort(problem.to_string()).into());
+        }
         let loaders = Loaders::read(disk, &stack)?;
         let block = self.plan.block();
         let format = self.plan.table().format;

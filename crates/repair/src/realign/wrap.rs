@@ -6,8 +6,7 @@
 
 use straddle_layout::layer::Facts;
 use straddle_layout::{
-    Attributes, Content, FsKind, Partition, PartitionType, Problem, Role, Stack, TableKind, VolumeKind,
-    beside,
+    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind, beside,
 };
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
@@ -52,7 +51,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
         let why = format!("{} is on it as well, and one of the two is left over", other.name());
         return Err(RealignError::NotWhole(why));
     }
-    if let Some(cut) = situation.stack.problems.iter().find(|one| matches!(one, Problem::CutShort { .. })) {
+    if let Some(cut) = situation.stack.cut_short() {
         return Err(RealignError::CutShort(cut.to_string()));
     }
     let mut request = Request::new(wanted.seed);
