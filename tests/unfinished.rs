@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use straddle_repair::Target;
-use straddle_repair::realign::{JournalFileHandle, JournalPlace, Outcome, Realign};
+use straddle_repair::realign::{JournalPlace, NewJournal, Outcome, Realign};
 use tools::skip::cases;
 use tools::{Dir, STRADDLE, flat, list, number, straddle_in, transcript, word, write_table};
 
@@ -66,7 +66,7 @@ fn begin(dir: &Dir, journal: Option<&str>) {
     let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
     let mut target = Target::open(&dir.join(NAME), None).unwrap();
     let place = match journal {
-        Some(name) => JournalPlace::File(JournalFileHandle::create(&dir.join(name), &realign).unwrap()),
+        Some(name) => JournalPlace::File(NewJournal::create(&dir.join(name), &realign).unwrap()),
         None => JournalPlace::Inside,
     };
     let run = realign.begin(&mut target, place, [7; 16]).unwrap();

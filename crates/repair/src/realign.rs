@@ -78,7 +78,7 @@ pub use error::{RealignError, Shrink};
 pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
 pub(crate) use inner::{offset as anchor, starts as anchored};
-pub use media::{JournalFileHandle, JournalPlace};
+pub use media::{FoundJournal, JournalPlace, NewJournal};
 pub use move_error::MoveError;
 use order::Trip;
 pub use payload::restore::BootCode;

@@ -34,7 +34,7 @@ use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::State;
 use straddle_repair::realign::{
-    JournalFileHandle, JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make,
+    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Realign, Run, Wanted, make,
 };
 use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Situation, Size, Slot};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
@@ -358,7 +358,7 @@ fn a_table_that_was_changed_meanwhile_is_refused() {
 /// A journal in a file, as it is after a cut in the middle, and its disk.
 fn cut_in_the_middle(shape: &Shape, folder: &std::path::Path) -> (Memory, std::path::PathBuf) {
     let path = folder.join("journal");
-    let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+    let file = NewJournal::create(&path, &shape.realign).unwrap();
     (shape.stopped(JournalPlace::File(file)).seen, path)
 }
 
@@ -378,7 +378,7 @@ fn a_journal_in_a_file_writes_to_no_other_disk() {
         for goes_back in [false, true] {
             let mut drive = Drive::new(disk.clone(), u64::MAX);
             let mut other = target(&mut drive);
-            let file = JournalFileHandle::open(&path).unwrap();
+            let file = FoundJournal::open(&path).unwrap();
             let ended = Run::find(&mut other, Some(file)).and_then(|run| match goes_back {
                 true => run.roll_back(&mut |_| ControlFlow::Continue(())),
                 false => run.finish(&mut |_| ControlFlow::Continue(())),

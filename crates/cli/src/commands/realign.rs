@@ -12,8 +12,8 @@ use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, JournalFileHandle, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Trust,
-    Wanted,
+    self, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign, RealignError, Run,
+    Trust, Wanted,
 };
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -144,7 +144,7 @@ pub(super) fn apply(
         lasting::warn(Needed::MoveJournal, file, path);
     }
     let journal = match &moves.journal {
-        Some(file) => JournalPlace::File(JournalFileHandle::create(file, realign)?),
+        Some(file) => JournalPlace::File(NewJournal::create(file, realign)?),
         None => JournalPlace::Inside,
     };
     let id = random::bytes("cannot name the move")?;
@@ -156,7 +156,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let path = &arguments.target;
     let name = path.display().to_string();
     check_map(&arguments.moves)?;
-    let journal = arguments.moves.journal.as_deref().map(JournalFileHandle::open).transpose()?;
+    let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let mut run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,

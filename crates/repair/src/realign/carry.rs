@@ -28,7 +28,7 @@ use straddle_relocate::{
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::boot::Loaders;
-use super::media::{Carrier, Writer};
+use super::media::{Carrier, Place, Writer};
 use super::payload::restore::BootCode;
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
@@ -61,7 +61,7 @@ pub enum Outcome {
 /// A move that has begun.
 pub struct Run<'a> {
     pub(super) disk: &'a mut dyn Disk,
-    pub(super) journal: JournalPlace,
+    pub(super) journal: Place,
     pub(super) place: Span,
     pub(super) payload: Payload,
     /// Whether the table on the disk has no marker, but is one that other programs use.
@@ -89,6 +89,7 @@ impl Realign {
         journal: JournalPlace,
         id: [u8; 16],
     ) -> Result<Run<'a>, MoveError> {
+        let journal = Place::from(journal);
         let (place, payload, job) = match self.prepare(target, &journal, id) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -125,7 +126,7 @@ impl Realign {
     fn prepare(
         &self,
         disk: &dyn Disk,
-        journal: &JournalPlace,
+        journal: &Place,
         id: [u8; 16],
     ) -> Result<(Span, Payload, Job), MoveError> {
         let stack = recognise(disk, &self.plan)?;
@@ -135,15 +136,15 @@ impl Realign {
         }
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
-            (JournalPlace::File(file), _) => Span::first(file.size),
-            (JournalPlace::Inside, Journal::Inside(place)) => place,
-            (JournalPlace::Inside, Journal::Elsewhere { needed }) => {
+            (Place::File(file), _) => Span::first(file.size),
+            (Place::Inside, Journal::Inside(place)) => place,
+            (Place::Inside, Journal::Elsewhere { needed }) => {
                 return Err(MoveError::NeedsJournal(needed));
             }
         };
         let birth = match journal {
-            JournalPlace::File(file) => file.birth(),
-            JournalPlace::Inside => None,
+            Place::File(file) => file.birth(),
+            Place::Inside => None,
         };
         let payload = Payload::new(self, disk, &stack, id)?.in_file(birth);
         let job = self.job(id, payload.encode()?)?;
@@ -503,8 +504,8 @@ impl<'a> Run<'a> {
     /// Removes the journal's file.
     fn close(self) -> Result<(), MoveError> {
         match self.journal {
-            JournalPlace::File(file) => file.remove(),
-            JournalPlace::Inside => Ok(()),
+            Place::File(file) => file.remove(),
+            Place::Inside => Ok(()),
         }
     }
 
@@ -513,8 +514,8 @@ impl<'a> Run<'a> {
     /// part of it, where nothing is written.
     fn forget_stale(&mut self) -> Result<(), MoveError> {
         let free = match &self.journal {
-            JournalPlace::File(file) => vec![Span::first(file.size)],
-            JournalPlace::Inside => self.payload.realign.unallocated(),
+            Place::File(file) => vec![Span::first(file.size)],
+            Place::Inside => self.payload.realign.unallocated(),
         };
         let block = self.payload.realign.blocks.size();
         // Those of other plans may begin or end there.
@@ -554,7 +555,7 @@ impl<'a> Run<'a> {
         let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
         let Some(places) = places else { return Ok(false) };
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
-        let on_disk = matches!(self.journal, JournalPlace::Inside).then_some(place);
+        let on_disk = matches!(self.journal, Place::Inside).then_some(place);
         let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
         Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most)))
     }
@@ -568,7 +569,7 @@ impl<'a> Run<'a> {
 
     /// Where the journal is, if it is on the disk itself.
     pub(super) fn place_on_disk(&self) -> Option<Span> {
-        matches!(self.journal, JournalPlace::Inside).then_some(self.place)
+        matches!(self.journal, Place::Inside).then_some(self.place)
     }
 
     pub(super) fn with_disks<T>(
@@ -582,13 +583,13 @@ impl<'a> Run<'a> {
 
 pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
-    journal: &mut JournalPlace,
+    journal: &mut Place,
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, MoveError> {
     let mut carrier = Carrier(disk);
     Ok(match journal {
-        JournalPlace::Inside => use_them(Disks::one(&mut carrier))?,
-        JournalPlace::File(file) => {
+        Place::Inside => use_them(Disks::one(&mut carrier))?,
+        Place::File(file) => {
             let mut writer = Writer(&file.file);
             use_them(Disks::two(&mut carrier, &mut writer))?
         }

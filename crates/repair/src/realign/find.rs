@@ -8,12 +8,13 @@ use straddle_relocate::{Disks, State, Verify, inspect, search};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
+use super::media::Place;
 use super::payload::Payload;
 use super::payload::restore::BootCode;
 use super::sample::Proof;
 use super::survey::Reading;
 use super::trust::Trust;
-use super::{JournalFileHandle, JournalPlace, MoveError, displaced};
+use super::{FoundJournal, MoveError, displaced};
 use crate::target::{Disk, Target};
 
 /// Where a journal is looked for, and what the disk holds in place of the marker.
@@ -108,7 +109,7 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
-    pub fn find(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+    pub fn find(target: &'a mut Target<'_>, file: Option<FoundJournal>) -> Result<Self, MoveError> {
         Self::found(target, file, false)
     }
 
@@ -117,25 +118,25 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub fn search(target: &'a mut Target<'_>, file: Option<JournalFileHandle>) -> Result<Self, MoveError> {
+    pub fn search(target: &'a mut Target<'_>, file: Option<FoundJournal>) -> Result<Self, MoveError> {
         Self::found(target, file, true)
     }
 
     fn found(
         target: &'a mut Target<'_>,
-        file: Option<JournalFileHandle>,
+        file: Option<FoundJournal>,
         is_whole: bool,
     ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
         let (journal, Found { place, is_displaced, is_unmarked, has_content }) = match file {
-            Some(file) => {
+            Some(FoundJournal(file)) => {
                 let (place, no) = (Span::first(file.size), false);
                 let found = Found { place, is_displaced: no, is_unmarked: no, has_content: no };
-                (JournalPlace::File(file), found)
+                (Place::File(file), found)
             }
-            None => (JournalPlace::Inside, journal_of(disk, is_whole)?),
+            None => (Place::Inside, journal_of(disk, is_whole)?),
         };
-        let is_inside = matches!(journal, JournalPlace::Inside);
+        let is_inside = matches!(journal, Place::Inside);
         let mut journal = journal;
         if is_inside && crate::copy::is_unfinished(disk)? {
             return Err(MoveError::Copy);

@@ -13,18 +13,44 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use super::{MoveError, Realign};
 use crate::target::Disk;
 
-/// Where the journal is.
+/// Where the journal of a move that begins is.
 #[derive(Debug)]
 pub enum JournalPlace {
     /// In unallocated space of the disk.
     Inside,
-    /// In a file on another disk.
-    File(JournalFileHandle),
+    /// In a file on another disk, which was made for it.
+    File(NewJournal),
 }
 
-/// A file that holds a journal, locked.
+/// A file that was made for a journal, locked. It is written to, and removed in the end.
 #[derive(Debug)]
-pub struct JournalFileHandle {
+pub struct NewJournal(JournalHandle);
+
+/// A file that may hold the journal of an unfinished move, locked. It is written to only if it does.
+#[derive(Debug)]
+pub struct FoundJournal(pub(super) JournalHandle);
+
+/// Where the journal of a run is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// In unallocated space of the disk.
+    Inside,
+    /// In a file on another disk.
+    File(JournalHandle),
+}
+
+impl From<JournalPlace> for Place {
+    fn from(place: JournalPlace) -> Self {
+        match place {
+            JournalPlace::Inside => Self::Inside,
+            JournalPlace::File(NewJournal(file)) => Self::File(file),
+        }
+    }
+}
+
+/// A file for a journal, locked.
+#[derive(Debug)]
+pub(super) struct JournalHandle {
     pub(super) file: File,
     /// Without symbolic links: what they lead to is the journal, and they are the user's.
     path: PathBuf,
@@ -46,7 +72,7 @@ pub(super) struct Birth {
 /// mounts them: ext4, XFS, Btrfs, F2FS and tmpfs.
 const WITH_BIRTH: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
-impl JournalPlace {
+impl Place {
     /// Removes the file that was made for a move that cannot begin.
     pub(super) fn discard(self) {
         if let Self::File(file) = self
@@ -58,7 +84,7 @@ impl JournalPlace {
     }
 }
 
-impl JournalFileHandle {
+impl NewJournal {
     /// Makes a new file for the journal of `realign`. A file that exists is refused.
     ///
     /// # Errors
@@ -80,9 +106,11 @@ impl JournalFileHandle {
             let _ = std::fs::remove_file(path);
             failed(error)
         })?;
-        Ok(Self { is_new: true, ..Self::of(file, path)? })
+        Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
     }
+}
 
+impl FoundJournal {
     /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
     /// one is removed in the end, and the link stays.
     ///
@@ -96,9 +124,11 @@ impl JournalFileHandle {
             return Err(failed(io::Error::other("it is not a regular file")));
         }
         let file = File::options().read(true).write(true).open(path).map_err(failed)?;
-        Self::of(file, path)
+        JournalHandle::of(file, path).map(Self)
     }
+}
 
+impl JournalHandle {
     fn of(file: File, path: &Path) -> Result<Self, MoveError> {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
         let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;

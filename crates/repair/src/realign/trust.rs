@@ -8,9 +8,10 @@
 use straddle_device::Medium;
 use straddle_relocate::{State, Whereabouts, is_latest};
 
+use super::MoveError;
 use super::carry::Run;
+use super::media::Place;
 use super::payload::Table;
-use super::{JournalPlace, MoveError};
 use crate::encode::Step;
 use crate::foresee::After;
 
@@ -49,7 +50,7 @@ impl Run<'_> {
         let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
         // A journal in a file may be another disk's: what cannot be read is torn for certain, and what is beside a
         // copy of the GPT that the move has left. Neither is a table torn that lists something else than the marker.
-        let is_inside = matches!(self.journal, JournalPlace::Inside);
+        let is_inside = matches!(self.journal, Place::Inside);
         let (is_certain, is_read) = match payload.table(disk) {
             Err(MoveError::Changed(_)) => (is_inside, true),
             Err(MoveError::Read(_)) => (true, false),
@@ -107,7 +108,7 @@ impl Run<'_> {
             return Ok(());
         }
         if !self.trust.in_copy
-            && let JournalPlace::File(file) = &self.journal
+            && let Place::File(file) = &self.journal
             && let (Some(made), Some(found)) = (self.payload.birth(), file.birth())
             && made != found
         {

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use straddle_device::{Medium, ReadError};
-use straddle_repair::realign::{JournalFileHandle, JournalPlace, MoveError, Outcome, Run};
+use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
 use straddle_repair::{Format, Simulated};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -112,7 +112,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
             let what = format!("write {cut}, round {round}, back: {goes_back}");
             let path = folder.path().join(format!("journal {cut} {round}"));
             let mut drive = Half::on(shape.before.clone(), cut, cut * 4 + round as u64);
-            let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+            let file = NewJournal::create(&path, &shape.realign).unwrap();
             let mut disk = target(&mut drive);
             let begun = shape.realign.begin(&mut disk, JournalPlace::File(file), [1; 16]);
             is_whole = begun.and_then(|run| go(run, false)).is_ok();
@@ -124,7 +124,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
             damaged += u64::from(!super::stack_of(&medium, super::BlockSize::B512).problems.is_empty());
             let mut drive = Drive::new(medium, u64::MAX);
             let mut disk = target(&mut drive);
-            let file = JournalFileHandle::open(&path).unwrap();
+            let file = FoundJournal::open(&path).unwrap();
             let mut run = Run::find(&mut disk, Some(file)).unwrap();
             // The table is the move's: there is no other one to save.
             let saved = folder.path().join("saved");

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use straddle_device::Medium as _;
 use straddle_repair::Format;
-use straddle_repair::realign::{JournalFileHandle, JournalPlace, MoveError, Outcome, Run, Trust, Wanted};
+use straddle_repair::realign::{
+    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run, Trust, Wanted,
+};
 use straddle_units::{ErrorKind, Span};
 
 use super::common::{Memory, Random, seeds, target};
@@ -65,7 +67,7 @@ fn goes(
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut disk = target(drive);
-    let file = JournalFileHandle::open(path).unwrap();
+    let file = FoundJournal::open(path).unwrap();
     let ended = Run::find(&mut disk, Some(file)).and_then(|run| {
         let run = run.trusting(Trust { in_copy: true, ..Trust::default() });
         if back { run.roll_back(watch) } else { run.finish(watch) }
@@ -83,7 +85,7 @@ fn an_older_copy_of_the_journal_is_refused_or_does_no_harm() {
             let path = dir.path().join("journal");
             let mut drive = Drive::new(shape.before.clone(), u64::MAX);
             let mut disk = target(&mut drive);
-            let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+            let file = NewJournal::create(&path, &shape.realign).unwrap();
             drop(shape.realign.begin(&mut disk, JournalPlace::File(file), [3; 16]).unwrap());
             drop(disk);
             let (_, mut copies) = goes(&mut drive, &path, false, 1 + random.below(20));
@@ -128,12 +130,12 @@ fn a_copy_of_the_journal_is_distinguished() {
     let shape = Shape::new(Format::Mbr, 16_000, &[(63, 3_000), (3_063, 3_000)]);
     let dir = folder();
     let (path, copy) = (dir.path().join("journal"), dir.path().join("copy"));
-    let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+    let file = NewJournal::create(&path, &shape.realign).unwrap();
     let drive = shape.stopped(JournalPlace::File(file));
     fs::copy(&path, &copy).unwrap();
     let find = |drive: &mut Drive, path: &Path, in_copy: bool| {
         let mut disk = target(drive);
-        let file = JournalFileHandle::open(path).unwrap();
+        let file = FoundJournal::open(path).unwrap();
         Run::find(&mut disk, Some(file)).and_then(|run| {
             run.trusting(Trust { in_copy, ..Trust::default() }).finish(&mut |_| ControlFlow::Continue(()))
         })
@@ -163,9 +165,9 @@ fn the_journal_of_another_run_is_refused() {
         let (first, second) = (dir.path().join("first"), dir.path().join("second"));
         let mut drive = Drive::new(shape.before.clone(), u64::MAX);
         let mut disk = target(&mut drive);
-        let file = JournalFileHandle::create(&first, &shape.realign).unwrap();
+        let file = NewJournal::create(&first, &shape.realign).unwrap();
         drop(shape.realign.begin(&mut disk, JournalPlace::File(file), [3; 16]).unwrap());
-        let file = JournalFileHandle::create(&second, &shape.realign).unwrap();
+        let file = NewJournal::create(&second, &shape.realign).unwrap();
         let run = shape.realign.begin(&mut disk, JournalPlace::File(file), [4; 16]).unwrap();
         let mut left = 3;
         let ended = run.finish(&mut |_| {

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use straddle_repair::Format;
-use straddle_repair::realign::{JournalFileHandle, JournalPlace, MoveError, Outcome, Run};
+use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
 use straddle_units::ErrorKind;
 
 use super::common::{Memory, Random, seeds, target};
@@ -53,7 +53,7 @@ fn what_was_written_before_the_marker_is_kept() {
         for shape in shapes() {
             let path = folder.path().join("journal");
             let mut drive = Drive::new(shape.before.clone(), u64::MAX);
-            let file = JournalFileHandle::create(&path, &shape.realign).unwrap();
+            let file = NewJournal::create(&path, &shape.realign).unwrap();
             drop(shape.realign.begin(&mut target(&mut drive), JournalPlace::File(file), [1; 16]).unwrap());
             let mut medium = drive.seen;
             if round > 0 {
@@ -62,7 +62,7 @@ fn what_was_written_before_the_marker_is_kept() {
             let goes_back = random.chance(50);
             let mut drive = Drive::new(medium.clone(), u64::MAX);
             let mut disk = target(&mut drive);
-            let file = JournalFileHandle::open(&path).unwrap();
+            let file = FoundJournal::open(&path).unwrap();
             let watch = &mut |_| ControlFlow::Continue(());
             let ended = Run::find(&mut disk, Some(file)).and_then(|run| match goes_back {
                 true => run.roll_back(watch),
