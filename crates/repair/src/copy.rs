@@ -14,6 +14,7 @@ mod finished;
 mod layout;
 mod run;
 mod source;
+mod work;
 
 use std::path::{Path, PathBuf};
 

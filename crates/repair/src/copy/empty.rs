@@ -12,7 +12,8 @@ use straddle_layout::member_marks;
 use straddle_relocate::{FileAccess, Progress};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::run::{CopyWatch, Stage, sectors, windows_of};
+use super::run::{CopyWatch, Stage, sectors};
+use super::work::windows_of;
 use super::{Copy, CopyError};
 use crate::encode::Step;
 use crate::plan::WIPED;
