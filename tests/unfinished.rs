@@ -8,8 +8,10 @@ mod cuts;
 mod displaced;
 mod tools;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -254,5 +256,71 @@ fn a_plan_as_json_matches_its_schema() {
         let starts: Vec<u64> =
             list(&report["table"], "partitions").iter().map(|part| number(part, "start_bytes")).collect();
         assert!(starts.iter().all(|start| start.is_multiple_of(4096)), "{report:#}");
+    }
+}
+
+/// Whatever bytes the name of a disk has, the printed commands name it: those of `realign`, and both ways out of an
+/// unfinished move.
+#[test]
+fn the_printed_commands_work_for_every_name() {
+    if !tools::present(&["sfdisk", "bash"]) {
+        return;
+    }
+    let dir = planned(TABLES[0], LEN);
+    let before = fs::read(dir.join(NAME)).unwrap();
+    begin(&dir, None);
+    let stopped = fs::read(dir.join(NAME)).unwrap();
+    let paste = |line: &[u8]| {
+        let lines = [tools::with_program("").as_bytes(), line].concat();
+        let mut command = std::process::Command::new("bash");
+        let output = command.arg("-c").arg(OsStr::from_bytes(&lines)).current_dir(&dir).output().unwrap();
+        (output.status.code(), transcript(&output))
+    };
+    let names: [&[u8]; 9] = [
+        b"a b",
+        b"a'b",
+        b"a\tb",
+        b"a\nb",
+        b"a\rb",
+        b"a\x1b[31mb",
+        b"\xe2\x80\xae.img",
+        b"\xff\xfe",
+        b"a\xffb",
+    ];
+    for name in cases(names.into_iter(), 3) {
+        let name = OsStr::from_bytes(name);
+        let image = dir.path().join(name);
+        let run = |words: &[&str]| {
+            let mut command = tools::command();
+            command.args(&words[..1]).arg(name).args(&words[1..]).current_dir(&dir).output().unwrap().stdout
+        };
+        let after = |text: &[u8], word: &str| {
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            let found = text.lines().find_map(|line| line.find(word).map(|at| line[at..].to_owned()));
+            found.unwrap_or_else(|| panic!("{name:?}: no '{word}' in {text}"))
+        };
+        fs::write(&image, &before).unwrap();
+        for words in [&["realign"][..], &["plan", "--add", "1MiB"]] {
+            let plan = [words, &["--save", "named.json"]].concat();
+            let line = after(&run(&plan), "straddle apply");
+            let (status, text) = paste(line.as_bytes());
+            assert_eq!(status, Some(0), "{name:?}: {line}: {text}");
+            fs::write(&image, &before).unwrap();
+            fs::remove_file(dir.join("named.json")).unwrap();
+            let _ = fs::remove_file(dir.join("named.json.undo"));
+        }
+        // The disk's name is not UTF-8: what `check` calls it is no name of it.
+        if name.to_str().is_some() {
+            fs::write(&image, &stopped).unwrap();
+            let text = run(&["check"]);
+            let on = after(&text, "    straddle resume");
+            let back = after(&text, "straddle resume").replace(" --rollback", "") + " --rollback";
+            for line in [on, back] {
+                fs::write(&image, &stopped).unwrap();
+                let (status, text) = paste(line.as_bytes());
+                assert_eq!(status, Some(0), "{name:?}: {line}: {text}");
+            }
+        }
+        fs::remove_file(&image).unwrap();
     }
 }

@@ -9,6 +9,7 @@ mod plan;
 mod probe;
 mod report;
 mod reproduce;
+mod schema;
 mod serve;
 mod sim;
 mod trace;
@@ -34,6 +35,7 @@ pub(crate) use self::plan::{
 pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::report::ReportArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
+pub(crate) use self::schema::SchemaOf;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
@@ -137,47 +139,6 @@ pub(crate) enum Command {
         #[arg(value_enum, default_value_t = SchemaOf::Check)]
         command: SchemaOf,
     },
-}
-
-/// The commands whose JSON has a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SchemaOf {
-    /// `check --json`.
-    Check,
-    /// `plan --json`.
-    Plan,
-    /// `realign --json`.
-    Realign,
-    /// `realign --to --json`.
-    RealignTo,
-    /// `explain --json`.
-    Explain,
-    /// `explain rmw --json`.
-    ExplainRmw,
-    /// `efficiency --json`.
-    Efficiency,
-    /// `bench --json`.
-    Bench,
-    /// `drive list --json` and `drive show --json`.
-    Drive,
-    /// `drive fit --json`.
-    DriveFit,
-    /// `trace --json`.
-    Trace,
-    /// `trace record --json`.
-    TraceRecord,
-    /// `sim --json`.
-    Sim,
-    /// `serve --json`.
-    Serve,
-    /// `lab --json`.
-    Lab,
-    /// `probe --json`.
-    Probe,
-    /// `reproduce --json`.
-    Reproduce,
-    /// `report --json`.
-    Report,
 }
 
 /// Examples for `completions --help`.

@@ -7,6 +7,7 @@
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
 //! finds them by these goes on finding them. So the two disks must not be used at the same time.
 
+mod bounded;
 mod empty;
 mod error;
 mod file;
@@ -14,6 +15,7 @@ mod finished;
 mod layout;
 mod run;
 mod source;
+mod work;
 
 use std::path::{Path, PathBuf};
 

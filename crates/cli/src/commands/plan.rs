@@ -26,6 +26,8 @@ const LARGEST_REQUEST: u64 = 1 << 20;
 pub(crate) struct Planned {
     /// The target as given.
     pub(crate) name: String,
+    /// The same, with all of its bytes.
+    pub(crate) target: PathBuf,
     pub(crate) plan: Plan,
     /// Where other tools would put each new partition, by its number.
     pub(crate) peers: Vec<(u32, Vec<Peer>)>,
@@ -54,7 +56,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     }
     let peers =
         if arguments.explain || arguments.json { all_peers(present.target(), &plan) } else { Vec::new() };
-    let planned = Planned { name, plan, peers };
+    let planned = Planned { name, target: arguments.target.clone(), plan, peers };
     if arguments.json {
         output::print_json(&PlanReport::of(&planned))?;
         return Ok(Exit::Success);

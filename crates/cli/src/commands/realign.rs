@@ -12,8 +12,8 @@ use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign, RealignError, Run,
-    Trust, Wanted,
+    self, BootCode, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign,
+    RealignError, Run, Trust, Wanted,
 };
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -72,7 +72,12 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
             (Some(path), None) => text::realign::Next::Apply(path),
             (None, None) => text::realign::Next::Save,
         };
-        let view = text::realign::View { name: &name, realign: &realign, estimate: estimate.as_ref(), next };
+        let view = text::realign::View {
+            target: &arguments.target,
+            realign: &realign,
+            estimate: estimate.as_ref(),
+            next,
+        };
         let mut out = output::stdout();
         out.write_all(text::realign::plan(view, output::width(), styles).as_bytes())?;
         out.flush()?;
@@ -163,13 +168,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
             lasting::warn(Needed::SavedTable, backup, path);
-            if run.restore_table(backup).with_context(|| name.clone())? {
-                let (name, backup) = (output::printable(&name), quote_path(backup));
-                output::complain(&format!(
-                    "{name}: the table is saved, and that of the move is restored; to revert: straddle undo {backup} --write {}",
-                    quote_path(path)
-                ));
-            }
+            let is_restored = run.restore_table(backup).with_context(|| name.clone())?;
+            say_restored(run.boot_code(), is_restored.then_some(backup), path);
             run
         }
     };
@@ -183,6 +183,28 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
     run = run.trusting(trust);
     carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun)
+}
+
+/// Says what became of the table and of the boot code that were on the disk at `path`; the table is in `saved`.
+fn say_restored(boot_code: BootCode, saved: Option<&Path>, path: &Path) {
+    let name = output::printable(&path.display().to_string());
+    if let Some(saved) = saved {
+        output::complain(&format!(
+            "{name}: the table is saved, and that of the move is restored; to revert: straddle undo {} --write {}",
+            quote_path(saved),
+            quote_path(path)
+        ));
+    }
+    match boot_code {
+        BootCode::Own => {}
+        BootCode::Kept => output::complain(&format!(
+            "{name}: the boot code on it, which was installed since the move began, stays"
+        )),
+        BootCode::Replaced => output::complain(&format!(
+            "{name}: the boot code on it, which was installed since the move began, is replaced by GRUB's, which the move \
+             changes: install the boot loader again when the move is complete"
+        )),
+    }
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.

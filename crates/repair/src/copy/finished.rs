@@ -12,7 +12,7 @@ use straddle_layout::read_stack;
 use straddle_relocate::{Bad, Move, filler};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::run::{SECTOR, Work, windows};
+use super::work::{SECTOR, Work, windows};
 use super::{Copy, CopyError, Source};
 use crate::apply::differing;
 use crate::fingerprint::bytes_of;

@@ -22,7 +22,7 @@ pub(crate) fn plan(
 ) -> String {
     let plan = &planned.plan;
     let name = printable(&planned.name);
-    let operand = quote_path(Path::new(&planned.name));
+    let operand = quote_path(&planned.target);
     let size = plan.disk().size;
     let mut text = format!(
         "{}\n",

@@ -23,24 +23,28 @@ pub(crate) enum Next<'a> {
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    pub(crate) name: &'a str,
+    pub(crate) target: &'a Path,
     pub(crate) realign: &'a Realign,
     pub(crate) estimate: Option<&'a EstimateFile>,
     pub(crate) next: Next<'a>,
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(View { name, realign, estimate, next }: View<'_>, width: usize, styles: Styles) -> String {
+pub(crate) fn plan(
+    View { target, realign, estimate, next }: View<'_>,
+    width: usize,
+    styles: Styles,
+) -> String {
     let plan = realign.plan();
     let size = plan.disk().size;
     let moved = realign.trips();
-    let operand = quote_path(Path::new(name));
+    let (name, operand) = (target.display().to_string(), quote_path(target));
     let what = match realign.is_wrap() {
         true => "a partition round what fills it".to_owned(),
         false => format!("{} to move", plural(moved.0, "partition")),
     };
     let headline =
-        format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(name), size.get(), moved.1);
+        format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(&name), size.get(), moved.1);
     let mut text = format!("{}\n", paint(styles.heading, &headline));
     text += &pictures(plan, styles);
     let _ = write!(text, "\n{}\n", table(plan));
