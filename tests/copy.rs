@@ -235,15 +235,13 @@ fn data_that_are_not_recognised_are_not_written_over() {
         let (status, text) = straddle(folder, &apply);
         assert_eq!(status, 0, "{new}: {text}");
         shell(folder, &format!("test {new} = new.img || cp {new} new.img"));
-        shell(folder, JUDGE);
-        shell(folder, "rm new.img copy.json");
+        shell(folder, &format!("{JUDGE}\nrm new.img copy.json"));
     }
     let words = ["realign", "xp.img", "--to", "far.img", "--wipe", "--save", "far.json"];
     assert_eq!(straddle(folder, &words).0, 0);
     let (status, text) = straddle(folder, &["apply", "far.json", "--from", "xp.img", "--write", "far.img"]);
     assert_eq!(status, 0, "{text}");
-    shell(folder, "mv far.img new.img");
-    shell(folder, JUDGE);
+    shell(folder, &format!("mv far.img new.img\n{JUDGE}"));
 }
 
 /// A run that is killed before the new image has its size leaves an empty file: it is one that is still to be made.
