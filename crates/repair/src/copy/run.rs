@@ -311,10 +311,13 @@ impl Copy {
 /// Whether `entry` of the new table has what finds `item`.
 fn is_entry_of(entry: &Entry, item: &Item) -> bool {
     let old = crate::plan::kept(&item.partition);
+    // What a partition is put round has nothing but its number and the type that suits it.
+    if let Some(kind) = item.kind {
+        return (entry.number, entry.kind.as_str()) == (old.number, kind);
+    }
     let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
-    entry.number == old.number
+    (entry.number, &entry.kind) == (old.number, &old.kind)
         && has_identity
-        && entry.kind == item.kind.unwrap_or(&old.kind)
         && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
 }
 
