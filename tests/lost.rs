@@ -319,6 +319,7 @@ fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
     for arguments in [
         &["realign", "disk.img", "--save", "move"][..],
         &["realign", "disk.img", "--to", "copy.img", "--save", "copy"],
+        &["plan", "disk.img", "--add", "rest", "--save", "table"],
     ] {
         let said = straddle_in(&dir, arguments);
         assert!(said.status.success(), "{}", transcript(&said));
@@ -328,6 +329,7 @@ fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
     for arguments in [
         &["apply", "move", "--write", "disk.img"][..],
         &["apply", "copy", "--from", "disk.img", "--write", "copy.img"],
+        &["apply", "table", "--write", "disk.img"],
     ] {
         let said = straddle_in(&dir, arguments);
         assert_eq!(said.status.code(), Some(4), "{arguments:?}: {}", transcript(&said));

@@ -178,7 +178,7 @@ fn what_cannot_be_read_through_is_an_error_at_its_byte() {
         let (target, code) = judged(dir.path(), &format!("cut.{tool}"), &[]);
         assert_eq!((word(&target, "status").as_str(), code), ("failed", 3), "{tool}: {target}");
         let error = word(&target, "error");
-        assert!(error.contains("cannot be read through") && error.contains("byte "), "{tool}: {error}");
+        assert!(error.contains("cannot be unpacked") && error.contains("byte "), "{tool}: {error}");
     }
     // A folder in which no file can be created.
     if present(&["gzip"]) {

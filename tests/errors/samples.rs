@@ -164,6 +164,7 @@ fn of_repairs() -> Vec<Sample> {
         sample(DiskError::Io(cause())),
         sample(stored()),
         sample(BackupError::Load { path: path(), source: cause() }),
+        sample(ApplyError::CutShort(text())),
         sample(ApplyError::Outgrown { partition: 1, used: None, restored: ByteCount::new(1) }),
         sample(ApplyError::Elsewhere { path: text() }),
         sample(ApplyError::Plan(PlanError::Read(read()))),

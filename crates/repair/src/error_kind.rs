@@ -58,6 +58,7 @@ impl ApplyError {
             Self::OtherDisk(_)
             | Self::Elsewhere { .. }
             | Self::Outgrown { .. }
+            | Self::CutShort(_)
             | Self::WouldDiffer(_)
             | Self::WrittenSince { .. }
             | Self::InUse(_) => ErrorKind::Refused,

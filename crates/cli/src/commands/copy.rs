@@ -232,7 +232,7 @@ fn is_to_be_made(path: &Path) -> bool {
     }
 }
 
-/// Makes a new sparse image; false if there was a file or a device already, if only an empty file.
+/// Makes a new sparse image. Returns false if the path existed, even as an empty file.
 fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
     if !is_to_be_made(path) {
         return Ok(false);

@@ -106,7 +106,7 @@ pub enum UnpackError {
     },
 }
 
-/// A decoder that wants more than there is has its own words for that.
+/// Each decoder reports truncated input with its own error; returns the same one for all.
 fn plain(error: io::Error) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(one) = cause {

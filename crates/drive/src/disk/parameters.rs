@@ -86,7 +86,7 @@ pub enum RmwPolicy {
     /// position among those of all extents, so that many share a revolution.
     Deferred,
     /// When the cache is emptied, partial sectors are not read but written to a log on the platters, many in
-    /// one pass, and put in place while the drive is idle. Until then, whoever reads them reads the log.
+    /// one pass, and put in place while the drive is idle. Until then, reads are served from the log.
     Logged,
 }
 

@@ -34,6 +34,9 @@ pub enum ApplyError {
         /// The size that it would have.
         restored: ByteCount,
     },
+    /// What is in a partition records a larger size than it has room for. Nothing was written.
+    #[error("nothing was written: {0}")]
+    CutShort(String),
     /// The disk is in use. Nothing was written.
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use straddle_device::Medium;
-use straddle_layout::{Partition, Role, Stack};
+use straddle_layout::{Partition, Problem, Role, Stack};
 use straddle_units::Lba;
 
 use super::backup::{Subject, Unstored};
@@ -83,6 +83,7 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyErr
     let stack = recognise(disk, plan)?;
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
+    check_whole(plan, disk)?;
     if plan.converts().is_some() {
         // The fingerprint covers the table, but not the contents of the partitions.
         crate::contents::check(disk, &stack, plan.block())?;
@@ -90,6 +91,24 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyErr
     let steps = encode(plan, disk, &stack)?;
     foresee::check(disk, plan, &steps)?;
     Ok((stack, steps))
+}
+
+/// Refuses a change beside contents that reach past the end of their partition, unless it gives that partition the
+/// room for them.
+fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
+    if plan.is_fresh() || plan.converts().is_some() {
+        return Ok(());
+    }
+    let stack = straddle_layout::read_all(disk, Some(plan.block()), None)?;
+    let has_room = |problem: &&Problem| {
+        let Problem::CutShort { number: Some(number), recorded, .. } = problem else { return false };
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
+        entry.and_then(|entry| plan.span(entry)).is_some_and(|span| span.len() >= *recorded)
+    };
+    match stack.cut_short().filter(|problem| !has_room(problem)) {
+        Some(problem) => Err(ApplyError::CutShort(problem.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Checks the size, the sectors and the serial number of the disk.

@@ -1,6 +1,6 @@
 //! Copies that were cut off after their table was written.
 //!
-//! The law of this module: a disk that has the table of the plan is written by nobody here. It is the finished
+//! The law of this module: it never writes to a disk that has the table of the plan. Such a disk is the finished
 //! copy only if every byte that was copied reads as the source has it; otherwise it has been used since.
 
 use std::io;

@@ -71,7 +71,7 @@ impl Held {
         Ok(Self { path: path.to_owned(), file, opened, behind: behind.collect() })
     }
 
-    /// What of it was written to since it was opened.
+    /// The first of its files that was written to since it was opened.
     fn written(&self) -> Option<&Path> {
         if written(&self.file) != self.opened {
             return Some(&self.path);
