@@ -1,7 +1,7 @@
 //! Loop devices, and partitions that were added by ioctl: whatever lies below or above a device is found.
 
 use super::*;
-use crate::tools::losetup_find;
+use crate::tools::{losetup_find, skipped};
 
 /// A plan that gives the whole image to one partition.
 fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
