@@ -130,13 +130,9 @@ fn errors_are_about_what_was_named() {
     assert_eq!(run.code, 3, "{}", run.err);
     assert!(run.err.contains("missing/page.svg") && !run.err.contains(".straddle-"), "{}", run.err);
     // 1 MiB that cannot be packed much smaller.
-    let mut state = 1_u64;
-    let noise: Vec<u8> = (0..1 << 17)
-        .flat_map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state.to_le_bytes()
-        })
-        .collect();
+    let mut random = straddle_io::SplitMix64::new(1);
+    let mut noise = vec![0; 1 << 20];
+    random.fill(&mut noise);
     let plain = dir.path().join("disk.img");
     fs::write(&plain, noise).unwrap();
     for (program, ending) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {

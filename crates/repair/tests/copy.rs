@@ -466,7 +466,8 @@ fn only_zeros_are_written_over_without_consent() {
                 let near = (edge + 3).saturating_sub(random.below(7)).min(SIZE / 512 - 1);
                 let sector = if random.chance(50) { middle } else { near };
                 let mut bytes = vec![0; 512];
-                bytes[usize::try_from(random.below(512)).unwrap()] = 1 + (random.next() % 255) as u8;
+                bytes[usize::try_from(random.below(512)).unwrap()] =
+                    u8::try_from(1 + random.below(255)).unwrap();
                 disk.put(sector * 512, &bytes);
                 islands.push(sector);
             }

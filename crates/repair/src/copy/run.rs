@@ -25,7 +25,7 @@ use crate::encode::{Step, encode};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::guid::Seed;
-use crate::plan::{Entry, Situation, WIPED};
+use crate::plan::{Entry, Format, Situation, WIPED};
 use crate::realign::{Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record};
 use crate::target::{Disk, Identity, Target};
 
@@ -204,7 +204,7 @@ impl Copy {
             }
             let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
             let entry = self.plan.table().partitions.iter().find(is_there);
-            if entry.is_none_or(|entry| !is_entry_of(entry, item)) {
+            if entry.is_none_or(|entry| !is_entry_of(entry, item, format)) {
                 return refuse(format!(
                     "partition {number} of the source would not keep its number, type, name or identity"
                 ));
@@ -309,11 +309,12 @@ impl Copy {
 }
 
 /// Whether `entry` of the new table has what finds `item`.
-fn is_entry_of(entry: &Entry, item: &Item) -> bool {
+fn is_entry_of(entry: &Entry, item: &Item, format: Format) -> bool {
     let old = crate::plan::kept(&item.partition);
     // What a partition is put round has nothing but its number and the type that suits it.
     if let Some(kind) = item.kind {
-        return (entry.number, entry.kind.as_str()) == (old.number, kind);
+        let kind = crate::kinds::resolve(kind, format).ok();
+        return entry.number == old.number && Some(&entry.kind) == kind.as_ref();
     }
     let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
     (entry.number, &entry.kind) == (old.number, &old.kind)

@@ -210,7 +210,7 @@ impl Run<'_> {
 
     /// Writes the marker over the table that another program has written, after saving what it overwrites in a
     /// new file at `backup`, which `undo` takes. Returns false, and makes no file, if the table is the move's. Boot code
-    /// is no part of it: what another program has installed stays, if [`boot_code`](Self::boot_code) says so.
+    /// does not belong to it: what another program has installed stays, if [`boot_code`](Self::boot_code) says so.
     ///
     /// # Errors
     ///

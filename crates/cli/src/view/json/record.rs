@@ -42,7 +42,7 @@ pub(crate) struct RecordReport {
     flushes: u64,
     /// Discards.
     discards: u64,
-    /// Commands of the device, which are recorded and are no requests.
+    /// Commands of the device, recorded but not counted as requests.
     device_commands: u64,
     /// Events for which the kernel's buffers had no room: they are not in the file.
     lost_events: u64,
