@@ -241,7 +241,8 @@ pub enum Problem {
     },
     /// What a partition, or the disk without a table, holds records a size that reaches past the end.
     #[error(
-        "the {content} in it records a size of {recorded}, and there are {len}: its data may lie behind the end"
+        "the {content} in it records a size of {recorded}, {} more than there is room for: its data may lie behind the end",
+        .recorded.saturating_sub(*.len)
     )]
     CutShort {
         /// The partition's number; `None` for a disk without a table.
