@@ -89,24 +89,24 @@ impl Present {
         if target.kind != DeviceKind::Image && options.logical.is_some() {
             return Err(ChangeError::OwnSectors);
         }
-        let table = match depth {
-            Depth::Contents => sectors::read_present(&mut target, options)?,
-            Depth::OldTable | Depth::OtherSectors { .. } => None,
-        };
-        if let Depth::OtherSectors { new, .. } = depth {
-            target.topology.adopt_table_block(new);
-            let logical = target.topology.logical.value();
-            if logical != new {
-                return Err(ChangeError::Unrecognised(logical, new));
+        match depth {
+            Depth::Contents => sectors::adopt_tables(&mut target, options)?,
+            Depth::OldTable => {}
+            Depth::OtherSectors { new, .. } => {
+                target.topology.adopt_table_block(new);
+                let logical = target.topology.logical.value();
+                if logical != new {
+                    return Err(ChangeError::Unrecognised(logical, new));
+                }
             }
         }
         let serial = serial_of(&target);
         let block = Some(target.topology.logical.value());
         let medium = target.medium.take().ok_or(ChangeError::NoBytes)?;
-        let mut stack = match (depth, table) {
-            (Depth::Contents, _) => read_all(medium.as_ref(), block, options.logical)?,
-            (Depth::OtherSectors { former, new }, _) => read_converted(medium.as_ref(), new, former)?,
-            (Depth::OldTable, _) => read_stack(medium.as_ref(), block, None)?,
+        let mut stack = match depth {
+            Depth::Contents => read_all(medium.as_ref(), block, options.logical)?,
+            Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
+            Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
         };
         if stack.kind == TableKind::None
             && target.kernel_partitions.as_ref().is_some_and(|all| !all.is_empty())

@@ -2,7 +2,7 @@
 
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
-use straddle_layout::{Stack, TableKind, read_all};
+use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
 /// Returns the sector size if it is known before the table is read: the kernel's for a device, the stated one
@@ -26,16 +26,22 @@ pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
     }
 }
 
-/// Reads the table that is to be changed, and what is in its partitions, and adopts its sector size. `None` if the target's bytes cannot be read.
-pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
-    let Some(medium) = target.medium.as_deref() else { return Ok(None) };
-    let found = read_all(medium, known(target, options), options.logical)?;
-    if target.kind != DeviceKind::Image {
-        return Ok(Some(found));
+/// Reads the table that is to be changed, and adopts its sector size.
+pub(crate) fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadError> {
+    let Some(medium) = target.medium.as_deref() else { return Ok(()) };
+    let found = read_stack(medium, known(target, options), options.logical)?;
+    if target.kind == DeviceKind::Image {
+        adopt(target, &found);
     }
-    adopt(target, &found);
-    // Read again in the size adopted, whichever size it was found in.
+    Ok(())
+}
+
+/// Reads the table that is to be changed, adopts its sector size, and reads what is in its partitions. `None` if the
+/// target's bytes cannot be read.
+pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
+    adopt_tables(target, options)?;
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
+    // In the size adopted, whichever size it was found in.
     read_all(medium, Some(target.topology.logical.value()), None).map(Some)
 }
 
