@@ -337,3 +337,33 @@ fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
     }
     assert!(tools::Contents::of(&image) == before && !dir.join("copy.img").exists());
 }
+
+/// A plan that gives one partition the room that its contents need is carried out; not if another one lacks it too.
+#[test]
+fn room_for_one_partition_is_no_room_for_another() {
+    if !present(&["mkfs.ext4", "debugfs"]) {
+        return;
+    }
+    for (grown, expected) in [(&[2048_u64][..], 0), (&[2048, 122_880], 4)] {
+        let dir = Dir::new("cut-short-two");
+        let image = dir.image("disk.img", 100 << 20);
+        write_table(&image, 512, "label: dos\nstart=2048, size=60000\nstart=122880, size=60000\n");
+        dir.image("contents", 60_000 * 512);
+        shell("mkfs.ext4 -q -F -b 1024 -O ^metadata_csum contents", dir.path());
+        for start in [2048, 122_880] {
+            let into = format!("dd if=contents of=disk.img bs=512 seek={start} conv=notrunc status=none");
+            shell(&into, dir.path());
+        }
+        let said = straddle_in(&dir, &["plan", "disk.img", "--grow", "1=50MiB", "--save", "plan"]);
+        assert!(said.status.success(), "{}", transcript(&said));
+        for start in grown {
+            let at = start * 512;
+            let grow = format!("debugfs -w -R 'ssv blocks_count 40000' 'disk.img?offset={at}' 2>/dev/null");
+            shell(&grow, dir.path());
+        }
+        let before = tools::Contents::of(&image);
+        let said = straddle_in(&dir, &["apply", "plan", "--write", "disk.img"]);
+        assert_eq!(said.status.code(), Some(expected), "{}", transcript(&said));
+        assert_eq!(tools::Contents::of(&image) == before, expected == 4);
+    }
+}

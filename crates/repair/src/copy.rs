@@ -311,7 +311,7 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
     if stack.partitions.iter().any(is_marker) {
         return Err(CopyError::Source("its partitions are being moved: 'straddle resume' first".to_owned()));
     }
-    if let Some(problem) = stack.cut_short() {
+    if let Some(problem) = stack.cut_short().next() {
         return Err(CopyError::Source(problem.to_string()));
     }
     let format = match (&stack.kind, wanted.wrap) {

@@ -308,9 +308,19 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The problem of contents that record a larger size than they have room for, if there is one. What looks like free
-    /// space may be theirs, so nothing may be written to such a disk.
-    pub fn cut_short(&self) -> Option<&Problem> {
-        self.problems.iter().find(|problem| matches!(problem, Problem::CutShort { .. }))
+    /// The problems of contents that record a larger size than they have room for. What looks like free space may be
+    /// theirs, so nothing may be written to such a disk.
+    pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| matches!(problem, Problem::CutShort { .. }))
+    }
+
+    /// The size that the contents of a partition record, if that is larger than the partition.
+    pub fn needed(&self, partition: u32) -> Option<ByteCount> {
+        self.problems.iter().find_map(|problem| match problem {
+            Problem::CutShort { number: Some(number), recorded, .. } if *number == partition => {
+                Some(*recorded)
+            }
+            _ => None,
+        })
     }
 }

@@ -102,10 +102,13 @@ fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     let stack = straddle_layout::read_all(disk, Some(plan.block()), None)?;
     let has_room = |problem: &&Problem| {
         let Problem::CutShort { number: Some(number), recorded, .. } = problem else { return false };
-        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number);
-        entry.and_then(|entry| plan.span(entry)).is_some_and(|span| span.len() >= *recorded)
+        let present = stack.partitions.iter().find(|partition| partition.number == *number);
+        let mut spans = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
+        present.is_some_and(|present| {
+            spans.any(|span| span.start() == present.span.start() && span.len() >= *recorded)
+        })
     };
-    match stack.cut_short().filter(|problem| !has_room(problem)) {
+    match stack.cut_short().find(|problem| !has_room(problem)) {
         Some(problem) => Err(ApplyError::CutShort(problem.to_string())),
         None => Ok(()),
     }

@@ -201,12 +201,8 @@ impl Draft<'_> {
             }));
         }
         let entry = &mut table.partitions[index];
-        let cut_short = self.situation.stack.problems.iter().find_map(|problem| match problem {
-            Problem::CutShort { number: Some(cut), recorded, .. } if *cut == number => Some(*recorded),
-            _ => None,
-        });
         let got = end.checked_since(span.start()).unwrap_or_default();
-        if let Some(recorded) = cut_short.filter(|recorded| got < *recorded) {
+        if let Some(recorded) = self.situation.stack.needed(number).filter(|recorded| got < *recorded) {
             return Err(cannot(format!(
                 "what is in it records that it takes {} bytes, and it would have {}",
                 recorded.get(),

@@ -175,7 +175,7 @@ impl Realign {
     pub(super) fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
         let stack = read_all(disk, Some(self.plan.block()), None)?;
         refer::check_awake(&stack)?;
-        if let Some(problem) = stack.cut_short() {
+        if let Some(problem) = stack.cut_short().next() {
             return Err(RealignError::CutShort(problem.to_string()).into());
         }
         let loaders = Loaders::read(disk, &stack)?;

@@ -51,7 +51,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
         let why = format!("{} is on it as well, and one of the two is left over", other.name());
         return Err(RealignError::NotWhole(why));
     }
-    if let Some(cut) = situation.stack.cut_short() {
+    if let Some(cut) = situation.stack.cut_short().next() {
         return Err(RealignError::CutShort(cut.to_string()));
     }
     let mut request = Request::new(wanted.seed);
