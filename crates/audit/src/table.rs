@@ -152,24 +152,19 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     if context.stack.problems.iter().any(is_grown) {
         // What ends at the old end of the disk has room behind it then.
         for finding in findings.iter_mut().filter(|finding| finding.rule.about == About::Placement) {
-            finding.instead = None;
-            if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
-                *fix = Fix::advice(
-                    "have the backup GPT moved to the end of the disk first (S034), and check again: the space behind it can be used then",
-                );
-            }
+            hold_back(
+                finding,
+                "have the backup GPT moved to the end of the disk first (S034), and check again: the space behind it can be used then",
+            );
         }
     }
-    let is_cut_short = |problem: &Problem| matches!(problem, Problem::CutShort { .. });
-    if context.stack.problems.iter().any(is_cut_short) {
+    if context.stack.cut_short().next().is_some() {
         // What looks like free space may be data.
         for finding in findings.iter_mut().filter(|finding| finding.rule.code != rules::CUT_SHORT.code) {
-            finding.instead = None;
-            if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
-                *fix = Fix::advice(
-                    "see S048 first, and check again: contents reach past the end of their partition",
-                );
-            }
+            hold_back(
+                finding,
+                "see S048 first, and check again: contents reach past the end of their partition",
+            );
         }
     }
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
@@ -183,6 +178,14 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
             fix.without_commands();
             fix.summary += ", when the table is mended";
         }
+    }
+}
+
+/// Puts `advice` in the place of a fix that writes the table, which another finding has to go before.
+fn hold_back(finding: &mut Finding, advice: &str) {
+    finding.instead = None;
+    if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
+        *fix = Fix::advice(advice);
     }
 }
 
