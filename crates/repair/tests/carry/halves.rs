@@ -1,79 +1,31 @@
 //! A kill in the middle of a write: its first half is on the disk, be it half a sector. One copy of a GPT is torn
 //! then, beside a good one.
 
-use std::io;
 use std::ops::ControlFlow;
 
-use straddle_device::{Medium, ReadError};
+use straddle_device::Medium;
+use straddle_repair::Format;
 use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
-use straddle_repair::{Format, Simulated};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::{Memory, Random, seeds, target};
 use super::displaced::other;
+use super::uncached::{Tear, Uncached};
 use super::{Drive, Powered, Shape, Survivor};
 
-/// A drive without a cache that takes a part of its last write, up to the middle of a sector.
-struct Half {
-    medium: Memory,
-    left: u64,
-    taken: u64,
-    random: Random,
-}
+/// The write that a kill comes in is on the medium up to the middle of a sector.
+type Half = Uncached<InSector>;
 
-impl Medium for Half {
-    fn len(&self) -> ByteCount {
-        self.medium.len()
-    }
+struct InSector;
 
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.medium.read_at(at, buf)
-    }
-}
-
-impl Simulated for Half {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.taken += 1;
-        let off = || io::Error::other("killed");
-        if self.left == 0 {
-            return Err(off());
-        }
-        self.left -= 1;
-        if self.left > 0 {
-            self.medium.put(at.get(), bytes);
-            return Ok(());
-        }
-        let sectors = bytes.len() / 512;
-        let whole = usize::try_from(self.random.below(sectors as u64)).unwrap();
-        self.medium.put(at.get(), &bytes[..whole * 512]);
-        let mut torn = bytes[whole * 512..][..512].to_vec();
-        let from = usize::try_from(self.random.below(512)).unwrap();
-        self.medium.read_at(ByteOffset::new(at.get() + whole as u64 * 512), &mut torn).unwrap();
-        torn[..from].copy_from_slice(&bytes[whole * 512..][..from]);
-        self.medium.put(at.get() + whole as u64 * 512, &torn);
-        Err(off())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Powered for Half {
-    fn on(contents: Memory, left: u64, seed: u64) -> Self {
-        Self { medium: contents, left: left.saturating_add(1), taken: 0, random: Random::new(seed) }
-    }
-
-    fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    fn seen(&self) -> Memory {
-        self.medium.clone()
-    }
-
-    fn cut(self, _: &mut Random) -> Memory {
-        self.medium
+impl Tear for InSector {
+    fn tear(medium: &mut Memory, random: &mut Random, at: u64, bytes: &[u8]) {
+        let whole = usize::try_from(random.below(bytes.len() as u64 / 512)).unwrap();
+        let taken = whole * 512 + usize::try_from(random.below(512)).unwrap();
+        let mut written = bytes[..(whole + 1) * 512].to_vec();
+        medium.read_at(ByteOffset::new(at), &mut written).unwrap();
+        written[..taken].copy_from_slice(&bytes[..taken]);
+        medium.put(at, &written);
     }
 }
 
@@ -120,7 +72,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
             if is_whole {
                 break;
             }
-            let medium = drive.medium;
+            let medium = drive.seen();
             damaged += u64::from(!super::stack_of(&medium, super::BlockSize::B512).problems.is_empty());
             let mut drive = Drive::new(medium, u64::MAX);
             let mut disk = target(&mut drive);

@@ -1,83 +1,36 @@
 //! A physical sector of every write, torn: all eight of its sectors are garbage, those of others too. `TEARS=n`
 //! tears each write so often.
 
-use std::io;
 use std::ops::ControlFlow;
 
-use straddle_device::{Medium, ReadError};
+use straddle_repair::Format;
 use straddle_repair::realign::{BootCode, JournalPlace, MoveError, Outcome, Reference, Run, Wanted};
-use straddle_repair::{Format, Simulated};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, Span};
 
 use super::common::{Memory, Random, seeds, target};
+use super::uncached::{Tear, Uncached};
 use super::{Drive, Powered, Shape, Survivor};
 
 const PHYSICAL: u64 = 4096;
 
-/// A drive without a cache. The write that its power fails in has its first sectors on the medium, one physical
-/// sector torn, and nothing behind it.
-struct Torn {
-    medium: Memory,
-    left: u64,
-    taken: u64,
-    random: Random,
-}
+/// The write that the power fails in has its first sectors on the medium, one physical sector torn, and nothing behind
+/// it.
+type Torn = Uncached<Garbage>;
 
-impl Medium for Torn {
-    fn len(&self) -> ByteCount {
-        self.medium.len()
-    }
+struct Garbage;
 
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.medium.read_at(at, buf)
-    }
-}
-
-impl Simulated for Torn {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.taken += 1;
-        let off = || io::Error::other("the power is off");
-        if self.left == 0 {
-            return Err(off());
-        }
-        self.left -= 1;
-        if self.left > 0 {
-            self.medium.put(at.get(), bytes);
-            return Ok(());
-        }
-        let end = at.get() + bytes.len() as u64;
-        let (first, last) = (at.get() / PHYSICAL, end.div_ceil(PHYSICAL));
+impl Tear for Garbage {
+    fn tear(medium: &mut Memory, random: &mut Random, at: u64, bytes: &[u8]) {
+        let end = at + bytes.len() as u64;
+        let (first, last) = (at / PHYSICAL, end.div_ceil(PHYSICAL));
         // The first and the last one more often than one between.
-        let block = [first, last - 1, first + self.random.below(last - first)]
-            [usize::try_from(self.random.below(3)).unwrap()];
-        let start = (block * PHYSICAL).max(at.get());
-        self.medium.put(at.get(), &bytes[..usize::try_from(start - at.get()).unwrap()]);
-        let torn: Vec<u8> = (0..PHYSICAL / 8).flat_map(|_| self.random.next().to_le_bytes()).collect();
-        let len = usize::try_from((self.medium.len - block * PHYSICAL).min(PHYSICAL)).unwrap();
-        self.medium.put(block * PHYSICAL, &torn[..len]);
-        Err(off())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Powered for Torn {
-    fn on(contents: Memory, left: u64, seed: u64) -> Self {
-        Self { medium: contents, left: left.saturating_add(1), taken: 0, random: Random::new(seed) }
-    }
-
-    fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    fn seen(&self) -> Memory {
-        self.medium.clone()
-    }
-
-    fn cut(self, _: &mut Random) -> Memory {
-        self.medium
+        let block =
+            [first, last - 1, first + random.below(last - first)][usize::try_from(random.below(3)).unwrap()];
+        let start = (block * PHYSICAL).max(at);
+        medium.put(at, &bytes[..usize::try_from(start - at).unwrap()]);
+        let torn: Vec<u8> = (0..PHYSICAL / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        let len = usize::try_from((medium.len - block * PHYSICAL).min(PHYSICAL)).unwrap();
+        medium.put(block * PHYSICAL, &torn[..len]);
     }
 }
 
@@ -240,7 +193,7 @@ fn tear_way_back(shape: &Shape) {
         let mut drive = Torn::on(moved.clone(), cut, cut);
         let ended = Run::find(&mut target(&mut drive), None).unwrap().roll_back(&mut on());
         let is_whole = ended.is_ok();
-        let mut drive = Drive::new(drive.medium, u64::MAX);
+        let mut drive = Drive::new(drive.seen(), u64::MAX);
         match Run::find(&mut target(&mut drive), None) {
             Ok(run) => assert!(matches!(run.roll_back(&mut on()), Ok(Outcome::Complete(_))), "{what}"),
             Err(error) => assert!(matches!(error, MoveError::Nothing), "{what}: {error}"),
