@@ -1,6 +1,6 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
-use straddle_layout::{Problem, Role, TableKind};
+use straddle_layout::{Damage, Problem, Role, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
 use crate::Context;
@@ -100,16 +100,9 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     }
 }
 
-/// Whether a problem is one of the protective MBR or of the two copies of a GPT, which writing all three mends.
-fn is_of_copies(problem: &Problem) -> bool {
-    matches!(
-        problem,
-        Problem::GptPrimaryDamaged { .. }
-            | Problem::GptBackupDamaged { .. }
-            | Problem::GptBackupMisplaced { .. }
-            | Problem::GptCopiesDiffer { .. }
-            | Problem::NoProtectiveMbr { .. }
-    )
+/// Whether writing the protective MBR and both copies of the GPT mends it.
+const fn is_of_copies(problem: &Problem) -> bool {
+    matches!(problem.damage(), Damage::Copies | Damage::Protection)
 }
 
 /// A rule's sentence in the form that follows "fix:".
@@ -202,8 +195,7 @@ fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
 /// The fix that has the GPT written from its good copy; `None` if the table has other problems, with which no
 /// plan is made, or the plan would not be for what this run sees.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
-    let is_mended =
-        |problem: &Problem| is_of_copies(problem) || matches!(problem, Problem::HybridDiffers { .. });
+    let is_mended = |problem: &Problem| is_of_copies(problem) || problem.damage() == Damage::Hybrid;
     let seen = context.moves.options.as_ref()?;
     context.stack.problems.iter().all(is_mended).then_some(())?;
     let commands = planned(context, &format!("{seen} --repair --relocate-backup"));

@@ -183,12 +183,9 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
 
 /// Whether a partition's content leaves the last `rest` bytes of its `len` unused.
 pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
+    let leaves = |used: ByteCount| used.checked_add(rest).is_some_and(|end| end <= len);
     match &layer.facts {
-        Facts::FileSystem(FileSystem { extent: Some(extent), .. })
-            if extent.checked_add(rest).is_some_and(|end| end <= len) =>
-        {
-            true
-        }
+        Facts::FileSystem(FileSystem { extent: Some(extent), .. }) if leaves(*extent) => true,
         Facts::FileSystem(_) if layer.kind == Content::FileSystem(FsKind::Swap) => false,
         _ if layer.kind.is_only_read() => true,
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
@@ -196,29 +193,11 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         Facts::Pv(_) => true,
         // Each 512-byte sector is encrypted by itself, so only the encrypted content could use the tail.
         Facts::Luks(luks) if luks.is_refused(len) => false,
-        Facts::Luks(luks) => {
-            let uses = luks.uses(len).and_then(|used| used.checked_add(rest));
-            luks.sector_size <= ByteCount::new(512) || uses.is_some_and(|end| end <= len)
-        }
+        Facts::Luks(luks) => luks.sector_size <= ByteCount::new(512) || layer.used(len).is_some_and(leaves),
         // If its superblock is at the end, it lies on a multiple of 4 KiB.
-        Facts::Md(md) => uses(md).and_then(|end| end.checked_add(rest)).is_some_and(|end| end <= len),
+        Facts::Md(md) => uses(md).is_some_and(leaves),
         Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
     }
-}
-
-/// Whether a partition cut to `len` of its `old` bytes still contains all of its content, according to the
-/// content's own metadata: then nothing has to be shrunk first.
-pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
-    let used = match &layer.facts {
-        Facts::Luks(luks) => luks.uses(old),
-        // NTFS's copy of the boot sector lies after its recorded size, in the cluster that begins there.
-        Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {
-            fs.extent.and_then(|extent| extent.checked_add(fs.block))
-        }
-        Facts::FileSystem(fs) => fs.extent,
-        _ => None,
-    };
-    used.is_some_and(|used| used <= len)
 }
 
 /// How far the array's data reaches into a member, from the member's start: whole chunks, if there are

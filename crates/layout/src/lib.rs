@@ -26,7 +26,7 @@ pub use descend::read_layers;
 pub use fs::file_system;
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
 pub use model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
+    Attributes, Damage, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
 };
 pub use model::{content, layer, types, view};
 pub use read::{read_all, read_in_use, read_whole_in_use};

@@ -11,8 +11,8 @@ use straddle_units::{ByteCount, KIB, Lba, MIB, Span};
 
 use super::entry::Entry;
 use super::{Place, room, swap};
+use crate::Context;
 use crate::finding::Command;
-use crate::{Context, weigh};
 
 /// The caution for such a line.
 pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, unmounted), then the \
@@ -61,7 +61,8 @@ pub(super) fn steps(
             Some(Entry { context, partition, start, count: block.blocks_floor(len) })
         };
         let layer = partition.layer.as_ref()?;
-        let mut lines = match weigh::fits(layer, old.len(), len) {
+        // What leaves the tail unused needs not be made smaller first.
+        let mut lines = match layer.used(old.len()).is_some_and(|used| used <= len) {
             true => Vec::new(),
             false => vec![first_step(layer, len)?],
         };

@@ -7,7 +7,7 @@
 use straddle_device::topology::striped_data_members;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::content::Content;
+use super::content::{Content, FsKind};
 use super::stack::Stack;
 use super::view::Piece;
 
@@ -56,6 +56,20 @@ impl Layer {
             Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => None,
         };
         end.filter(|end| *end != ByteCount::ZERO)
+    }
+
+    /// How many bytes it uses of a device of `len` bytes, from the first one on; `None` if that is not known. A device
+    /// may be cut behind them, and nothing else has to be moved. At most `len`: what records more than that is
+    /// [`Problem::CutShort`](super::stack::Problem::CutShort).
+    pub fn used(&self, len: ByteCount) -> Option<ByteCount> {
+        let used = match &self.facts {
+            Facts::FileSystem(fs) if self.kind == Content::FileSystem(FsKind::Ntfs) => fs.end_of_ntfs(),
+            Facts::Luks(luks) => luks.uses(len),
+            // What else it keeps behind its data (a bitmap, a superblock, a list of bad blocks) is not known.
+            Facts::Md(_) => None,
+            _ => self.recorded_end(),
+        };
+        used.filter(|used| *used != ByteCount::ZERO && *used <= len)
     }
 }
 
@@ -237,11 +251,23 @@ pub struct FileSystem {
     pub fat_bits: Option<u8>,
 }
 
+impl FileSystem {
+    /// The end of NTFS with the copy of its boot sector, which lies in the cluster that begins at its recorded end.
+    /// A copy that is farther away is a larger NTFS's: ntfsresize leaves it behind.
+    fn end_of_ntfs(&self) -> Option<ByteCount> {
+        let extent = self.extent?;
+        let cluster = extent.checked_add(self.block)?;
+        let copy = self.boot_copies.first().map_or(extent, |at| ByteCount::new(at.get())).max(extent);
+        let with_copy = self.sector.and_then(|sector| copy.checked_add(sector));
+        Some(with_copy.map_or(cluster, |end| end.min(cluster)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use straddle_units::{ByteCount, ByteOffset, Span};
 
-    use super::{Content, Facts, FileSystem, Layer, Luks, Md, Pv};
+    use super::{Content, Facts, FileSystem, FsKind, Layer, Luks, Md, Pv};
 
     fn layer(facts: Facts) -> Layer {
         let below = Span::first(ByteCount::new(100));
@@ -266,5 +292,26 @@ mod tests {
         assert_eq!(end(Facts::Md(md)), Some(bytes(108)));
         let absurd = Md { data_offset: bytes(u64::MAX), data_size: bytes(2), ..Md::default() };
         assert_eq!(end(Facts::Md(absurd)), None);
+    }
+
+    #[test]
+    fn ntfs_uses_the_copy_of_its_boot_sector_and_not_that_of_a_larger_one() {
+        let bytes = ByteCount::new;
+        let used = |copy: Option<u64>, len| {
+            let fs = FileSystem {
+                block: bytes(4096),
+                sector: Some(bytes(512)),
+                extent: Some(bytes(1 << 20)),
+                boot_copies: copy.map(ByteOffset::new).into_iter().collect(),
+                ..FileSystem::default()
+            };
+            let ntfs = Layer { kind: Content::FileSystem(FsKind::Ntfs), ..layer(Facts::FileSystem(fs)) };
+            ntfs.used(bytes(len))
+        };
+        let extent = 1 << 20;
+        assert_eq!(used(Some(extent), extent + 512), Some(bytes(extent + 512)));
+        assert_eq!(used(Some(extent), extent), None, "without room for it, all that there is has to be kept");
+        assert_eq!(used(Some(5 << 20), 8 << 20), Some(bytes(extent + 4096)));
+        assert_eq!(used(None, 8 << 20), Some(bytes(extent + 512)));
     }
 }

@@ -278,6 +278,52 @@ pub enum Problem {
     },
 }
 
+/// What a problem concerns, which decides what may still be written to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One of two copies of a GPT: the partitions are known, and writing both mends it.
+    Copies,
+    /// The protective MBR of a GPT that is read all the same.
+    Protection,
+    /// An entry of a hybrid MBR, beside a GPT that counts.
+    Hybrid,
+    /// The end of the disk for which a GPT was made.
+    End,
+    /// The size of the sectors in which the table counts.
+    Sectors,
+    /// What a partition, or the disk without a table, holds; the table is sound.
+    Contents,
+    /// Which partitions there are.
+    Table,
+}
+
+impl Problem {
+    /// What it concerns.
+    pub const fn damage(&self) -> Damage {
+        match self {
+            Self::GptPrimaryDamaged { .. }
+            | Self::GptBackupDamaged { .. }
+            | Self::GptBackupMisplaced { .. }
+            | Self::GptCopiesDiffer { .. } => Damage::Copies,
+            Self::NoProtectiveMbr { .. } => Damage::Protection,
+            Self::HybridDiffers { .. } => Damage::Hybrid,
+            Self::GptPastEnd { .. } => Damage::End,
+            Self::OtherBlockSize { .. } => Damage::Sectors,
+            Self::CutShort { .. } | Self::Unreadable { number: Some(_), .. } => Damage::Contents,
+            Self::GptUnusable { .. }
+            | Self::ProtectiveWithoutGpt { .. }
+            | Self::EbrLoop { .. }
+            | Self::EbrOutOfRange { .. }
+            | Self::EbrBadSignature { .. }
+            | Self::TooManyPartitions { .. }
+            | Self::Overlap { .. }
+            | Self::OutOfRange { .. }
+            | Self::Unreadable { number: None, .. }
+            | Self::BadEntry { .. } => Damage::Table,
+        }
+    }
+}
+
 /// What a medium holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {

@@ -7,7 +7,7 @@
 
 use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
-use straddle_layout::{Partition, Problem, Role, Stack, TableKind, types};
+use straddle_layout::{Damage, Partition, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LBAS, MBR_LEAD, Plan, Slot, Table, kept};
@@ -55,16 +55,14 @@ impl Draft<'_> {
     /// Remarks on damage that a conversion repairs; refuses the conversion for other damage.
     fn check_problems(&mut self, stack: &Stack) -> Result<(), PlanError> {
         for problem in &stack.problems {
-            match problem {
-                Problem::OtherBlockSize { .. } => {}
-                Problem::GptPrimaryDamaged { .. }
-                | Problem::GptBackupDamaged { .. }
-                | Problem::GptBackupMisplaced { .. }
-                | Problem::GptCopiesDiffer { .. }
-                | Problem::GptPastEnd { .. } => {
+            match problem.damage() {
+                Damage::Sectors => {}
+                Damage::Copies | Damage::End => {
                     self.notes.push(format!("{problem}; this plan writes both copies"));
                 }
-                other => return Err(cannot(other.to_string())),
+                Damage::Protection | Damage::Hybrid | Damage::Contents | Damage::Table => {
+                    return Err(cannot(problem.to_string()));
+                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Changes to the present table: what a request does not name is kept bit for bit.
 
 use straddle_device::hex::encode as hex;
-use straddle_layout::{Problem, TableKind};
+use straddle_layout::{Damage, Problem, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
@@ -112,23 +112,21 @@ impl Draft<'_> {
             ));
         }
         for problem in &stack.problems {
-            match problem {
-                Problem::GptPastEnd { .. } if self.request.relocate_backup => {}
-                Problem::GptPrimaryDamaged { .. }
-                | Problem::GptBackupDamaged { .. }
-                | Problem::GptBackupMisplaced { .. }
-                | Problem::GptCopiesDiffer { .. } => {
-                    self.notes.push(format!("{problem}; this plan writes both copies"));
-                }
-                Problem::HybridDiffers { .. } => {
+            match (problem.damage(), problem) {
+                (Damage::End, _) if self.request.relocate_backup => {}
+                (Damage::Protection, _) if self.request.repair => {}
+                (Damage::Copies, _) => self.notes.push(format!("{problem}; this plan writes both copies")),
+                (Damage::Hybrid, _) => {
                     self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
                 }
-                Problem::NoProtectiveMbr { .. } if self.request.repair => {}
                 // Only what is in a partition is not known: no entry depends on it.
-                Problem::Unreadable { number: Some(_), .. } => {}
+                (Damage::Contents, Problem::Unreadable { .. }) => {}
                 // It grows, by what its contents need at least.
-                Problem::CutShort { number: Some(number), .. } if self.request.grows(*number) => {}
-                other => return unchangeable(other.to_string()),
+                (_, Problem::CutShort { number: Some(number), .. }) if self.request.grows(*number) => {}
+                (
+                    Damage::Protection | Damage::End | Damage::Sectors | Damage::Contents | Damage::Table,
+                    _,
+                ) => return unchangeable(problem.to_string()),
             }
         }
         let partitions = stack.partitions.iter().map(kept).collect();

@@ -191,19 +191,7 @@ pub(crate) fn boot_sector(
 /// is not known.
 pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
-    let used = partition.layer.as_ref().and_then(|layer| match &layer.facts {
-        Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {
-            // A copy of the boot sector is behind the last sector of NTFS.
-            let (extent, sector) = fs.extent.zip(fs.sector)?;
-            let copy = fs.boot_copies.first().map_or(extent, |at| ByteCount::new(at.get())).max(extent);
-            copy.checked_add(sector)
-        }
-        Facts::FileSystem(fs) => fs.extent,
-        Facts::Luks(luks) => luks.uses(len),
-        Facts::Pv(pv) => pv.device_size,
-        _ => None,
-    });
-    let used = used.filter(|used| *used != ByteCount::ZERO && *used <= len).unwrap_or(len);
+    let used = partition.layer.as_ref().and_then(|layer| layer.used(len)).unwrap_or(len);
     let whole = used.floor_to(block.bytes());
     if whole == used { used } else { whole.checked_add(block.bytes()).unwrap_or(len).min(len) }
 }

@@ -59,7 +59,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let grain = Grain::of(situation.topology, situation.size(), situation.block(), wanted.grain);
     let room = Plan::room(situation, &request, &grain)?;
     let start = first_start(grain.start, room).ok_or_else(|| invalid("no boundary is in reach"))?;
-    let used = used(&whole, situation.block());
+    let used = refer::used(&whole, situation.block());
     let free = room.end().checked_since(start).unwrap_or_default().floor_to(situation.block().bytes());
     if used > free {
         return Err(no_room(&whole, used, free));
@@ -75,8 +75,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
         grain.start.size()
     )];
     let mut why = why;
-    let is_ntfs = whole.content == Some(Content::FileSystem(FsKind::Ntfs));
-    if is_ntfs && refer::used(&whole, situation.block()) > used {
+    if has_copy_behind(&whole, used) {
         why.push(
             "the copy of its boot sector at the end of the disk stays behind: ntfsfix makes another"
                 .to_owned(),
@@ -94,14 +93,11 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     realign.checked()
 }
 
-/// How many bytes it uses, in whole sectors. A copy of the boot sector in the last sector of the disk is not
-/// NTFS's own if it was made smaller: ntfsresize leaves it behind.
-fn used(whole: &Partition, block: BlockSize) -> ByteCount {
-    let used = refer::used(whole, block);
-    let Some(Facts::FileSystem(fs)) = whole.layer.as_ref().map(|layer| &layer.facts) else { return used };
-    let own = fs.extent.filter(|_| whole.content == Some(Content::FileSystem(FsKind::Ntfs)));
-    let own = own.and_then(|own| own.checked_add(fs.block)).map(|own| own.floor_to(block.bytes()));
-    own.map_or(used, |own| own.min(used))
+/// Whether a larger NTFS's copy of its boot sector lies behind what is used.
+fn has_copy_behind(whole: &Partition, used: ByteCount) -> bool {
+    let Some(Facts::FileSystem(fs)) = whole.layer.as_ref().map(|layer| &layer.facts) else { return false };
+    whole.content == Some(Content::FileSystem(FsKind::Ntfs))
+        && fs.boot_copies.iter().any(|at| at.get() >= used.get())
 }
 
 /// Returns what fills a disk as if a partition had it, with the type of that and how many bytes are used.
@@ -110,7 +106,7 @@ pub(crate) fn wrapped_partition(
     format: Format,
 ) -> Result<(Partition, &'static str, ByteCount), RealignError> {
     let whole = whole(situation.stack, situation.size(), situation.block())?;
-    let (kind, used) = (kind_of(&whole, format), used(&whole, situation.block()));
+    let (kind, used) = (kind_of(&whole, format), refer::used(&whole, situation.block()));
     Ok((whole, kind, used))
 }
 
@@ -259,7 +255,7 @@ impl Realign {
         let kind =
             crate::kinds::resolve(kind_of(&whole, self.plan.table().format), self.plan.table().format)?;
         let is_kind = self.plan.table().partitions.first().is_some_and(|entry| entry.kind == kind);
-        let used = used(&whole, block);
+        let used = refer::used(&whole, block);
         if planned != Some(used.get()) || !is_kind || references(&whole, &self.plan, used) != self.references
         {
             return Err(MoveError::Grown(ONLY));
