@@ -51,6 +51,10 @@ fn two_commands_take_a_misaligned_image_to_an_aligned_one_and_one_takes_it_back(
     assert_eq!(ends(&dir, 0, &[&save[..], &parts].concat()), said, "the same seed, the same plan");
     let dry = ends(&dir, 0, &["apply", "p.json", "--write", "disk.img", "--dry-run"]);
     assert!(dry.contains("protective MBR") && dry.contains("nothing was written"), "{dry}");
+    for options in [&["--verify", "none"][..], &["--skip-bad", "bad.map"], &["--from", "other.img"]] {
+        let refused = ends(&dir, 2, &[&["apply", "p.json", "--write", "disk.img"][..], options].concat());
+        assert!(refused.contains("straddle realign"), "{refused}");
+    }
     assert!(fs::read(&image).unwrap() == before && !dir.join("p.json.undo").exists());
     let said = ends(&dir, 0, &["apply", "p.json", "--write", "disk.img"]);
     assert!(said.contains("GPT with 2 partitions written and read back"), "{said}");

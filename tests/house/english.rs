@@ -1,5 +1,5 @@
-//! Texts that users read, in the terms of the field: string literals and doc comments of the crates, from which help,
-//! errors, findings and schemas are made, the data files, and every page.
+//! Texts in the terms of the field: string literals and comments of the crates, from which help, errors, findings and
+//! schemas are made, the data files, and every page.
 
 use std::fs;
 use std::path::Path;
@@ -90,6 +90,12 @@ fn literals(tokens: TokenStream, found: &mut Vec<String>) {
     }
 }
 
+/// The comments that have lines of their own and are not in the documentation.
+fn comments(source: &str) -> String {
+    let lines = source.lines().filter_map(|line| line.trim_start().strip_prefix("// "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Every page and data file below `folder`.
 fn pages(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -123,6 +129,7 @@ fn texts_are_in_the_terms_of_the_field() {
             let tokens = source.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
             let mut found = Vec::new();
             literals(tokens, &mut found);
+            found.push(comments(&source));
             texts.push((path, found.join("\n")));
         }
     }
@@ -151,4 +158,5 @@ fn foreign_terms_are_found() {
     let mut found = Vec::new();
     literals(source.parse().unwrap(), &mut found);
     assert_eq!(objections(&found.join("\n")).len(), 2, "{found:?}");
+    assert_eq!(comments(source), "told");
 }

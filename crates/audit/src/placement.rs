@@ -1,6 +1,6 @@
 //! Rules about where a partition starts and ends.
 
-use straddle_device::topology::{Source, Topology};
+use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
 use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
@@ -11,9 +11,6 @@ use crate::fix;
 use crate::layers::{self, split, split_fix};
 use crate::makeup::{self, Above};
 use crate::{Context, Severity, moves, weigh};
-
-/// The physical sector of nearly every disk since 2010, whatever it reports.
-const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 /// The smallest disk of which a generation hid 4096-byte sectors: WD1600BEVT, 160 GB (OpenZFS,
 /// cmd/zpool/os/linux/zpool_vdev_os.c).

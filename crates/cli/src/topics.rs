@@ -94,7 +94,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Returns what `words` ask for. Words that belong together (`3072 bytes`) may be one argument or several, and a
 /// whole message may be given. The error is the first word that means nothing.
 pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
-    // The numbers of a message are no words of their own.
+    // The numbers of a message are not words of their own.
     let has_code = words.iter().any(|word| straddle_audit::rule(word).is_some());
     if let Some(topic) = quoted(words).filter(|_| !has_code) {
         return Ok(vec![Subject::Topic(topic)]);

@@ -152,7 +152,7 @@ impl Address {
         if bucket.contains('@') {
             return Err(AddressError::User("not part of it: credentials come from the environment"));
         }
-        // Whatever follows one may be a signature that somebody has pasted, and would be shown with the key.
+        // Whatever follows one may be a pasted signature, and would be shown with the key.
         if rest.contains(['?', '#']) {
             return Err(AddressError::Character("'?' or '#' here", "an https URL, if it is signed"));
         }

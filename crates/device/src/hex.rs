@@ -1,17 +1,15 @@
 //! Bytes as hexadecimal digits, two each.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 /// Formats bytes as lower-case digits.
 pub fn encode(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 /// Reads digits of either case. `None` if their number is odd, or anything else is among them.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 
 use crate::identify::{FormatNvm, LbaFormat};
 
+/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of LUKS.
+pub const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+
 /// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -366,7 +369,7 @@ impl Topology {
     pub fn unknown() -> Self {
         Self {
             logical: Figure::new(BlockSize::B512, Source::Assumed),
-            physical: Figure::new(ByteCount::new(4096), Source::Assumed),
+            physical: Figure::new(USUAL_PHYSICAL, Source::Assumed),
             alignment_offset: Figure::new(AlignmentOffset::Bytes(ByteCount::ZERO), Source::Assumed),
             io_min: None,
             io_opt: None,

@@ -46,7 +46,7 @@ use crate::open::{OpenError, Opened};
 
 pub(crate) use kept::{Kept, Pending, lay};
 pub use left::{Left, Unrestored, left, unrestored};
-pub use restore::{Lacks, Restored, Settled, restore};
+pub use restore::{Lacks, LaterWrites, Restored, Settled, restore};
 
 /// The prefix of the names of all journal files.
 const PREFIX: &str = "straddle-";

@@ -147,7 +147,9 @@ pub use area::{AreaError, Areas};
 pub use claimed::{Claimed, GivenUp, Made, Overwritable, Scope, Surveyed};
 pub use conditions::{Before, Conditions};
 pub use finished::Finished;
-pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};
+pub use journal::{
+    JournalError, Lacks, LaterWrites, Left, Restored, Settled, Unrestored, left, restore, unrestored,
+};
 pub use open::{Io, Kind, OpenError, Opened};
 pub use prepared::{Contents, DeviceClaims, Intent, PrepareError, Prepared, Preserved, Preserving};
 pub use session::{Saved, Session, SessionError, Verdict, describe_spans};

@@ -171,7 +171,7 @@ pub(crate) fn failed(path: PathBuf) -> impl FnOnce(io::Error) -> RecordError {
 fn mounted() -> Result<PathBuf, RecordError> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let found = mount_point(&mounts).or_else(|| {
-        // debugfs mounts it there when somebody looks.
+        // debugfs mounts it there when it is first looked up.
         let within = Path::new("/sys/kernel/debug/tracing");
         within.join("instances").is_dir().then(|| within.to_owned())
     });

@@ -80,7 +80,8 @@ impl<'a> Disks<'a> {
         Self { data: disk, journal: None }
     }
 
-    /// The journal is on another disk, or in a file on one.
+    /// The journal is on another disk, or in a file on one. The caller must ensure that it is another one: that the
+    /// journal lies on no move is only checked on one disk.
     pub fn two(data: &'a mut dyn Disk, journal: &'a mut dyn Disk) -> Self {
         Self { data, journal: Some(journal) }
     }

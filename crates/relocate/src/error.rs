@@ -38,6 +38,9 @@ pub enum RelocateError {
     /// The place holds the journal of a move already.
     #[error("there is a journal of a move already, at byte {0}")]
     Occupied(ByteOffset),
+    /// The journal is that of a move that is not over.
+    #[error("the journal at byte {0} is still needed")]
+    Needed(ByteOffset),
     /// The journal was made for a disk of another size, or lies elsewhere than it says.
     #[error("the journal belongs to another disk or place: {0}")]
     Foreign(String),
@@ -92,7 +95,9 @@ impl RelocateError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Job(_) | Self::Place(_) => ErrorKind::Usage,
-            Self::Occupied(_) | Self::Foreign(_) | Self::Version(_) | Self::Damaged(_) => ErrorKind::Refused,
+            Self::Occupied(_) | Self::Needed(_) | Self::Foreign(_) | Self::Version(_) | Self::Damaged(_) => {
+                ErrorKind::Refused
+            }
             Self::Read { .. } | Self::Write { .. } | Self::Flush { .. } | Self::Changed { .. } => {
                 ErrorKind::Failed
             }

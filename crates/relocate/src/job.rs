@@ -1,5 +1,6 @@
 //! What is to be moved, as a value that is valid by construction.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
 
@@ -219,19 +220,6 @@ struct Raw {
 /// The digits of a byte of the payload.
 pub(crate) const DIGITS_OF_BYTE: usize = 2;
 
-/// The bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(pair[0])? * 16 + digit(*pair.get(1)?)?)).collect()
-}
-
 impl From<Job> for Raw {
     fn from(Job(parts): Job) -> Self {
         let numbers = |one: &Move| [one.from.start().get(), one.from.len().get(), one.to.get()];
@@ -240,9 +228,9 @@ impl From<Job> for Raw {
             block: parts.blocks.size().get(),
             phase: parts.blocks.phase().get(),
             window: parts.window.get(),
-            id: hex(&parts.id),
+            id: HEXLOWER.encode(&parts.id),
             moves: parts.moves.iter().map(numbers).collect(),
-            payload: hex(&parts.payload),
+            payload: HEXLOWER.encode(&parts.payload),
         }
     }
 }
@@ -258,7 +246,8 @@ impl TryFrom<Raw> for Job {
             let from = from.ok_or_else(|| invalid("a span reaches beyond 64 bits"))?;
             moves.push(Move { from, to: ByteOffset::new(to) });
         }
-        let id = unhex(&raw.id).and_then(|id| id.try_into().ok());
+        let digits = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+        let id = digits(&raw.id).and_then(|id| id.try_into().ok());
         Self::new(Parts {
             size: ByteCount::new(raw.size),
             blocks: Boundary::new(ByteCount::new(raw.block), ByteCount::new(raw.phase))
@@ -266,7 +255,7 @@ impl TryFrom<Raw> for Job {
             window: ByteCount::new(raw.window),
             id: id.ok_or_else(|| invalid("its name is not 16 bytes"))?,
             moves,
-            payload: unhex(&raw.payload).ok_or_else(|| invalid("its payload is not hexadecimal"))?,
+            payload: digits(&raw.payload).ok_or_else(|| invalid("its payload is not hexadecimal"))?,
         })
     }
 }

@@ -236,18 +236,40 @@ impl Course {
     }
 }
 
+/// Why a journal is not needed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unneeded {
+    /// It says so itself: its move never began, or is complete, or rolled back; or no command can read it.
+    Over,
+    /// The caller has compared it with the disk: nothing has moved, or other data lie where it says that its own are.
+    Compared,
+}
+
 /// Removes the titles of a journal at `place`, as far as they lie in one of the spans `within`, durably. Without
 /// them the rest counts for nothing. Nothing else is written. `block` is the size of a physical sector.
 ///
 /// # Errors
 ///
-/// If a disk fails.
+/// [`RelocateError::Needed`] if it is said to be over and is not; then nothing was written. If a disk fails.
 pub fn forget(
     mut disks: Disks<'_>,
     place: Span,
-    block: ByteCount,
+    (why, block): (Unneeded, ByteCount),
     within: &[Span],
 ) -> Result<(), RelocateError> {
+    if why == Unneeded::Over {
+        match Journal::read_grown(&mut disks, place) {
+            Ok(Some(journal)) => match state(&mut disks, &journal) {
+                Ok(State::Moving { .. } | State::RollingBack) => {
+                    return Err(RelocateError::Needed(place.start()));
+                }
+                Ok(State::NotBegun | State::Moved | State::Back) | Err(RelocateError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            },
+            Ok(None) | Err(RelocateError::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
     erase_titles(&mut disks, place, block, within)
 }
 

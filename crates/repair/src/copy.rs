@@ -21,7 +21,7 @@ mod work;
 use std::path::{Path, PathBuf};
 
 use straddle_device::Medium;
-use straddle_device::topology::Topology;
+use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
 use straddle_layout::{Role, Stack, TableKind, beside, is_marker};
 use straddle_relocate::Move;
@@ -32,7 +32,7 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, Plan, Situation};
-use crate::realign::{Reference, USUAL_PHYSICAL, hibernated, is_empty, refer, wrapped_partition};
+use crate::realign::{Reference, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
@@ -40,6 +40,8 @@ use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
 pub use run::{Copied, CopyWatch, Stage};
 pub use source::{Source, shared};
+pub use straddle_relocate::Verify;
+pub use work::Unreadable;
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;

@@ -78,7 +78,7 @@ impl Fingerprint {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
             let mut bytes = bytes_of(medium, span)?;
-            // What a journal wrote where there was nothing is no table: a move that begins and is cut off must not make
+            // What a journal wrote where there was nothing is not a table: a move that begins and is cut off must not make
             // this another disk.
             if is_title(&bytes) {
                 bytes.fill(0);

@@ -5,12 +5,8 @@
 //! libfdisk has the same limit (libfdisk/src/alignment.c).
 
 use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
-use straddle_device::topology::{AlignmentOffset, Topology};
+use straddle_device::topology::{AlignmentOffset, Topology, USUAL_PHYSICAL};
 use straddle_units::{BlockSize, Boundary, ByteCount};
-
-/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of
-/// LUKS.
-const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 /// The grain must be smaller than this fraction (1/4) of the disk.
 const LARGEST_SHARE: u64 = 4;

@@ -30,6 +30,7 @@
 mod boot;
 mod carry;
 mod chosen;
+use straddle_device::topology::USUAL_PHYSICAL;
 mod detours;
 mod displaced;
 mod error;
@@ -48,6 +49,7 @@ mod recorded;
 pub(crate) mod refer;
 mod room;
 mod sample;
+mod stale;
 mod start;
 mod survey;
 mod trust;
@@ -96,8 +98,6 @@ pub use wrap::{Wrap, wrap};
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
 
-/// The physical sector to assume of a drive that may hide its own.
-pub(crate) const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 /// The largest physical sector that moves count in.
 const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
 

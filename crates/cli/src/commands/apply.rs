@@ -11,39 +11,50 @@ use straddle_repair::{Step, Target};
 use super::copy;
 use super::realign;
 use super::saved::Saved;
-use crate::args::{ApplyArguments, UndoArguments};
+use crate::args::{ApplyArguments, UndoArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
+/// Refuses options that a plan of this kind does not take.
+fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageError> {
+    let moves = &arguments.moves;
+    let of_tables = arguments.dry_run || arguments.backup.is_some();
+    let refused = match saved {
+        Saved::Copy(_) if of_tables || moves.journal.is_some() => {
+            "--dry-run, --backup and --journal are for other plans: a copy leaves its source as it is"
+        }
+        Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() => {
+            "--from is for plans of 'straddle realign --to'"
+        }
+        Saved::Moves(_) if of_tables => {
+            "--dry-run and --backup are for plans of tables: 'straddle realign' shows what moves"
+        }
+        Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
+            "--journal and --skip-bad are for plans of 'straddle realign'"
+        }
+        Saved::Table(_) if moves.verify == VerifyMode::None => {
+            "--verify none is for plans of 'straddle realign': a table is always read back"
+        }
+        Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),
+    };
+    Err(UsageError(refused.to_owned()))
+}
+
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let saved = Saved::load(&arguments.plan)?;
-    if let Saved::Copy(made) = &saved {
-        return copy::apply(made, arguments);
-    }
-    if arguments.from.is_some() {
-        return Err(UsageError("--from is for plans of 'straddle realign --to'".to_owned()).into());
-    }
+    check_options(&saved, arguments)?;
     let name = arguments.write.display().to_string();
-    let mut target = Target::open(&arguments.write, arguments.format).with_context(|| name.clone())?;
+    let open = || Target::open(&arguments.write, arguments.format).with_context(|| name.clone());
     let plan = match saved {
-        Saved::Table(plan) => plan,
         Saved::Copy(made) => return copy::apply(&made, arguments),
         Saved::Moves(realign) => {
-            if arguments.dry_run || arguments.backup.is_some() {
-                let text =
-                    "--dry-run and --backup are for plans of tables: 'straddle realign' shows what moves";
-                return Err(UsageError(text.to_owned()).into());
-            }
-            return realign::apply(&realign, &arguments.write, &arguments.moves, target);
+            return realign::apply(&realign, &arguments.write, &arguments.moves, open()?);
         }
+        Saved::Table(plan) => plan,
     };
-    if arguments.moves.journal.is_some() || arguments.moves.skip_bad.is_some() {
-        return Err(
-            UsageError("--journal and --skip-bad are for plans of 'straddle realign'".to_owned()).into()
-        );
-    }
+    let mut target = open()?;
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_ending(&arguments.plan, "undo"));
     // A file in the place of the backup may be that of an earlier apply, which explains why the disk is not
     // the plan's. Its state is found while the disk can still be read.

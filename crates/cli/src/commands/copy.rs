@@ -12,7 +12,8 @@ use straddle_device::live::Machine;
 use straddle_device::{MemoryMedium, Options};
 use straddle_examine::{Depth, Present};
 use straddle_layout::read_stack;
-use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage};
+use straddle_relocate::Verify;
+use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage, Unreadable};
 use straddle_repair::{Situation, Target, TargetError};
 use straddle_units::ByteCount;
 
@@ -116,10 +117,6 @@ fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
 
 /// Makes the copy of a plan.
 pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
-    if arguments.dry_run || arguments.backup.is_some() || arguments.moves.journal.is_some() {
-        let text = "--dry-run, --backup and --journal are for other plans: a copy leaves its source as it is";
-        return Err(UsageError(text.to_owned()).into());
-    }
     let from = arguments.from.as_deref();
     let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
@@ -158,9 +155,13 @@ fn run(
     let map = UnreadableMap::make(moves, &[&arguments.write])?;
     let mut watcher = Watcher::start("copying")?;
     let name = arguments.write.display().to_string();
-    let how = (moves.verify == VerifyMode::Read, moves.skip_bad.is_some());
+    let verify = match moves.verify {
+        VerifyMode::Read => Verify::Read,
+        VerifyMode::None => Verify::None,
+    };
+    let unreadable = if moves.skip_bad.is_some() { Unreadable::IsListed } else { Unreadable::Stops };
     let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-    Ok(made.run(source, target, how, (&mut watch, &mut |bad| map.list(bad)))?)
+    Ok(made.run(source, target, (verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 /// Shows how far a stage is.

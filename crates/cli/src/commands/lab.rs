@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             Stream::Output => write_through(std::io::stdout(), piece),
             Stream::Error => write_through(std::io::stderr(), piece),
         };
-        // A reader that closed the pipe is no reason to stop the experiment.
+        // A reader that closed the pipe does not stop the experiment.
         if let Err(error) = written
             && error.kind() != ErrorKind::BrokenPipe
             && let Ok(mut lost) = lost.lock()

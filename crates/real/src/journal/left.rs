@@ -89,8 +89,7 @@ pub fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> 
     // A missing target is reported when it is opened.
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
-    // A file without a readable header does not say which target it belongs to, so it is no reason to refuse
-    // a run.
+    // A file without a readable header does not say which target it belongs to, and no run is refused for it.
     let is_of_this = |path: &PathBuf| {
         let header = title::open(path).and_then(|file| Header::read(&file)).ok().flatten();
         header.is_some_and(|header| {

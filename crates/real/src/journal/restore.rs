@@ -28,9 +28,17 @@ pub use outcome::{Lacks, Restored, Settled};
 /// Attempts to lock a journal to which other processes add or from which they remove files.
 const LOOKS: u32 = 16;
 
-/// Restores what a journal holds. Removes it if it is complete and the target has its previous contents. With
-/// `force`, also overwrites what another program has written since.
-pub fn restore(journal: &Left, force: bool) -> Settled {
+/// What happens to what another program has written since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaterWrites {
+    /// It stays, and the journal with it.
+    Keep,
+    /// It is overwritten with what was there before.
+    Overwrite,
+}
+
+/// Restores what a journal holds. Removes it if it is complete and the target has its previous contents.
+pub fn restore(journal: &Left, later: LaterWrites) -> Settled {
     for _ in 0..LOOKS {
         let unknown = |source| {
             failed(JournalError::Io { path: journal.stem(), what: "look for", source }, journal.lacks())
@@ -54,7 +62,7 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
             Err(error) => return unknown(error),
         };
         if let Some(now) = now {
-            let settled = settle(&now, force);
+            let settled = settle(&now, later);
             drop(held);
             return settled;
         }
@@ -63,7 +71,7 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
 }
 
 /// Settles a journal that is locked.
-fn settle(journal: &Left, force: bool) -> Settled {
+fn settle(journal: &Left, later: LaterWrites) -> Settled {
     if journal.is_over || journal.is_beginning() {
         return match remove_rest(journal) {
             Ok(()) if journal.is_over => Restored::Ended.into(),
@@ -71,7 +79,7 @@ fn settle(journal: &Left, force: bool) -> Settled {
             Err(error) => failed(error, journal.lacks()),
         };
     }
-    let settled = put_back(journal, force);
+    let settled = put_back(journal, later);
     if !matches!(settled.restored, Restored::Whole { .. } | Restored::Part { is_kept: false, .. }) {
         return settled;
     }

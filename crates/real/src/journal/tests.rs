@@ -6,6 +6,10 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::*;
 use crate::open::{Access, Io};
 
+const fn later(force: bool) -> LaterWrites {
+    if force { LaterWrites::Overwrite } else { LaterWrites::Keep }
+}
+
 fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
 }
@@ -60,7 +64,7 @@ impl Case {
     fn settled(&self, force: bool) -> Settled {
         let left = left(&self.journals()).unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
-        restore(&left[0], force)
+        restore(&left[0], later(force))
     }
 
     /// Settles it, and requires that there was no error.
@@ -507,14 +511,14 @@ fn a_journal_is_looked_at_again_when_it_is_locked() {
     add(&mut journal, &opened, &[span(0, 4096)]);
     let seen = left(&case.journals()).unwrap();
     add(&mut journal, &opened, &[span(65_536, 4096)]);
-    assert_eq!(restore(&seen[0], false).restored, Restored::Running);
+    assert_eq!(restore(&seen[0], LaterWrites::Keep).restored, Restored::Running);
     drop((journal, opened));
     case.change(65_536);
-    let settled = restore(&seen[0], false);
+    let settled = restore(&seen[0], LaterWrites::Keep);
     let Restored::Changed { spans, .. } = &settled.restored else { panic!("{settled:?}") };
     assert_eq!(*spans, [span(65_536, 512)]);
-    assert!(matches!(restore(&seen[0], true).restored, Restored::Whole { bytes: 512, .. }));
-    assert_eq!(restore(&seen[0], false).restored, Restored::Gone);
+    assert!(matches!(restore(&seen[0], LaterWrites::Overwrite).restored, Restored::Whole { bytes: 512, .. }));
+    assert_eq!(restore(&seen[0], LaterWrites::Keep).restored, Restored::Gone);
 }
 
 /// Once a good copy is back, the damaged file does not count. It stays.

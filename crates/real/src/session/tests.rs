@@ -8,7 +8,7 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::*;
 use crate::area::Areas;
 use crate::claimed::Scope;
-use crate::journal::{Restored, left, restore, unrestored};
+use crate::journal::{LaterWrites, Restored, left, restore, unrestored};
 use crate::open::Io;
 
 fn span(start: u64, length: u64) -> Span {
@@ -131,7 +131,7 @@ fn nothing_is_written_of_what_a_journal_holds_in_part() {
     drop(session);
     let journals = left(&case.journals()).unwrap();
     assert_eq!(journals[0].paths().len(), 2);
-    assert!(matches!(restore(&journals[0], false).restored, Restored::Whole { bytes: 0, .. }));
+    assert!(matches!(restore(&journals[0], LaterWrites::Keep).restored, Restored::Whole { bytes: 0, .. }));
     assert!(case.read() == case.bytes);
 }
 
@@ -154,7 +154,7 @@ fn a_session_that_ends_anywhere_is_restored() {
     drop(session);
     assert!(unrestored(&case.path, &case.journals()).unwrap().is_some());
     for journal in left(&case.journals()).unwrap() {
-        assert!(matches!(restore(&journal, false).restored, Restored::Whole { bytes: 0, .. }));
+        assert!(matches!(restore(&journal, LaterWrites::Keep).restored, Restored::Whole { bytes: 0, .. }));
     }
     assert!(case.read() == case.bytes && unrestored(&case.path, &case.journals()).unwrap().is_none());
 }

@@ -13,12 +13,12 @@ use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
 use straddle_layout::{Stack, TableKind, member_marks, read_all, read_stack};
-use straddle_relocate::{Bad, Progress};
+use straddle_relocate::{Bad, Progress, Verify};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::bounded::Bounded;
 use super::layout::Item;
-use super::work::Work;
+use super::work::{Unreadable, Work};
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode};
@@ -82,8 +82,8 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 }
 
 impl Copy {
-    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first write. With `verify` everything is read back; with `skips_bad` a sector that
-    /// cannot be read is replaced by a filler. `list` receives what could not be read before the table is written.
+    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first write.
+    /// `list` receives what could not be read before the table is written.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Copy {
         &self,
         source: &Source<'_>,
         target: &mut Target<'_>,
-        (verify, skips_bad): (bool, bool),
+        (verify, unreadable): (Verify, Unreadable),
         (watch, list): (CopyWatch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
@@ -103,7 +103,7 @@ impl Copy {
         let found = self.check_target(disk, &lead)?;
         check_kernel(disk)?;
         if matches!(found, Found::Finished) {
-            let work = Work::new((source, disk, skips_bad), (Stage::Comparing, self.total().get()), watch);
+            let work = Work::new((source, disk, unreadable), (Stage::Comparing, self.total().get()), watch);
             return self.complete(work, list);
         }
         // GRUB is reinstalled on the new disk; its source still starts.
@@ -130,11 +130,12 @@ impl Copy {
         for mark in marks.iter().filter(|mark| mark.start().get() >= WIPED.get()) {
             clear(disk, *mark)?;
         }
-        let total = self.total().get().saturating_mul(if verify { 2 } else { 1 });
-        let mut work = Work::new((source, disk, skips_bad), (Stage::Copying, total), watch);
+        let reads_back = verify == Verify::Read;
+        let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
+        let mut work = Work::new((source, disk, unreadable), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
-        if verify && !work.verify(&self.extents, &hashes)? {
+        if reads_back && !work.verify(&self.extents, &hashes)? {
             return Ok(Copied::Stopped);
         }
         let bad = std::mem::take(&mut work.bad);

@@ -21,11 +21,21 @@ const HOLE: usize = 4096;
 /// The unit in which what cannot be read is skipped.
 pub(super) const SECTOR: usize = 512;
 
+/// What a sector of the source that cannot be read does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It stops the copy.
+    #[default]
+    Stops,
+    /// A filler takes its place, and it is listed.
+    IsListed,
+}
+
 /// The data being copied.
 pub(super) struct Work<'w, 'd> {
     pub(super) source: &'w Source<'w>,
     pub(super) disk: &'d mut dyn Disk,
-    skips_bad: bool,
+    unreadable: Unreadable,
     pub(super) bad: Vec<Bad>,
     stage: Stage,
     done: u64,
@@ -52,11 +62,11 @@ pub(super) fn windows_of(span: Span) -> impl Iterator<Item = Span> {
 
 impl<'w, 'd> Work<'w, 'd> {
     pub(super) fn new(
-        (source, disk, skips_bad): (&'w Source<'w>, &'d mut dyn Disk, bool),
+        (source, disk, unreadable): (&'w Source<'w>, &'d mut dyn Disk, Unreadable),
         (stage, total): (Stage, u64),
         watch: CopyWatch<'w>,
     ) -> Self {
-        Self { source, disk, skips_bad, bad: Vec::new(), stage, done: 0, total, watch }
+        Self { source, disk, unreadable, bad: Vec::new(), stage, done: 0, total, watch }
     }
 
     /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
@@ -115,7 +125,9 @@ impl<'w, 'd> Work<'w, 'd> {
         }
         match self.source.medium().read_at(from.start(), buffer) {
             Ok(()) => Ok(()),
-            Err(source) if !self.skips_bad => Err(CopyError::Unreadable { at: from.start(), source }),
+            Err(source) if self.unreadable == Unreadable::Stops => {
+                Err(CopyError::Unreadable { at: from.start(), source })
+            }
             Err(_) => self.read_rest(from, to, buffer),
         }
     }

@@ -22,8 +22,7 @@ use std::io;
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_relocate::{
-    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, Whereabouts, begin, forget, inspect,
-    inspect_grown, named_at_ends, open,
+    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -33,11 +32,8 @@ use super::payload::restore::BootCode;
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
-use super::sample::Proof;
 use super::trust::Trust;
-use super::{
-    Journal, JournalPlace, MoveError, Realign, RealignError, Reference, displaced, inner, logical, refer,
-};
+use super::{Journal, JournalPlace, MoveError, Realign, RealignError, Reference, inner, logical, refer};
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
@@ -161,7 +157,7 @@ impl Realign {
     }
 
     /// Whether the table that counts on `disk` is the one that this plan leads to.
-    fn is_listed(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
+    pub(super) fn is_listed(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
         let stack = straddle_layout::read_stack(disk, Some(self.plan.block()), None)?;
         let entries = &self.plan.table().partitions;
         let is_there = |entry: &Entry| {
@@ -507,64 +503,6 @@ impl<'a> Run<'a> {
             Place::File(file) => file.remove(),
             Place::Inside => Ok(()),
         }
-    }
-
-    /// Removes the titles of a journal that does not count, as the table has no marker: of a move that was cut off
-    /// before it began, or after it was complete, or of data that are not there any more. A partition may lie over
-    /// part of it, where nothing is written.
-    fn forget_stale(&mut self) -> Result<(), MoveError> {
-        let free = match &self.journal {
-            Place::File(file) => vec![Span::first(file.size)],
-            Place::Inside => self.payload.realign.unallocated(),
-        };
-        let block = self.payload.realign.blocks.size();
-        // Those of other plans may begin or end there.
-        let begun = self.place.start().checked_add(block);
-        let ends: Vec<ByteOffset> = std::iter::once(self.place.end()).chain(begun).collect();
-        // One that is no longer whole, since a partition has taken its other end, still has a title here.
-        let others = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends)))?;
-        for place in std::iter::once(self.place).chain(others) {
-            if self.is_over(place)? {
-                self.with_disks(|disks, _| forget(disks, place, block, &free))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there is a journal at `place` that no command follows: its move is over, or never began, or other data
-    /// have taken its place.
-    fn is_over(&mut self, place: Span) -> Result<bool, MoveError> {
-        let found = match self.with_disks(|disks, _| inspect_grown(disks, place)) {
-            Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
-            Err(MoveError::Moves(RelocateError::Damaged(_))) => return Ok(true),
-            found => found?,
-        };
-        let Some((job, state)) = found else { return Ok(false) };
-        if job.size() != self.disk.len() {
-            // Of a disk that has grown since, what has moved is not compared.
-            return Ok(match state {
-                State::NotBegun | State::Back => true,
-                State::Moved => Payload::decode(job.payload())?.realign.is_listed(self.disk)?,
-                State::Moving { .. } | State::RollingBack => false,
-            });
-        }
-        if state == State::NotBegun || (state == State::RollingBack && !self.has_moved(place)?) {
-            return Ok(true);
-        }
-        let Ok(payload) = Payload::decode(job.payload()) else { return Ok(false) };
-        let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
-        let Some(places) = places else { return Ok(false) };
-        let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
-        let on_disk = matches!(self.journal, Place::Inside).then_some(place);
-        let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
-        Ok(!is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most)))
-    }
-
-    fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {
-        self.with_disks(|disks, _| match open(disks, place)? {
-            Some(Recovered::Turned(mut held)) => held.has_moved(),
-            _ => Ok(true),
-        })
     }
 
     /// Where the journal is, if it is on the disk itself.

@@ -5,10 +5,11 @@
 
 use straddle_audit::{Context, Moves, OfStart};
 use straddle_device::DeviceKind;
+use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_units::{Boundary, ByteOffset, Span};
 
 use super::inner::{self, Anchor};
-use super::{RealignError, USUAL_PHYSICAL, Wanted};
+use super::{RealignError, Wanted};
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Entry, Situation, Slot, span_of};

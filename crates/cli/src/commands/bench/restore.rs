@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context as _, Result};
 use straddle_device::shown::quote_path;
-use straddle_real::{JournalError, Left, Restored, Settled, describe_spans, left, restore};
+use straddle_real::{JournalError, LaterWrites, Left, Restored, Settled, describe_spans, left, restore};
 
 use super::real::{journals, restore_command};
 use crate::args::BenchArguments;
@@ -22,8 +22,9 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     }
     let mut exit = Exit::Success;
     let command = printable(&restore_command(arguments.real.journals.as_deref()));
+    let later = if arguments.real.force { LaterWrites::Overwrite } else { LaterWrites::Keep };
     for journal in found {
-        let settled = restore(&journal, arguments.real.force);
+        let settled = restore(&journal, later);
         for error in &settled.errors {
             exit = exit.max(Exit::of_kind(error.kind()));
         }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use straddle_device::FileId;
 use straddle_units::Span;
 
+use super::LaterWrites;
 use super::put::Guard;
 use crate::journal::sectors::{Ways, is_unreadable};
 use crate::journal::{HEADER, Header, JournalError, title};
@@ -57,7 +58,7 @@ impl Checked {
     }
 
     /// Compares every area, and writes nothing.
-    pub(super) fn compare(&self, ways: &Ways<'_>, force: bool) -> Result<Found, JournalError> {
+    pub(super) fn compare(&self, ways: &Ways<'_>, later: LaterWrites) -> Result<Found, JournalError> {
         let file = self.open().map_err(|source| self.failed(0, 0, source))?;
         let mut found = Found::default();
         let mut at = HEADER as u64;
@@ -69,7 +70,7 @@ impl Checked {
                     .and_then(|()| compare_piece(ways, start, then, &mut unreadable, &mut foreign))
                     .map_err(|source| self.failed(start, then.len() as u64, source))
             })?;
-            let is_beside = !foreign.is_empty() && !force;
+            let is_beside = !foreign.is_empty() && later == LaterWrites::Keep;
             if !is_beside {
                 let taken = unreadable.iter().chain(&foreign).copied();
                 found.equal.extend(area.span().map(|area| area.gaps(taken)).unwrap_or_default());

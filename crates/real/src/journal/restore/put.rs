@@ -13,7 +13,7 @@ use straddle_units::Span;
 
 use super::check::Check;
 use super::compare::{CHUNK, Checked, Found};
-use super::{Restored, Settled};
+use super::{LaterWrites, Restored, Settled};
 use crate::journal::JournalError;
 use crate::journal::left::Left;
 use crate::journal::sectors::Ways;
@@ -23,7 +23,7 @@ use crate::open::{Access, OpenError, Opened};
 use crate::others::{Others, Seen};
 
 /// Writes back the contents of a journal's files, after all files have been checked and compared.
-pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
+pub(super) fn put_back(journal: &Left, later: LaterWrites) -> Settled {
     let mut lacks = journal.lacks();
     let (mut errors, mut files) = (Vec::new(), Vec::new());
     let mut check = Check::default();
@@ -44,7 +44,7 @@ pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
             }
         }
     }
-    let put = check.opened.as_ref().and_then(|opened| put_back_files(opened, &files, force, &mut errors));
+    let put = check.opened.as_ref().and_then(|opened| put_back_files(opened, &files, later, &mut errors));
     let are_damaged = errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
     let is_kept = !are_damaged || !lacks.missing.is_empty() || !lacks.has_end;
     let restored = match put {
@@ -79,7 +79,7 @@ struct Put {
 fn put_back_files(
     opened: &Opened,
     files: &[Checked],
-    force: bool,
+    later: LaterWrites,
     errors: &mut Vec<JournalError>,
 ) -> Option<Put> {
     let first = files.first()?;
@@ -90,15 +90,15 @@ fn put_back_files(
         Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: format_moment(began) };
     let ways = Ways::to(opened);
     let mut guard = Guard::over(opened, &first.path).map_err(|error| errors.push(error)).ok()?;
-    let compare = |force| files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>();
-    let compared = compare(force).and_then(|compared| {
+    let compare = || files.iter().map(|file| file.compare(&ways, later)).collect::<Result<Vec<_>, _>>();
+    let compared = compare().and_then(|compared| {
         // Data that another process writes from here on is its own, and the comparison no longer holds.
         guard.nobody_came("compared", 0)?;
         Ok(compared)
     });
     let mut compared = compared.map_err(|error| errors.push(error)).ok()?;
     for found in &mut compared {
-        if !force {
+        if later == LaterWrites::Keep {
             put.foreign.append(&mut found.foreign);
         }
         put.unreadable.append(&mut found.beside);
@@ -110,7 +110,7 @@ fn put_back_files(
         .and_then(|()| opened.file.sync_all().map_err(|source| guard.unflushed(source)))
         .and_then(|()| {
             let written: Vec<Span> = compared.iter().flat_map(Found::to_write).copied().collect();
-            confirm(&mut put, &written, compare(force)?, &mut guard)
+            confirm(&mut put, &written, compare()?, &mut guard)
         });
     written.unwrap_or_else(|error| errors.push(error));
     Some(put)

@@ -1,0 +1,79 @@
+//! Journals that are left over where a new one is to begin.
+//!
+//! The law of this module: the titles of a journal go only if no command follows it.
+
+use straddle_relocate::{
+    Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect_grown, named_at_ends, open,
+};
+use straddle_units::{ByteOffset, Span};
+
+use super::MoveError;
+use super::carry::Run;
+use super::displaced;
+use super::media::Place;
+use super::payload::Payload;
+use super::sample::Proof;
+
+impl Run<'_> {
+    /// Removes the titles of a journal that does not count, as the table has no marker: of a move that was cut off
+    /// before it began, or after it was complete, or of data that are not there any more. A partition may lie over
+    /// part of it, where nothing is written.
+    pub(super) fn forget_stale(&mut self) -> Result<(), MoveError> {
+        let free = match &self.journal {
+            Place::File(file) => vec![Span::first(file.size)],
+            Place::Inside => self.payload.realign.unallocated(),
+        };
+        let block = self.payload.realign.blocks.size();
+        // Those of other plans may begin or end there.
+        let begun = self.place.start().checked_add(block);
+        let ends: Vec<ByteOffset> = std::iter::once(self.place.end()).chain(begun).collect();
+        // One that is no longer whole, since a partition has taken its other end, still has a title here.
+        let others = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends)))?;
+        for place in std::iter::once(self.place).chain(others) {
+            if let Some(why) = self.unneeded(place)? {
+                self.with_disks(|disks, _| forget(disks, place, (why, block), &free))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why no command follows the journal at `place`; `None` if there is none, or one of them does.
+    fn unneeded(&mut self, place: Span) -> Result<Option<Unneeded>, MoveError> {
+        let found = match self.with_disks(|disks, _| inspect_grown(disks, place)) {
+            Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
+            Err(MoveError::Moves(RelocateError::Damaged(_))) => return Ok(Some(Unneeded::Over)),
+            found => found?,
+        };
+        let Some((job, state)) = found else { return Ok(None) };
+        if job.size() != self.disk.len() {
+            // Of a disk that has grown since, what has moved is not compared.
+            let is_over = match state {
+                State::NotBegun | State::Back => true,
+                State::Moved => Payload::decode(job.payload())?.realign.is_listed(self.disk)?,
+                State::Moving { .. } | State::RollingBack => false,
+            };
+            return Ok(is_over.then_some(Unneeded::Over));
+        }
+        if state == State::NotBegun {
+            return Ok(Some(Unneeded::Over));
+        }
+        if state == State::RollingBack && !self.has_moved(place)? {
+            return Ok(Some(Unneeded::Compared));
+        }
+        let Ok(payload) = Payload::decode(job.payload()) else { return Ok(None) };
+        let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
+        let Some(places) = places else { return Ok(None) };
+        let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
+        let on_disk = matches!(self.journal, Place::Inside).then_some(place);
+        let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
+        let is_replaced = !is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most));
+        Ok(is_replaced.then_some(Unneeded::Compared))
+    }
+
+    fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {
+        self.with_disks(|disks, _| match open(disks, place)? {
+            Some(Recovered::Turned(mut held)) => held.has_moved(),
+            _ => Ok(true),
+        })
+    }
+}
