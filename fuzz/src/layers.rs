@@ -4,6 +4,7 @@ use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
 use straddle_layout::view::{MAX_PIECES, View};
 use straddle_layout::{
+    Unclaimed,
     Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -130,6 +131,7 @@ fn one_partition(span: Span, layer: Layer) -> Option<Stack> {
         attributes: Attributes::default(),
         content: Some(layer.kind),
         layer: Some(layer),
+        unclaimed: Unclaimed::Nothing,
     };
     let layer = partition.layer.clone()?;
     let stack = whole_disk(layer.kind, layer);

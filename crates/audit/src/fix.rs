@@ -10,7 +10,7 @@ mod swap;
 
 use std::cmp::Ordering;
 
-use straddle_layout::{Partition, Role, TableKind};
+use straddle_layout::{Partition, Role, TableKind, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use self::caution::caution;
@@ -125,9 +125,9 @@ fn candidate(
     Some(Candidate { fix, keeps_data })
 }
 
-/// Whether the partition's content is recognised. Unrecognised content may still be data.
+/// Whether something is known to be in the partition, if not what.
 fn is_known(partition: &Partition) -> bool {
-    partition.content.is_some() || partition.layer.is_some()
+    partition.content.is_some() || partition.layer.is_some() || partition.unclaimed == Unclaimed::All
 }
 
 fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {

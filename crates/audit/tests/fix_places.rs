@@ -4,7 +4,7 @@
 
 use straddle_audit::{Context, Finding, Findings};
 use straddle_device::topology::Topology;
-use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 const SIZE: ByteCount = ByteCount::new(16 << 20);
@@ -21,6 +21,7 @@ fn partition(number: u32, start: u64, count: u64, role: Role, kind: PartitionTyp
         attributes: Attributes::default(),
         content: None,
         layer: None,
+        unclaimed: Unclaimed::Nothing,
     }
 }
 

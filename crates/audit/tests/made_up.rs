@@ -11,7 +11,8 @@ use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
 use straddle_layout::view::Piece;
 use straddle_layout::{
-    Attributes, Class, Content, FsKind, Named, Partition, PartitionType, Role, Stack, TableKind, VolumeKind,
+    Attributes, Class, Content, FsKind, Named, Partition, PartitionType, Role, Stack, TableKind, Unclaimed,
+    VolumeKind,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -196,6 +197,7 @@ fn partition(number: u32, start: u64, count: u64, layer: Option<Layer>) -> Parti
         attributes: Attributes::default(),
         content: None,
         layer,
+        unclaimed: Unclaimed::Nothing,
     }
 }
 

@@ -21,6 +21,11 @@ const SECTOR: usize = 512;
 /// and past the write pointers of zoned disks.
 const ERASED: [u8; 2] = [0x00, 0xFF];
 
+/// Whether a sector reads as if it was never written or has been erased.
+pub(crate) fn is_erased(sector: &[u8]) -> bool {
+    ERASED.iter().any(|erased| sector.iter().all(|byte| byte == erased))
+}
+
 /// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or
 /// all ones.
 pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
@@ -36,10 +41,7 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
             let piece = (end - at).min(PIECE);
             let piece = &mut buf[..usize::try_from(piece).unwrap_or(0)];
             medium.read_at(ByteOffset::new(at), piece)?;
-            if piece
-                .chunks(SECTOR)
-                .any(|sector| !ERASED.iter().any(|erased| sector.iter().all(|byte| byte == erased)))
-            {
+            if !piece.chunks(SECTOR).all(is_erased) {
                 return Ok(false);
             }
             at += PIECE;

@@ -14,6 +14,7 @@ mod read;
 mod reader;
 mod signature;
 mod tables;
+mod unclaimed;
 mod volumes;
 mod watched;
 
@@ -26,7 +27,7 @@ pub use descend::read_layers;
 pub use fs::file_system;
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
 pub use model::stack::{
-    Attributes, Damage, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
+    Attributes, Damage, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, Unclaimed,
 };
 pub use model::{content, layer, types, view};
 pub use read::{read_all, read_in_use, read_whole_in_use};

@@ -11,6 +11,7 @@ use crate::reader::Reader;
 use crate::tables::read::{
     Known, checked, content_stack, is_hybrid_iso, looked_into, read_checked, read_table, whole,
 };
+use crate::unclaimed::unclaimed;
 use crate::watched::Watched;
 
 /// Reads what `medium` holds as [`read_stack`](crate::read_stack) does, and every layer on each partition, or
@@ -77,6 +78,7 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
     for partition in looked_into(stack) {
         partition.layer = read_layers(&drive, partition.span, block);
         partition.content = partition.layer.as_ref().map(|layer| layer.kind);
+        partition.unclaimed = unclaimed(medium, partition);
         note(Some(partition.number));
     }
     stack.problems.append(&mut unread);

@@ -88,12 +88,30 @@ pub struct Partition {
     pub content: Option<Content>,
     /// The layers on it; `None` until they are read, or if nothing is recognised.
     pub layer: Option<Layer>,
+    /// What else is in it. Nothing until the layers are read.
+    pub unclaimed: Unclaimed,
+}
+
+/// What lies in a partition that no known content accounts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unclaimed {
+    /// Nothing, as far as that was looked for.
+    #[default]
+    Nothing,
+    /// Behind the end that its contents record: another program's metadata, or what they left there when they were made
+    /// smaller.
+    Tail,
+    /// In all of it: it is not blank, and nothing is recognised.
+    All,
 }
 
 impl Partition {
     /// Whether its contents are found from its end: superblocks of md 0.90 and 1.0, the metadata of DRBD and of
-    /// firmware RAIDs. In a shorter or a longer partition they are not found.
+    /// firmware RAIDs, and whatever is not known. In a shorter or a longer partition they are not found.
     pub fn is_found_from_end(&self) -> bool {
+        if self.unclaimed != Unclaimed::Nothing {
+            return true;
+        }
         match self.layer.as_ref().map(|layer| (layer.kind, &layer.facts)) {
             Some((_, Facts::Md(md))) => matches!(md.version, "0.90" | "1.0"),
             Some((kind, _)) => kind.is_array_member(),

@@ -10,7 +10,7 @@ mod copy;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
-use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role};
+use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Unclaimed};
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
@@ -261,6 +261,7 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
         },
         content: None,
         layer: None,
+        unclaimed: Unclaimed::Nothing,
     })
 }
 

@@ -4,7 +4,7 @@ use straddle_device::KernelPartition;
 use straddle_units::{BlockSize, Lba};
 
 use crate::model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, Unclaimed,
 };
 
 /// Returns the stack that the kernel lists, in order of number; `block` is the device's logical block size. A
@@ -43,6 +43,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
             attributes: Attributes::default(),
             content: None,
             layer: None,
+            unclaimed: Unclaimed::Nothing,
         })
         .collect();
     Stack {

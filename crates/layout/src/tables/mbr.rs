@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, byte, has, le32};
-use crate::model::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role};
+use crate::model::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Unclaimed};
 use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
 use crate::signature;
@@ -78,6 +78,7 @@ impl Entry {
             attributes: Attributes { bootable: self.status == ACTIVE, ..Attributes::default() },
             content: None,
             layer: None,
+            unclaimed: Unclaimed::Nothing,
         })
     }
 }

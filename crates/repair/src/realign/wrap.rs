@@ -6,7 +6,8 @@
 
 use straddle_layout::layer::Facts;
 use straddle_layout::{
-    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind, beside,
+    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, Unclaimed, VolumeKind,
+    beside,
 };
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
@@ -145,6 +146,7 @@ fn whole(stack: &Stack, size: ByteCount, block: BlockSize) -> Result<Partition, 
         attributes: Attributes::default(),
         content: Some(content),
         layer: stack.layer.clone(),
+        unclaimed: Unclaimed::Nothing,
     })
 }
 

@@ -1,0 +1,73 @@
+//! What lies in a partition that no known content accounts for.
+//!
+//! The law of this module: it only reads, a few KiB of each partition, and what it cannot read counts as data. It finds
+//! where something is kept, not how much: the metadata of GEOM, of Android's verified boot and of DRBD are in the last
+//! sectors, and a tree of hashes begins behind the file system.
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::blank::is_erased;
+use crate::model::layer::{Facts, FileSystem};
+use crate::model::stack::{Partition, Unclaimed};
+
+/// How much is read at the start of a partition in which nothing is recognised.
+const FRONT: ByteCount = ByteCount::new(64 * 1024);
+
+/// How much is read behind the end of contents, and at the end of the partition. DRBD's metadata are up to 15 sectors
+/// before that.
+const BACK: ByteCount = ByteCount::new(8 * 1024);
+
+/// The unit in which something is found.
+const SECTOR: usize = 512;
+
+/// What lies in `partition`, of which the layers are known, besides its contents.
+pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed {
+    let (span, own) = (partition.span, copies(partition));
+    let Some(layer) = &partition.layer else {
+        let is_data = partition.content.is_none()
+            && [front(span), back(span, span.start())].iter().any(|part| holds(medium, *part, &own));
+        return if is_data { Unclaimed::All } else { Unclaimed::Nothing };
+    };
+    let Some(end) = layer.used(span.len()).and_then(|used| span.start().checked_add(used)) else {
+        return Unclaimed::Nothing;
+    };
+    let behind = end.checked_add(BACK).map_or(span.end(), |stop| stop.min(span.end()));
+    let behind = behind.checked_since(end).and_then(|len| Span::new(end, len));
+    let is_data = behind.into_iter().chain([back(span, end)]).any(|part| holds(medium, part, &own));
+    if is_data { Unclaimed::Tail } else { Unclaimed::Nothing }
+}
+
+fn front(span: Span) -> Span {
+    Span::new(span.start(), span.len().min(FRONT)).unwrap_or(span)
+}
+
+/// The last bytes of `span`, from `least` on.
+fn back(span: Span, least: ByteOffset) -> Span {
+    let start = span.end().checked_back(BACK).map_or(least, |start| start.max(least).max(span.start()));
+    let len = span.end().checked_since(start).unwrap_or_default();
+    Span::new(start, len).unwrap_or(span)
+}
+
+/// The copies of its boot sector that a file system keeps: what it calls its own.
+fn copies(partition: &Partition) -> Vec<ByteOffset> {
+    let facts = partition.layer.as_ref().map(|layer| &layer.facts);
+    let Some(Facts::FileSystem(FileSystem { boot_copies, .. })) = facts else { return Vec::new() };
+    let start = partition.span.start();
+    boot_copies.iter().filter_map(|at| start.checked_add(ByteCount::new(at.get()))).collect()
+}
+
+/// Whether a sector of `part` is neither erased nor one of those at `own`.
+fn holds(medium: &dyn Medium, part: Span, own: &[ByteOffset]) -> bool {
+    let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
+    match medium.read_at(part.start(), &mut bytes) {
+        Ok(()) => {}
+        // The table lists it, and there is nothing.
+        Err(ReadError::PastEnd { .. }) => return false,
+        Err(_) => return true,
+    }
+    bytes.chunks(SECTOR).zip(0_u64..).any(|(sector, index)| {
+        let at = part.start().checked_add(ByteCount::new(index * SECTOR as u64));
+        !is_erased(sector) && at.is_none_or(|at| !own.contains(&at))
+    })
+}
