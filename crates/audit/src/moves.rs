@@ -25,11 +25,13 @@ pub struct Moves {
     pub planned: Option<Planned>,
     /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
     pub copy: Option<PlannedCopy>,
+    /// Why nothing may be moved in place, by whatever program, if that is not for want of room.
+    pub refused: Option<String>,
 }
 
 impl Default for Moves {
     fn default() -> Self {
-        Self { options: Some(String::new()), unfinished: None, planned: None, copy: None }
+        Self { options: Some(String::new()), unfinished: None, planned: None, copy: None, refused: None }
     }
 }
 

@@ -74,6 +74,11 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
     let copy = moves::copy(context, partition.number);
     let is_format = context.moves.copy.as_ref().is_some_and(|copy| copy.format.is_some());
     let (first, last) = if is_format { (copy, None) } else { (None, copy) };
+    if let Some(why) = &context.moves.refused {
+        let why = Some(Fix::advice(format!("none in place: {why}")));
+        let mut all = [first.or(last), why].into_iter().flatten();
+        return (all.next(), all.next());
+    }
     let other = fix::relocate(context, partition);
     let in_place = other.clone().filter(|fix| !fix.commands.is_empty());
     let mut all = [here, first, in_place, last].into_iter().flatten();

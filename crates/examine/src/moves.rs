@@ -49,22 +49,23 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
         return moves;
     }
     match planned(examiner, target, stack) {
-        None => Moves { copy: copy(examiner, name, target, stack), ..moves },
-        planned => Moves { planned, ..moves },
+        Err(refused) => Moves { copy: copy(examiner, name, target, stack), refused, ..moves },
+        Ok(planned) => Moves { planned: Some(planned), ..moves },
     }
 }
 
-/// Returns what `straddle realign` would plan for the target, if it takes such targets.
-fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Option<Planned> {
-    let medium = target.medium.as_deref()?;
+/// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.
+fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Option<String>> {
+    let medium = target.medium.as_deref().ok_or(None)?;
+    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let options = options(examiner, target).ok_or(None)?;
+    let in_use = in_use::is_in_partitions(target, examiner);
+    let planned = realign::planned(&situation, &options, in_use)?;
     // Only the bytes of a raw image are written to.
     if target.container.is_some() || target.through.is_some() {
-        return None;
+        return Err(None);
     }
-    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    let options = options(examiner, target)?;
-    let in_use = in_use::is_in_partitions(target, examiner);
-    realign::planned(&situation, &options, in_use)
+    Ok(planned)
 }
 
 /// Returns the copy that `straddle realign --to` would plan for the target.

@@ -22,7 +22,7 @@ const SECTOR: usize = 512;
 const ERASED: [u8; 2] = [0x00, 0xFF];
 
 /// Whether a sector reads as if it was never written or has been erased.
-pub(crate) fn is_erased(sector: &[u8]) -> bool {
+pub fn is_erased(sector: &[u8]) -> bool {
     ERASED.iter().any(|erased| sector.iter().all(|byte| byte == erased))
 }
 

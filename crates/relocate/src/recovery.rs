@@ -337,6 +337,11 @@ impl<'a> Held<'a> {
         })
     }
 
+    fn has_moved(&mut self) -> Result<bool, RelocateError> {
+        let Self { disks, journal, .. } = self;
+        Ok(!journal.records(disks, Direction::Forward)?.is_empty())
+    }
+
     fn erase(mut self) -> Result<(), RelocateError> {
         self.journal.erase(&mut self.disks)
     }
@@ -405,8 +410,7 @@ impl<'a> Turned<'a> {
     ///
     /// If the journal cannot be read.
     pub fn has_moved(&mut self) -> Result<bool, RelocateError> {
-        let Held { disks, journal, .. } = &mut self.0;
-        Ok(!journal.records(disks, Direction::Forward)?.is_empty())
+        self.0.has_moved()
     }
 
     /// Moves back what is left.
@@ -420,6 +424,15 @@ impl<'a> Turned<'a> {
 }
 
 impl Back<'_> {
+    /// Whether any data may have been written before the rollback began.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub fn has_moved(&mut self) -> Result<bool, RelocateError> {
+        self.0.has_moved()
+    }
+
     /// Removes the journal.
     ///
     /// # Errors

@@ -316,6 +316,9 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
     if let Some(problem) = stack.cut_short().next() {
         return Err(CopyError::Source(problem.to_string()));
     }
+    if let Some((number, why)) = refer::immovable(stack, |_| true) {
+        return Err(CopyError::Source(format!("partition {number}: {why}")));
+    }
     let format = match (&stack.kind, wanted.wrap) {
         (TableKind::Gpt, None) => Format::Gpt,
         (TableKind::Mbr, None) => Format::Mbr,

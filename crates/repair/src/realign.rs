@@ -27,10 +27,12 @@
 //! }
 //! ```
 
+mod besides;
 mod boot;
 mod carry;
 mod chosen;
 use straddle_device::topology::USUAL_PHYSICAL;
+use straddle_layout::{Stack, Unclaimed};
 mod detours;
 mod displaced;
 mod error;
@@ -110,6 +112,9 @@ pub struct Wanted {
     pub starts: Vec<(u32, ByteOffset)>,
     /// A grain to use instead of 1 MiB.
     pub grain: Option<ByteCount>,
+    /// Whether data that no partition and no known content accounts for are given up, where the moves and their journal
+    /// go.
+    pub wipe: bool,
 }
 
 /// A partition that loses its unused tail.
@@ -131,6 +136,7 @@ pub struct Realign {
     journal: Journal,
     references: Vec<(u32, Reference)>,
     anchors: Vec<(u32, ByteCount)>,
+    wipes: bool,
 }
 
 impl Realign {
@@ -157,6 +163,11 @@ impl Realign {
     /// Where the journal can be.
     pub fn journal(&self) -> Journal {
         self.journal
+    }
+
+    /// Whether data that no partition and no known content accounts for are written over.
+    pub fn wipes(&self) -> bool {
+        self.wipes
     }
 
     /// What refers to the old places, with the number of the partition.
@@ -220,6 +231,8 @@ impl Realign {
 ///
 /// If nothing has to move, or if there is no room; see [`RealignError`].
 pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
+    let given_up = wanted.wipe.then(|| without_unclaimed(situation.stack));
+    let situation = &Situation { stack: given_up.as_ref().unwrap_or(situation.stack), ..*situation };
     let mut request = Request::new(Seed(0));
     request.grain = wanted.grain;
     let mut base = Base::of(situation, &request)?;
@@ -227,27 +240,41 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
     let coarse = grain(wanted.grain);
     let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
     let chosen = chosen(&mut base, wanted, fine.start)?;
+    let is_chosen = |number| chosen.iter().any(|one| one.entry.number == number);
+    if let Some((number, why)) = refer::immovable(situation.stack, is_chosen) {
+        return Err(RealignError::Immovable { number, why });
+    }
     if let Some(number) = refer::hibernated(situation.stack)
         && !chosen.iter().any(|one| one.entry.number == number)
     {
         base.note(format!("partition {number} holds a hibernated system: apply will refuse"));
     }
-    if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
-        return attempt(&base, &request, &fine, &chosen);
+    if wanted.wipe {
+        base.note(
+            "what is in unallocated space, or behind the ends of contents, is given up (--wipe)".to_owned(),
+        );
     }
-    let first = attempt(&base, &request, &coarse, &chosen);
+    let attempt = |base: &Base<'_>, grain: &Grain| attempt(base, &request, grain, (&chosen, wanted.wipe));
+    if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
+        return attempt(&base, &fine);
+    }
+    let first = attempt(&base, &coarse);
     let lacks_room = matches!(
         first,
-        Err(RealignError::NoRoom { .. } | RealignError::MustShrink { .. } | RealignError::Blocked { .. })
+        Err(RealignError::NoRoom { .. }
+            | RealignError::MustShrink { .. }
+            | RealignError::Blocked { .. }
+            | RealignError::Unclaimed { .. }
+            | RealignError::Occupied { .. })
     );
     if !lacks_room || fine.start == coarse.start {
         return first;
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
     base.note(format!("there is no room for all on the grain of {grain}: new starts are on {starts}"));
-    match attempt(&base, &request, &fine, &chosen) {
+    match attempt(&base, &fine) {
         // What is only off the advised grain is fine as it is.
-        Err(RealignError::Nothing) => first,
+        Err(RealignError::Nothing | RealignError::Occupied { .. }) => first,
         second => second,
     }
 }
@@ -257,7 +284,7 @@ fn attempt(
     base: &Base<'_>,
     request: &Request,
     grain: &Grain,
-    chosen: &[Chosen],
+    (chosen, wipes): (&[Chosen], bool),
 ) -> Result<Realign, RealignError> {
     let situation = base.situation();
     let block = situation.block();
@@ -295,9 +322,20 @@ fn attempt(
     }
     let references = references(base, &plan)?;
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
-    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors };
-    realign.find_journal()?;
-    realign.checked()
+    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
+    realign.find_journal(situation.medium)?;
+    let realign = realign.checked()?;
+    realign.check_besides(situation.medium)?;
+    Ok(realign)
+}
+
+/// The same, as if known contents accounted for all that is in its partitions.
+pub(crate) fn without_unclaimed(stack: &Stack) -> Stack {
+    let mut stack = stack.clone();
+    for partition in &mut stack.partitions {
+        partition.unclaimed = Unclaimed::Nothing;
+    }
+    stack
 }
 
 /// The bytes that nothing may move to: those of the partitions that stay.
@@ -413,6 +451,11 @@ fn requested(
 fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
     let stack = base.situation().stack;
     let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
+    let has_tail =
+        |number: &u32| stack.partitions.iter().any(|p| p.number == *number && p.unclaimed == Unclaimed::Tail);
+    if let Some(number) = numbers.iter().copied().find(has_tail) {
+        return RealignError::Unclaimed { number };
+    }
     let describe = |(number, by): &(u32, ByteCount)| {
         let partition = stack.partitions.iter().find(|p| p.number == *number)?;
         // What is found from its end would not be found again.

@@ -216,7 +216,9 @@ impl Survivor for Shape {
     fn settled(&self, medium: Memory, what: &str) -> bool {
         let is_new = self.is_new(&medium, what);
         if !is_new && stack_of(&medium, BlockSize::B512).problems.is_empty() {
-            let again = Self::plan(&medium, &self.assume, &self.wanted);
+            // A cut may have left data on their way in space that was empty.
+            let wanted = Wanted { wipe: true, ..self.wanted.clone() };
+            let again = Self::plan(&medium, &self.assume, &wanted);
             let mut drive = Drive::new(medium, u64::MAX);
             let done = carry_out(&again, &mut drive);
             assert!(matches!(done, Ok(Outcome::Complete(_))), "{what}, again: {done:?}");

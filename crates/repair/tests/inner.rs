@@ -122,8 +122,12 @@ fn the_size_of_a_pv_leaves_its_tail_unused() {
     }
     // Behind partition 1 is the container, at its end; there is no boundary before it.
     let full = disk(40_352, 0, |_| sized(0));
-    let wanted =
-        Wanted { partitions: vec![1], starts: vec![(1, ByteOffset::new(40_960 * 512))], grain: None };
+    let wanted = Wanted {
+        wipe: false,
+        partitions: vec![1],
+        starts: vec![(1, ByteOffset::new(40_960 * 512))],
+        grain: None,
+    };
     let refused = plan(&full, &wanted);
     assert!(matches!(refused, Err(RealignError::Start { .. })), "{refused:?}");
     let small = disk(40_352, 0, |_| sized(1 << 20));

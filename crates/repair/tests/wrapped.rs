@@ -67,7 +67,7 @@ fn realign_of(disk: &Memory, format: Format) -> Result<Realign, RealignError> {
     let stack = read_all(disk, Some(BlockSize::B512), None).unwrap();
     let topology = topology("512e");
     let situation = Situation { medium: disk, topology: &topology, stack: &stack, serial: None };
-    wrap(&situation, &Wrap { format, grain: None, seed: Seed(7) })
+    wrap(&situation, &Wrap { format, grain: None, seed: Seed(7), wipe: false })
 }
 
 fn filled(filling: Filling, disk: u64, len: u64) -> (Memory, u64) {

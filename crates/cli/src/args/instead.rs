@@ -25,8 +25,10 @@ pub(crate) struct InsteadArguments {
           conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
-    /// With --to: write over what is on the new disk. It is lost.
-    #[arg(long, requires = "to")]
+    /// Give up data that no partition and no known contents account for, where the moves and their journal write: left
+    /// over, or of a deleted partition, a boot loader, a program that keeps them there. With --to: write over what is on
+    /// the new disk. What is written over is lost.
+    #[arg(long)]
     pub(crate) wipe: bool,
 
     /// With --to: also open this backing, parent or extent file if an image names it. Can be repeated.

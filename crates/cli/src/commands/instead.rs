@@ -18,7 +18,8 @@ use crate::output::quote_path;
 /// Plans a partition round what fills the target.
 pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name: &str) -> Result<Realign> {
     let format = arguments.instead.table.map_or(Format::Gpt, Into::into);
-    let wanted = Wrap { format, grain: arguments.grain, seed: random_seed()? };
+    let wipe = arguments.instead.wipe;
+    let wanted = Wrap { format, grain: arguments.grain, seed: random_seed()?, wipe };
     let made = realign::wrap(situation, &wanted);
     if let Err(error @ RealignError::WrapRoom { shrink, .. }) = &made {
         let operand = quote_path(&arguments.target);
@@ -68,7 +69,7 @@ pub(super) fn hint(
         TableKind::None => "it has no partition table".to_owned(),
         _ => return error.into(),
     };
-    let wanted = Wrap { format: Format::Gpt, grain: None, seed: Seed(0) };
+    let wanted = Wrap { format: Format::Gpt, grain: None, seed: Seed(0), wipe: false };
     let text = match realign::wrap(situation, &wanted) {
         Ok(_) | Err(RealignError::WrapRoom { .. }) => {
             format!("{why}: straddle realign {}{} --wrap", quote_path(target), how_seen(arguments))

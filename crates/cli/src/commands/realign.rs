@@ -133,6 +133,7 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
         partitions: arguments.partition.clone(),
         starts: starts.collect::<Result<_>>()?,
         grain: arguments.grain,
+        wipe: arguments.instead.wipe,
     })
 }
 

@@ -4,6 +4,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::content::Content;
 use super::layer::{Facts, Layer};
+use super::types::is_dynamic;
 
 /// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
 /// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -372,6 +373,13 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// A partition of a Windows dynamic disk (LDM). The database at the end of such a disk, or in a partition of its own,
+    /// lists the volumes by their places; the table is only for other systems.
+    pub fn dynamic(&self) -> Option<u32> {
+        let is_dynamic = |partition: &&Partition| is_dynamic(&partition.kind);
+        self.partitions.iter().find(is_dynamic).map(|partition| partition.number)
+    }
+
     /// The problems of contents that record a larger size than they have room for. What looks like free space may be
     /// theirs, so nothing may be written to such a disk.
     pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {

@@ -64,6 +64,18 @@ pub fn mbr_text(id: u8) -> String {
     format!("{id:x}")
 }
 
+/// Whether it is the type of a part of a Windows dynamic disk (LDM): its data, or its database.
+pub(super) fn is_dynamic(kind: &PartitionType) -> bool {
+    const MBR: u8 = 0x42;
+    const GPT: [[u8; 16]; 2] =
+        [guid("5808C8AA-7E8F-42E0-85D2-E1E90434CFB3"), guid("AF9B60A0-1431-4F62-BC68-3311714A69AD")];
+    match kind {
+        PartitionType::Mbr(kind) => *kind == MBR,
+        PartitionType::Guid(guid) => GPT.contains(guid),
+        PartitionType::Unknown => false,
+    }
+}
+
 /// Parses a GUID constant into its bytes on disk at compile time. Anything but a GUID fails the build.
 const fn guid(text: &str) -> [u8; 16] {
     const fn digit(c: u8) -> u8 {

@@ -104,6 +104,11 @@ impl Draft<'_> {
                 return Err(PlanError::NoTable { found: "nothing known is on it".to_owned() });
             }
         };
+        if let Some(number) = stack.dynamic() {
+            return unchangeable(format!(
+                "partition {number} is part of a Windows dynamic disk, whose database lists all volumes by their places"
+            ));
+        }
         if stack.block != self.block() {
             return unchangeable(format!(
                 "it counts in {}-byte sectors, and the disk has {}-byte ones (--convert-table)",

@@ -26,6 +26,7 @@ use straddle_relocate::{
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::besides::mark;
 use super::boot::Loaders;
 use super::media::{Carrier, Place, Writer};
 use super::payload::restore::BootCode;
@@ -33,7 +34,10 @@ use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
 use super::trust::Trust;
-use super::{Journal, JournalPlace, MoveError, Realign, RealignError, Reference, inner, logical, refer};
+use super::{
+    Journal, JournalPlace, MoveError, Realign, RealignError, Reference, inner, logical, refer,
+    without_unclaimed,
+};
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry};
 use crate::target::{Disk, Target};
@@ -108,6 +112,14 @@ impl Realign {
         };
         let begun = run
             .forget_stale()
+            .and_then(|()| match run.place_on_disk() {
+                Some(place) => {
+                    self.check_journal_place(run.disk, place)?;
+                    let at = place.start();
+                    mark(run.disk, self.space(place), place).map_err(|source| MoveError::Write { at, source })
+                }
+                None => Ok(()),
+            })
             .and_then(|()| run.with_disks(|disks, place| begin(disks, place, job).map(drop)));
         match begun {
             Ok(()) => Ok(run),
@@ -130,6 +142,7 @@ impl Realign {
             true => self.check_wrapped(disk)?,
             false => self.check_contents(disk)?,
         }
+        self.check_besides(disk)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
             (Place::File(file), _) => Span::first(file.size),
@@ -169,12 +182,22 @@ impl Realign {
     /// Checks that the partitions are as the plan found them, and that what refers to their places can be
     /// corrected.
     pub(super) fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
-        let stack = read_all(disk, Some(self.plan.block()), None)?;
+        let mut stack = read_all(disk, Some(self.plan.block()), None)?;
+        if self.wipes {
+            stack = without_unclaimed(&stack);
+        }
         refer::check_awake(&stack)?;
         if let Some(problem) = stack.cut_short().next() {
             return Err(RealignError::CutShort(problem.to_string()).into());
         }
         let loaders = Loaders::read(disk, &stack)?;
+        let is_moved = |number: u32| {
+            let is_it = |entry: &&Entry| entry.number == number && logical::moves(entry);
+            self.plan.table().partitions.iter().any(|entry| is_it(&entry))
+        };
+        if let Some((number, what)) = refer::immovable(&stack, is_moved) {
+            return Err(MoveError::Refers { number, what });
+        }
         let block = self.plan.block();
         let format = self.plan.table().format;
         for entry in &self.plan.table().partitions {
@@ -489,12 +512,17 @@ impl<'a> Run<'a> {
 
     /// Removes the journal of a move whose end is durable.
     fn end(&mut self) -> Result<(), MoveError> {
-        self.with_disks(|disks, place| match open(disks, place)? {
-            Some(Recovered::Moved(moved)) => moved.erase(),
-            Some(Recovered::Back(back)) => back.erase(),
-            None => Ok(()),
+        let has_moved = self.with_disks(|disks, place| match open(disks, place)? {
+            Some(Recovered::Moved(moved)) => moved.erase().map(|()| true),
+            Some(Recovered::Back(mut back)) => {
+                let has_moved = back.has_moved()?;
+                back.erase().map(|()| has_moved)
+            }
+            None => Ok(false),
             Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
-        })
+        })?;
+        self.tidy(has_moved);
+        Ok(())
     }
 
     /// Removes the journal's file.

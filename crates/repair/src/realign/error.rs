@@ -108,6 +108,31 @@ pub enum RealignError {
         /// How many bytes of space are missing.
         missing: ByteCount,
     },
+    /// There is no room for all of a partition, and something lies behind its contents.
+    #[error(
+        "partition {number} has no room at an aligned start as long as it is, and behind the end of its contents are data that they do not account for: another \
+         program's, or what they left when they were made smaller; --wipe gives them up"
+    )]
+    Unclaimed {
+        /// The partition's number.
+        number: u32,
+    },
+    /// What is in a partition does not allow it to be moved.
+    #[error("partition {number}: {why}")]
+    Immovable {
+        /// The partition's number.
+        number: u32,
+        /// The reason.
+        why: &'static str,
+    },
+    /// Data lie where the moves would write, and no partition has them.
+    #[error(
+        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, where the move would write: --wipe gives them up"
+    )]
+    Occupied {
+        /// Their first byte.
+        at: ByteOffset,
+    },
     /// `--wrap` of a disk that is smaller than what is on it.
     #[error("it is not whole: {0}")]
     CutShort(String),
@@ -159,6 +184,8 @@ impl RealignError {
                 | Self::Blocked { .. }
                 | Self::Logical(_)
                 | Self::Mixed(_)
+                | Self::Unclaimed { .. }
+                | Self::Occupied { .. }
         )
     }
 
@@ -171,6 +198,9 @@ impl RealignError {
             | Self::MustShrink { .. }
             | Self::NoRoom { .. }
             | Self::Blocked { .. }
+            | Self::Unclaimed { .. }
+            | Self::Occupied { .. }
+            | Self::Immovable { .. }
             | Self::NotWhole(_)
             | Self::CutShort(_)
             | Self::WrapRoom { .. } => ErrorKind::Refused,

@@ -37,6 +37,9 @@ pub struct RealignFile {
     /// the data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, u64)>,
+    /// Whether data that no partition and no known content accounts for are written over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wipe: bool,
     /// What the moves read and write. It says nothing about the plan, and is not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<EstimateFile>,
@@ -217,6 +220,7 @@ impl TryFrom<RealignFile> for Realign {
                 .map(|one| Ok((one.partition, one.what.try_into()?)))
                 .collect::<Result<_, RealignError>>()?,
             anchors: file.anchors.into_iter().map(|(of, offset)| (of, ByteCount::new(offset))).collect(),
+            wipes: file.wipe,
         };
         realign.checked()
     }
@@ -242,6 +246,7 @@ impl From<&Realign> for RealignFile {
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })
                 .collect(),
             anchors: realign.anchors.iter().map(|(of, offset)| (*of, offset.get())).collect(),
+            wipe: realign.wipes,
             estimate: None,
         }
     }

@@ -4,7 +4,7 @@
 //! the hibernation file of Windows, is not reported.
 
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind};
+use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 use super::MoveError;
@@ -128,6 +128,24 @@ pub fn hibernated(stack: &Stack) -> Option<u32> {
     in_partition.or(in_whole.then_some(ONLY))
 }
 
+/// Why a Windows dynamic disk is left as it is.
+const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database lists all volumes by their places: leave it, or have Windows make it a basic disk";
+
+/// Why a partition with a table that only other systems read stays.
+const OWN_TABLE: &str = "a table in it may list its partitions by their places on the disk: leave it, or move it with its own system";
+
+/// Why one of these partitions cannot move, whichever place is free, with its number.
+pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
+    if let Some(number) = stack.dynamic() {
+        return Some((number, DYNAMIC));
+    }
+    let has_table = |p: &&Partition| {
+        let content = p.layer.as_ref().map(|layer| layer.kind).or(p.content);
+        moves(p.number) && content.is_some_and(Content::is_foreign_table)
+    };
+    stack.partitions.iter().find(has_table).map(|p| (p.number, OWN_TABLE))
+}
+
 /// Checks that the disk holds no hibernated system.
 pub(super) fn check_awake(stack: &Stack) -> Result<(), MoveError> {
     match hibernated(stack) {
@@ -188,10 +206,11 @@ pub(crate) fn boot_sector(
 }
 
 /// How many bytes of a partition, from its start, its contents use, in whole sectors of `block`: all, if that
-/// is not known.
+/// is not known, or if there is something behind them.
 pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
-    let used = partition.layer.as_ref().and_then(|layer| layer.used(len)).unwrap_or(len);
+    let known = partition.layer.as_ref().filter(|_| partition.unclaimed == Unclaimed::Nothing);
+    let used = known.and_then(|layer| layer.used(len)).unwrap_or(len);
     let whole = used.floor_to(block.bytes());
     if whole == used { used } else { whole.checked_add(block.bytes()).unwrap_or(len).min(len) }
 }

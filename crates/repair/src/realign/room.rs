@@ -1,14 +1,17 @@
 //! Room for the journal.
 //!
 //! The law of this module: a journal on the disk itself is where neither the old table nor the new one has a
-//! partition, and where no move goes to.
+//! partition, where no move goes to, and where nothing is, unless that is given up.
 
 use std::cmp::Reverse;
 
+use straddle_device::Medium;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::besides::behind_mark;
 use super::{Realign, RealignError, RealignFile, guard, heads, sample};
+use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 
 /// The window of moves of which none needs a copy in the journal: there are fewer ways between the old place, the
@@ -40,7 +43,7 @@ const WRAPPED: usize = 440 << 10;
 pub enum Journal {
     /// In these unallocated bytes of the disk.
     Inside(Span),
-    /// In a file on another disk, as large as this: there is no room on the disk itself.
+    /// In a file on another disk, as large as this: there is no empty room on the disk itself.
     Elsewhere {
         /// The size of the journal.
         needed: ByteCount,
@@ -49,7 +52,7 @@ pub enum Journal {
 
 impl Realign {
     /// Chooses the window, and the place for a journal that also holds this plan.
-    pub(super) fn find_journal(&mut self) -> Result<(), RealignError> {
+    pub(super) fn find_journal(&mut self, medium: &dyn Medium) -> Result<(), RealignError> {
         let json = serde_json::to_vec(&RealignFile::from(&*self));
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
         let is_gpt = self.plan.table().format == Format::Gpt;
@@ -78,9 +81,13 @@ impl Realign {
                 continue;
             }
             let needed = journal_len_with(&job, payload)?;
-            if let Some(place) = self.place(needed) {
-                self.journal = Journal::Inside(place);
-                return Ok(());
+            // A block more for what says whose the space is.
+            let with_mark = needed.checked_add(block).unwrap_or(needed);
+            for place in self.places(with_mark).into_iter().filter_map(|space| behind_mark(space, block)) {
+                if self.takes_journal(medium, place).map_err(PlanError::from)? {
+                    self.journal = Journal::Inside(place);
+                    return Ok(());
+                }
             }
             largest = largest.or(Some((self.window, needed)));
         }
@@ -91,9 +98,9 @@ impl Realign {
         Ok(())
     }
 
-    /// Returns a place of this size in free space, as near to the moves as there is: heads travel between
+    /// Returns the places of this size in free space, those nearest to the moves first: heads travel between
     /// both for each window, and the outer tracks are the fast ones.
-    fn place(&self, needed: ByteCount) -> Option<Span> {
+    fn places(&self, needed: ByteCount) -> Vec<Span> {
         let ends = self.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
         let (from, to) = ends
             .fold((u64::MAX, 0), |(from, to), span| (from.min(span.start().get()), to.max(span.end().get())));
@@ -115,7 +122,8 @@ impl Realign {
                 found.extend(place.map(|place| (is_lost, far(&place), Reverse(gap.len()), place)));
             }
         }
-        found.into_iter().min_by_key(|(lost, far, rank, _)| (*lost, *far, *rank)).map(|(.., place)| place)
+        found.sort_by_key(|(lost, far, rank, _)| (*lost, *far, *rank));
+        found.into_iter().map(|(.., place)| place).collect()
     }
 
     /// Whether a journal that ends here is found whatever table another program writes: not only before a new start.

@@ -35,6 +35,9 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     })
 }
 
+/// What is to be done before anything moves.
+const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down, and check again";
+
 /// How far the move of a journal is.
 pub(super) fn stage(job: &Job, state: State) -> Stage {
     let total = job.moves().iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
@@ -47,11 +50,15 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
     }
 }
 
-/// Plans to move the partitions that have to move. `None` if there is no plan. `options` are those that the
-/// command needs for the same topology.
-pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option<Planned> {
-    if hibernated(situation.stack).is_some() {
-        return None;
+/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology.
+///
+/// # Errors
+///
+/// Why nothing may move, if that is not for want of room: no other program may move it either. `None` if there is
+/// another reason.
+pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Result<Planned, Option<String>> {
+    if let Some(number) = hibernated(situation.stack) {
+        return Err(Some(format!("partition {number} {ASLEEP_FIRST}")));
     }
     let (realign, named) = match make(situation, &Wanted::default()) {
         Ok(realign) => (realign, Vec::new()),
@@ -60,15 +67,21 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option
                 let found = situation.stack.partitions.iter().find(|p| p.number == *number);
                 found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
             };
-            let moves = must_move(situation).ok()?;
+            let moves = must_move(situation).map_err(|_| None)?;
             let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
             primary.retain(|number| !is_logical(number));
-            (named(situation, &primary)?, primary)
+            (named(situation, &primary).ok_or(None)?, primary)
         }
-        Err(_) => return None,
+        Err(
+            error @ (RealignError::Immovable { .. }
+            | RealignError::Occupied { .. }
+            | RealignError::Unclaimed { .. }),
+        ) => return Err(Some(error.to_string())),
+        Err(_) => return Err(None),
     };
-    if realign.references().iter().any(|(_, reference)| obstacle(reference).is_some()) {
-        return None;
+    let blocked = realign.references().iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
+    if let Some((number, what)) = blocked {
+        return Err(Some(format!("partition {number}: {what}")));
     }
     let named: String = named.iter().map(|number| format!(" --partition {number}")).collect();
     let places = moved(&realign).collect();
@@ -82,7 +95,7 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Option
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
-    Some(Planned { places, shorter, data, options: format!("{options}{named}"), journal, in_use })
+    Ok(Planned { places, shorter, data, options: format!("{options}{named}"), journal, in_use })
 }
 
 /// The partitions that become shorter, and by how many bytes.

@@ -35,6 +35,8 @@ pub struct Wrap {
     pub grain: Option<ByteCount>,
     /// The seed of the new identifiers.
     pub seed: Seed,
+    /// Whether what lies behind the contents is given up.
+    pub wipe: bool,
 }
 
 /// Makes a plan to put a partition round what fills the disk. The situation's stack must have been read with
@@ -89,9 +91,12 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let blocks = physical(situation)?;
     let (moves, anchors) = (vec![moved], Vec::new());
-    let mut realign = Realign { plan, moves, blocks, window, journal, references, anchors };
-    realign.find_journal()?;
-    realign.checked()
+    let wipes = wanted.wipe;
+    let mut realign = Realign { plan, moves, blocks, window, journal, references, anchors, wipes };
+    realign.find_journal(situation.medium)?;
+    let realign = realign.checked()?;
+    realign.check_besides(situation.medium)?;
+    Ok(realign)
 }
 
 /// Whether a larger NTFS's copy of its boot sector lies behind what is used.

@@ -1,0 +1,188 @@
+//! What moves and their journal write over besides the partitions that move.
+//!
+//! The law of this module: space that no partition has, and in which there are data, is written only with consent:
+//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made and again where it is carried out. Of
+//! long spans the ends and samples are read: what finds a file system there is at its start.
+
+use sha2::{Digest, Sha256};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::is_erased;
+use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
+
+use super::{Realign, RealignError};
+use crate::plan::{Slot, span_of};
+use crate::target::Disk;
+
+/// What is read at once.
+const PIECE: ByteCount = ByteCount::new(MIB);
+
+/// A span up to this is read as a whole; of a longer one half of it at each end.
+const WHOLE: u64 = 64 * MIB;
+
+/// The number of samples between the ends, and the size of each.
+const SAMPLES: u64 = 512;
+const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
+
+/// Begins the block before a journal.
+const MARK: &[u8] = b"straddle: the space behind this sector was empty";
+
+/// The unit in which data are found.
+const SECTOR: usize = 512;
+
+/// How many bytes at the end of a disk the backup of a new GPT takes, and what is kept in the last sectors.
+const LAST: ByteCount = ByteCount::new(33 * 4096);
+
+impl Realign {
+    /// Refuses data where the moves go, outside of the present partitions.
+    pub(super) fn check_besides(&self, medium: &dyn Medium) -> Result<(), RealignError> {
+        if self.wipes {
+            return Ok(());
+        }
+        let ends = self.moves.iter().filter_map(|one| one.destination());
+        let size = self.plan.disk().size;
+        let last = ByteOffset::new(size.get()).checked_back(LAST).and_then(|start| Span::new(start, LAST));
+        let last = last.filter(|_| self.is_wrap());
+        for span in ends.chain(last).flat_map(|span| span.gaps(self.claimed())) {
+            if let Some(at) = first_data(medium, span).map_err(crate::error::PlanError::from)? {
+                return Err(RealignError::Occupied { at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses data where the journal goes.
+    pub(super) fn check_journal_place(&self, medium: &dyn Medium, place: Span) -> Result<(), RealignError> {
+        let error = |error: ReadError| RealignError::from(crate::error::PlanError::from(error));
+        let space = self.space(place);
+        if self.wipes || Mark(place).is_at(medium, space.start()).map_err(error)? {
+            return Ok(());
+        }
+        match first_data(medium, space).map_err(error)? {
+            Some(at) => Err(RealignError::Occupied { at }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a journal may be here: nothing is, or what an earlier one has left in empty space.
+    pub(super) fn takes_journal(&self, medium: &dyn Medium, place: Span) -> Result<bool, ReadError> {
+        let space = self.space(place);
+        Ok(self.wipes || first_data(medium, space)?.is_none() || Mark(place).is_at(medium, space.start())?)
+    }
+
+    /// The space of a journal, with the block before it that says that the space was empty.
+    pub(super) fn space(&self, place: Span) -> Span {
+        let start = place.start().checked_back(self.blocks.size()).unwrap_or(place.start());
+        let len = place.end().checked_since(start).unwrap_or(place.len());
+        Span::new(start, len).unwrap_or(place)
+    }
+
+    /// What the present table accounts for.
+    pub(super) fn claimed(&self) -> Vec<Span> {
+        if self.is_wrap() {
+            return self
+                .moves
+                .iter()
+                .filter_map(|one| Span::new(ByteOffset::ZERO, ByteCount::new(one.from.end().get())))
+                .collect();
+        }
+        let block = self.plan.block();
+        let listed = self.plan.before().iter().filter(|entry| entry.slot != Slot::Extended);
+        listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.record_sectors()).collect()
+    }
+}
+
+/// Says, in the block before a journal, that its space was empty: what a crash leaves there is nobody's.
+struct Mark(Span);
+
+impl Mark {
+    fn sector(&self) -> Vec<u8> {
+        let mut bytes = MARK.to_vec();
+        for number in [self.0.start().get(), self.0.len().get()] {
+            bytes.extend(number.to_le_bytes());
+        }
+        let hash = Sha256::digest(&bytes);
+        bytes.extend(&hash[..]);
+        bytes.resize(SECTOR, 0);
+        bytes
+    }
+
+    fn is_at(&self, medium: &dyn Medium, at: ByteOffset) -> Result<bool, ReadError> {
+        let mut bytes = vec![0; SECTOR];
+        match medium.read_at(at, &mut bytes) {
+            Ok(()) => Ok(bytes == self.sector()),
+            Err(ReadError::Io { .. } | ReadError::PastEnd { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The part of a space of a journal behind its mark, of one block.
+pub(super) fn behind_mark(space: Span, block: ByteCount) -> Option<Span> {
+    Span::new(space.start().checked_add(block)?, space.len().checked_sub(block)?)
+}
+
+/// Writes the mark of a journal at `place` in the first block of `space`, durably.
+pub(super) fn mark(disk: &mut dyn Disk, space: Span, place: Span) -> std::io::Result<()> {
+    let block = space.len().checked_sub(place.len()).unwrap_or_default();
+    let mut bytes = Mark(place).sector();
+    bytes.resize(usize::try_from(block.get()).unwrap_or(SECTOR).max(SECTOR), 0);
+    disk.write_at(space.start(), &bytes)?;
+    disk.flush()
+}
+
+/// Writes zeros to `span`, or makes a hole of it.
+pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
+    if disk.punch(span).is_ok() {
+        return disk.flush();
+    }
+    for piece in pieces(span) {
+        let zeros = vec![0; usize::try_from(piece.len().get()).unwrap_or(0)];
+        disk.write_at(piece.start(), &zeros)?;
+    }
+    disk.flush()
+}
+
+/// The first byte of a sector that holds data; what cannot be read does.
+fn first_data(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+    for part in looked_at(span) {
+        let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
+        match medium.read_at(part.start(), &mut bytes) {
+            Ok(()) => {}
+            Err(ReadError::Io { at, .. }) => return Ok(Some(at)),
+            Err(error) => return Err(error),
+        }
+        if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector)) {
+            return Ok(part.start().checked_add(ByteCount::new((index * SECTOR) as u64)));
+        }
+    }
+    Ok(None)
+}
+
+/// The parts of a span that are read: all, or both ends and samples.
+fn looked_at(span: Span) -> Vec<Span> {
+    let len = span.len().get();
+    if len <= WHOLE {
+        return pieces(span).collect();
+    }
+    let half = ByteCount::new(WHOLE / 2);
+    let step = len / SAMPLES;
+    let samples = (1..SAMPLES).filter_map(|index| {
+        let at = span.start().checked_add(ByteCount::new((index * step) & !(SAMPLE.get() - 1)))?;
+        Span::new(at, SAMPLE)
+    });
+    let back = span.end().checked_back(half).and_then(|start| Span::new(start, half));
+    let front = Span::new(span.start(), half);
+    let ends = front.into_iter().chain(back).flat_map(pieces);
+    ends.chain(samples.filter(|sample| span.contains(*sample))).collect()
+}
+
+fn pieces(span: Span) -> impl Iterator<Item = Span> {
+    let len = span.len().get();
+    (0..len.div_ceil(PIECE.get())).filter_map(move |index| {
+        let offset = index * PIECE.get();
+        Span::new(
+            span.start().checked_add(ByteCount::new(offset))?,
+            ByteCount::new((len - offset).min(PIECE.get())),
+        )
+    })
+}
