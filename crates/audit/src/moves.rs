@@ -99,6 +99,8 @@ pub struct Planned {
     pub journal: Option<ByteCount>,
     /// Whether the disk is in use.
     pub in_use: bool,
+    /// Whether starts are on a finer grain than 1 MiB, as there is no empty room for all on that.
+    pub is_fine: bool,
 }
 
 /// The unit of the commands that are printed.

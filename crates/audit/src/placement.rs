@@ -80,7 +80,9 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
         return (all.next(), all.next());
     }
     let other = fix::relocate(context, partition);
-    let in_place = other.clone().filter(|fix| !fix.commands.is_empty());
+    // What keeps the plan from the usual grain keeps other programs from it as well, and they do not look.
+    let is_fine = context.moves.planned.as_ref().is_some_and(|planned| planned.is_fine);
+    let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && !is_fine);
     let mut all = [here, first, in_place, last].into_iter().flatten();
     let (first, second) = (all.next(), all.next());
     (first.or(other), second)

@@ -75,6 +75,9 @@ pub enum BootError {
         /// Why it could not be installed.
         source: Box<Self>,
     },
+    /// A move of another disk is prepared.
+    #[error("a move of {} is prepared: cancel that first", .0.display())]
+    AnotherDisk(PathBuf),
     /// Nothing was prepared that could be cancelled.
     #[error("nothing is prepared")]
     NotPrepared,
@@ -126,6 +129,7 @@ impl BootError {
             | Self::BootFiles { .. }
             | Self::NoGenerator
             | Self::Foreign(_)
+            | Self::AnotherDisk(_)
             | Self::Hibernated(_) => ErrorKind::Refused,
             Self::Plan(error) => error.kind(),
             Self::Target(error) => error.kind(),

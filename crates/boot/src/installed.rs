@@ -56,6 +56,11 @@ impl Generator {
         GENERATORS.iter().find(|one| one.path(system).is_some())
     }
 
+    /// Whether its program is installed.
+    pub(crate) fn is_here(&self, system: &System) -> bool {
+        self.path(system).is_some()
+    }
+
     fn path(&self, system: &System) -> Option<PathBuf> {
         ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
             .iter()

@@ -33,8 +33,11 @@ impl System {
         self.install(&stable_name(disk), realign, program)
     }
 
-    /// Installs everything, or nothing.
+    /// Installs everything, or nothing. What is prepared for another disk stays.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
+        if let Some(other) = self.prepared().filter(|other| !is_same(other, disk)) {
+            return Err(BootError::AnotherDisk(other));
+        }
         let generator = Generator::find(self).ok_or(BootError::NoGenerator)?;
         generator.check(self)?;
         let plan = realign.to_json().map_err(BootError::Store)? + "\n";
@@ -53,18 +56,30 @@ impl System {
         })
     }
 
+    /// The disk for which a move is prepared.
+    fn prepared(&self) -> Option<PathBuf> {
+        let name = fs::read_to_string(self.home().join("disk")).ok()?;
+        Some(PathBuf::from(name.trim_end_matches('\n')))
+    }
+
     /// Removes what [`prepare`](Self::prepare) installed.
     ///
     /// # Errors
     ///
-    /// [`BootError::NotPrepared`], or why something of it is still there.
-    pub fn cancel(&self) -> Result<(), BootError> {
+    /// [`BootError::NotPrepared`], [`BootError::AnotherDisk`], or why something of it is still there: then it has to be
+    /// cancelled again.
+    pub fn cancel(&self, disk: &Path) -> Result<(), BootError> {
         let home = self.home();
         if !home.exists() {
             return Err(BootError::NotPrepared);
         }
+        if let Some(other) = self.prepared().filter(|other| !is_same(other, disk)) {
+            return Err(BootError::AnotherDisk(other));
+        }
         for generator in &GENERATORS {
-            if generator.remove(self)? {
+            // The hooks may be gone, and still be in an initramfs: as long as the plan is there, none was made without
+            // them.
+            if generator.remove(self)? || generator.is_here(self) {
                 generator.run(self)?;
             }
         }
@@ -73,8 +88,19 @@ impl System {
     }
 }
 
+/// Whether two names are of one disk.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
 /// Checks that the machine can start while the partitions are being moved.
 fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
+    if realign.is_wrap() {
+        return Err(BootError::Blocked(
+            "what fills a disk is found by the name of the disk, and would be in a partition".to_owned(),
+        ));
+    }
     if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
         return Err(BootError::Blocked(why));
     }

@@ -164,12 +164,32 @@ fn everything_is_installed_and_removed_again() {
 
         // Again, in the place of the first.
         machine.install().unwrap();
-        machine.system.cancel().unwrap();
+        machine.system.cancel(&machine.disk()).unwrap();
         assert_eq!(machine.files(), before);
         assert!(!machine.system.path("/usr/lib/dracut/modules.d/90straddle").exists());
         assert_eq!(machine.calls(), call.repeat(3));
-        assert!(matches!(machine.system.cancel(), Err(BootError::NotPrepared)));
+        assert!(matches!(machine.system.cancel(&machine.disk()), Err(BootError::NotPrepared)));
     }
+}
+
+/// An initramfs has the move until one was made without it.
+#[test]
+fn a_cancel_that_failed_is_made_again() {
+    let machine = Machine::new();
+    machine.add_generator("update-initramfs", 0);
+    let before = machine.files();
+    machine.install().unwrap();
+    let other = machine.folder.path().join("another");
+    assert!(matches!(machine.system.cancel(&other), Err(BootError::AnotherDisk(_))));
+    machine.add_generator("update-initramfs", 1);
+    for _ in 0..2 {
+        assert!(matches!(machine.system.cancel(&machine.disk()), Err(BootError::Generator { .. })));
+        assert!(machine.system.home().join("plan.json").exists());
+    }
+    machine.add_generator("update-initramfs", 0);
+    machine.system.cancel(&machine.disk()).unwrap();
+    assert_eq!(machine.files(), before);
+    assert_eq!(machine.calls(), "update-initramfs -u -k all\n".repeat(4));
 }
 
 #[test]

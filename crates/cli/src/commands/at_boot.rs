@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use straddle_boot::{Console, Ended, System};
@@ -10,6 +11,7 @@ use straddle_repair::realign::Realign;
 
 use super::realign::complain_unreadable;
 use crate::exit::Exit;
+use crate::interrupt::on_interrupt;
 use crate::output::{self, plural, quote_path};
 use crate::progress::Watcher;
 use crate::random;
@@ -18,6 +20,8 @@ use crate::random;
 pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
     let name = disk.display().to_string();
     let program = std::env::current_exe().context("cannot find this program")?;
+    // Ctrl-C ends the program that makes the initramfs, and then all is removed again.
+    on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
     let prepared = System::running().prepare(disk, realign, present, &program);
     prepared.with_context(|| name.clone())?;
     let (moved, bytes) = realign.trips();
@@ -40,7 +44,8 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
 /// Removes what [`prepare`] installed.
 pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
-    System::running().cancel().with_context(|| name.clone())?;
+    on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
+    System::running().cancel(disk).with_context(|| name.clone())?;
     let mut out = output::stdout();
     writeln!(out, "{}: nothing will be moved at the next start", output::printable(&name))?;
     out.flush()?;

@@ -9,10 +9,11 @@ use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
 use straddle_relocate::{Disks, Job, State, inspect};
-use straddle_units::{ByteCount, ByteOffset, LbaCount};
+use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB};
 
 use super::carry::obstacle;
 use super::media::read;
+use super::refer::immovable;
 use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make, must_move};
 use crate::plan::Situation;
 
@@ -34,6 +35,9 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
         Err(error) => MoveJournal::Unusable(with_causes(&error)),
     })
 }
+
+/// The grain on which partitions begin if there is room.
+const ADVISED: ByteCount = ByteCount::new(MIB);
 
 /// What is to be done before anything moves.
 const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down, and check again";
@@ -59,6 +63,9 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
 pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Result<Planned, Option<String>> {
     if let Some(number) = hibernated(situation.stack) {
         return Err(Some(format!("partition {number} {ASLEEP_FIRST}")));
+    }
+    if let Some((number, why)) = immovable(situation.stack, |_| false) {
+        return Err(Some(format!("partition {number}: {why}")));
     }
     let (realign, named) = match make(situation, &Wanted::default()) {
         Ok(realign) => (realign, Vec::new()),
@@ -95,7 +102,8 @@ pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Result
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
-    Ok(Planned { places, shorter, data, options: format!("{options}{named}"), journal, in_use })
+    let is_fine = realign.plan().grain().size() < ADVISED;
+    Ok(Planned { places, is_fine, shorter, data, options: format!("{options}{named}"), journal, in_use })
 }
 
 /// The partitions that become shorter, and by how many bytes.
