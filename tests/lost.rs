@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
+#[path = "lost/besides.rs"]
+mod besides;
 #[path = "tools/made.rs"]
 mod made;
 mod tools;

@@ -16,6 +16,7 @@ use crate::fingerprint::LARGEST_ARRAY;
 use crate::foresee::After;
 use crate::realign::refer::used;
 use crate::target::Target;
+use straddle_layout::{Partition, Unclaimed};
 
 /// What an undo does with data written since to partitions that the plan made or grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,8 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
         let is_it =
             |former: &&Partition| former.role == present.role && former.span.start() == present.span.start();
         let Some(former) = restored.partitions.iter().find(is_it) else { continue };
-        let used = used(present, stack.block);
+        // What its contents do not account for was there before they were.
+        let used = used(&Partition { unclaimed: Unclaimed::Nothing, ..present.clone() }, stack.block);
         if former.span.len() < present.span.len() && former.span.len() < used {
             let (partition, restored) = (present.number, former.span.len());
             let is_recorded = present.layer.as_ref().is_some_and(|layer| layer.recorded_end().is_some());

@@ -1,0 +1,236 @@
+//! What no partition, and no known content of one, accounts for: other programs' data stay, or are named first.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::tools::{Dir, check_in, list, number, present, shell, straddle_in, text, transcript, write_table};
+
+/// Bytes that are not zeros.
+fn foreign(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from((at * 7 + usize::from(seed)) % 251 + 1).unwrap()).collect()
+}
+
+fn put(image: &Path, at: u64, bytes: &[u8]) {
+    fs::OpenOptions::new().write(true).open(image).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn get(image: &Path, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fs::File::open(image).unwrap().read_exact_at(&mut bytes, at).unwrap();
+    bytes
+}
+
+/// Runs a command; returns its status and what it printed.
+fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
+    let output = straddle_in(dir, words);
+    (output.status.code().unwrap(), transcript(&output))
+}
+
+/// Every command that the fixes of `disk.img` print, in one text.
+fn printed(dir: &Dir) -> String {
+    let report = check_in(dir.path(), Path::new("disk.img"), &[]);
+    let fixes = list(&report, "findings").iter().flat_map(|one| [&one["fix"], &one["instead"]]);
+    fixes
+        .filter_map(|fix| fix["commands"].as_array())
+        .flatten()
+        .map(|line| line["line"].to_string())
+        .collect()
+}
+
+/// An MBR disk of one ext4, from sector 63 on.
+fn disk(dir: &Dir, size: u64, sectors: u64) -> std::path::PathBuf {
+    let image = dir.image("disk.img", size);
+    write_table(&image, 512, &format!("label: dos\nstart=63, size={sectors}, type=83\n"));
+    shell(&format!("mkfs.ext4 -q -F -b 4096 -E offset=32256 disk.img {}k", sectors / 8 * 4), dir.path());
+    image
+}
+
+/// The journal avoids data, and a move that would write over some is refused, unless they are given up.
+#[test]
+fn data_in_unallocated_space_stay_or_are_given_up() {
+    if !present(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let (size, sectors) = (400_u64 << 20, 300_000_u64);
+    // A little: in the last sector, in the middle of the space. Much: all of it.
+    let end = (63 + sectors) * 512;
+    let all = usize::try_from(size - end - (4 << 20)).unwrap();
+    for (what, places) in [
+        ("the last sector", vec![(size - 512, 16)]),
+        ("where the data go", vec![(end + 512 * 1024, 4096)]),
+        ("nearly all", vec![(end + (4 << 20), all)]),
+    ] {
+        let dir = Dir::new("besides");
+        let image = disk(&dir, size, sectors);
+        for (at, len) in &places {
+            put(&image, *at, &foreign(1, *len));
+        }
+        let kept = |case: &str| {
+            for (at, len) in &places {
+                assert!(get(&image, *at, *len) == foreign(1, *len), "{what}: {case}");
+            }
+        };
+        let (status, said) = run(&dir, &["realign", "disk.img", "--save", "move.json", "--partition", "1"]);
+        assert_eq!(status, 0, "{what}: {said}");
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+        let mut apply = vec!["apply", "move.json", "--write", "disk.img"];
+        if json["journal"].to_string().contains("needed") {
+            assert_eq!(run(&dir, &apply).0, 2, "{what}");
+            apply.extend(["--journal", "journal"]);
+        }
+        let (status, said) = run(&dir, &apply);
+        assert_eq!(status, 0, "{what}: {said}");
+        kept("moved");
+        shell(
+            "e2fsck -fn 'disk.img?offset='$(sfdisk -J disk.img | jq '.partitiontable.partitions[0].start*512')",
+            dir.path(),
+        );
+    }
+    // To one place, where something is: also what comes there after the plan was made.
+    for is_later in [false, true] {
+        let dir = Dir::new("besides-to");
+        let image = disk(&dir, size, sectors);
+        let put_it = || put(&image, 200 << 20, &foreign(2, 512));
+        if !is_later {
+            put_it();
+        }
+        let plan = ["realign", "disk.img", "--save", "move.json", "--start", "1=160MiB"];
+        let (status, said) = run(&dir, &plan);
+        assert_eq!(status, if is_later { 0 } else { 4 }, "{said}");
+        if is_later {
+            put_it();
+            let before = crate::tools::Contents::of(&image);
+            let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
+            assert!(status == 4 && said.contains("209715200"), "{status}: {said}");
+            assert!(crate::tools::Contents::of(&image) == before);
+        } else {
+            assert!(said.contains("byte 209715200") && said.contains("--wipe"), "{said}");
+            let (status, said) = run(&dir, &[&plan[..], &["--wipe"]].concat());
+            assert_eq!(status, 0, "{said}");
+            let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
+            assert_eq!(status, 0, "{said}");
+            shell("e2fsck -fn 'disk.img?offset=167772160'", dir.path());
+        }
+    }
+}
+
+/// A move leaves no journal behind: the next one finds the space as empty as the first one did.
+#[test]
+fn the_space_of_a_journal_is_empty_again() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("besides-empty");
+    let image = disk(&dir, 400 << 20, 300_000);
+    for start in ["160MiB", "1MiB", "160MiB"] {
+        let start = format!("1={start}");
+        let (status, said) =
+            run(&dir, &["realign", "disk.img", "--save", "move.json", "--wipe", "--start", &start]);
+        assert_eq!(status, 0, "{said}");
+        assert!(said.contains("journal: "), "{said}");
+        let plan = fs::read_to_string(dir.join("move.json")).unwrap();
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        let journal = &plan["journal"]["inside"];
+        let journal = if journal.is_null() { &plan["journal"] } else { journal };
+        let (at, len) = (number(journal, "start"), usize::try_from(number(journal, "len")).unwrap());
+        let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
+        assert_eq!(status, 0, "{said}");
+        assert!(get(&image, at - 4096, len + 4096).iter().all(|byte| *byte == 0), "{start}");
+    }
+}
+
+/// What lies behind a file system in its partition is not cut off: a tree of hashes, a footer, whatever it is.
+#[test]
+fn data_behind_a_file_system_move_with_it() {
+    if !present(&["mkfs.ext4", "mkfs.xfs", "mkfs.vfat"]) {
+        return;
+    }
+    for (make, behind_end) in
+        [("mkfs.ext4 -q -F fs", true), ("mkfs.xfs -q -f fs", false), ("mkfs.vfat fs", true)]
+    {
+        let dir = Dir::new("besides-behind");
+        let sectors = 320 * 2048 - 63_u64;
+        let image = dir.image("disk.img", 320 << 20);
+        write_table(&image, 512, &format!("label: dos\nstart=63, size={sectors}, type=83\n"));
+        dir.image("fs", 308 << 20);
+        shell(make, dir.path());
+        shell("dd if=fs of=disk.img bs=1M seek=32256 oflag=seek_bytes conv=notrunc status=none", dir.path());
+        let at = if behind_end { (308 << 20) + 32_256 } else { (320 << 20) - 64 };
+        put(&image, at, &foreign(3, 64));
+        let before = crate::tools::Contents::of(&image);
+        let (status, said) = run(&dir, &["realign", "disk.img", "--save", "move.json"]);
+        assert!(status == 4 && said.contains("--wipe"), "{make}: {said}");
+        assert!(!printed(&dir).contains("sfdisk"), "{make}: {}", printed(&dir));
+        assert!(crate::tools::Contents::of(&image) == before, "{make}");
+        // A copy has room for all.
+        let (status, said) = run(&dir, &["realign", "disk.img", "--to", "new.img", "--save", "copy.json"]);
+        assert_eq!(status, 0, "{make}: {said}");
+        let copied = run(&dir, &["apply", "copy.json", "--from", "disk.img", "--write", "new.img"]);
+        assert_eq!(copied.0, 0, "{make}: {}", copied.1);
+        assert!(get(&dir.join("new.img"), at - 32_256 + (1 << 20), 64) == foreign(3, 64), "{make}");
+    }
+}
+
+/// Data of which nothing is known, and a disk of another system's volume manager.
+#[test]
+fn what_is_not_understood_is_not_shortened_nor_moved_by_other_tools() {
+    if !present(&["fdisk"]) {
+        return;
+    }
+    let dir = Dir::new("besides-unknown");
+    let image = dir.image("disk.img", 64 << 20);
+    let sectors = 64 * 2048 - 63_u64;
+    // Nothing that is recognised, in all of the disk behind the first track.
+    write_table(&image, 512, &format!("label: dos\nstart=63, size={sectors}, type=83\n"));
+    put(&image, 32_256, &foreign(4, 4096));
+    put(&image, (64 << 20) - 512, &foreign(5, 512));
+    assert!(!printed(&dir).contains("size="), "{}", printed(&dir));
+    // A Windows dynamic disk, and OpenBSD's disk label, which lists its slices from the start of the disk.
+    for (kind, label) in [("42", false), ("a6", true)] {
+        let image = dir.image("disk.img", 64 << 20);
+        write_table(&image, 512, &format!("label: dos\nstart=63, size=100000, type={kind}\n"));
+        if label {
+            shell(
+                "printf 'b\\ny\\nn\\na\\n\\n+20M\\nw\\nq\\n' | fdisk disk.img >fdisk.log 2>&1 || true",
+                dir.path(),
+            );
+        }
+        let before = crate::tools::Contents::of(&image);
+        for words in [
+            &["realign", "disk.img", "--save", "move.json"][..],
+            &["realign", "disk.img", "--to", "new.img", "--save", "copy.json"],
+        ] {
+            let (status, said) = run(&dir, words);
+            assert_eq!(status, 4, "{kind}: {words:?}: {said}");
+        }
+        assert_eq!(printed(&dir), "", "{kind}");
+        let said = text(&straddle_in(&dir, &["check", "disk.img"]).stdout);
+        assert!(said.contains("none in place") && said.contains("places"), "{kind}: {said}");
+        assert!(crate::tools::Contents::of(&image) == before, "{kind}");
+    }
+}
+
+/// Where nothing may move, no other tool's command is printed either, and the reason is.
+#[test]
+fn a_hibernated_system_is_named_instead_of_a_command() {
+    if !present(&["mkfs.ext4", "mkswap"]) {
+        return;
+    }
+    let dir = Dir::new("besides-asleep");
+    let image = dir.image("disk.img", 400 << 20);
+    write_table(
+        &image,
+        512,
+        "label: dos\nstart=63, size=300000, type=83\nstart=307200, size=200000, type=82\n",
+    );
+    shell(
+        "mkfs.ext4 -q -F -E offset=32256 disk.img 150000k && mkswap -q -o $((307200*512)) disk.img 2>/dev/null || mkswap --offset $((307200*512)) disk.img >/dev/null",
+        dir.path(),
+    );
+    put(&image, 307_200 * 512 + 4086, b"S1SUSPEND\0");
+    assert_eq!(printed(&dir), "");
+    let said = text(&straddle_in(&dir, &["check", "disk.img"]).stdout);
+    assert!(said.contains("hibernated system"), "{said}");
+}
