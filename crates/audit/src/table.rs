@@ -259,6 +259,9 @@ fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
     // With --convert-table, --logical is the size of the table's sectors.
     let seen = context.moves.options.as_ref().filter(|options| !options.contains("--logical"));
     let is_alone = matches!(&context.stack.problems[..], [_]);
+    if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
+        return Fix::advice(format!("connect the disk the way it was partitioned (with {table}-byte sectors)"));
+    }
     let Some(seen) = seen.filter(|_| is_alone) else {
         return Fix::advice(format!("{back} (straddle plan --convert-table {device})"));
     };

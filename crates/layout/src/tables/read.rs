@@ -23,6 +23,9 @@ pub(crate) struct Known {
     pub(crate) forced: Option<BlockSize>,
 }
 
+/// Sectors of media that are no hard disks, of which images exist.
+const RARE: [u64; 2] = [1024, 2048];
+
 /// The most partitions whose contents are identified. Contents change nothing that the table says, and each
 /// costs a read or two.
 const MAX_CONTENTS: usize = 16;
@@ -278,14 +281,16 @@ impl Known {
         [BlockSize::B512, BlockSize::B4096].into_iter().filter(move |size| *size != self.block())
     }
 
-    /// The sizes in which to search for a GPT: only the forced one, the device's before the others, or all as
-    /// equals.
+    /// The sizes in which to search for a GPT: only the forced one; else the device's before the usual ones, or
+    /// these as equals, and at last those of magneto-optical and optical media.
     fn groups(self) -> Vec<Vec<BlockSize>> {
-        match (self.forced, self.device) {
-            (Some(forced), _) => vec![vec![forced]],
+        let mut groups = match (self.forced, self.device) {
+            (Some(forced), _) => return vec![vec![forced]],
             (None, Some(device)) => vec![vec![device], self.others().collect()],
             (None, None) => vec![vec![BlockSize::B512, BlockSize::B4096]],
-        }
+        };
+        groups.push(RARE.into_iter().filter_map(|size| BlockSize::new(size).ok()).collect());
+        groups
     }
 
     /// Returns the problem of a table in blocks of `table` bytes that differ from this device's; `at` is the
