@@ -5,7 +5,7 @@ use std::path::Path;
 
 use straddle_repair::peers::Peer;
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
-use straddle_units::ByteCount;
+use straddle_units::{ByteCount, Span};
 
 use crate::commands::plan::Planned;
 use crate::output::{self, Styles, paint, plural, printable, quote_path};
@@ -106,13 +106,19 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
     };
-    let size = plan.disk().size.get();
-    format!(
-        "  before [{}]\n  after  [{}]\n  {}\n",
-        tree::bar_line(size, spans(plan.before())),
-        tree::bar_line(size, spans(&plan.table().partitions)),
-        paint(styles.faint, &tree::scale(size))
-    )
+    let after = spans(&plan.table().partitions);
+    let size = plan.disk().size;
+    drawn([("before", size, spans(plan.before())), ("after", size, after)], styles)
+}
+
+/// Draws two layouts below each other on the same scale, each with its name and the size of its disk.
+pub(super) fn drawn(layouts: [(&str, ByteCount, Vec<(u32, Span)>); 2], styles: Styles) -> String {
+    let largest = layouts.iter().map(|(_, size, _)| size.get()).max().unwrap_or_default();
+    let widest = layouts.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    let lines = layouts.map(|(name, size, spans)| {
+        format!("  {name:widest$} [{}]\n", tree::bar_line((size.get(), largest), spans))
+    });
+    format!("{}  {}\n", lines.concat(), paint(styles.faint, &tree::scale(largest)))
 }
 
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
