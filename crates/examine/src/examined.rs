@@ -186,8 +186,9 @@ pub(crate) fn examine(
     if let Some(container) = &target.container
         && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
     {
-        target.remarks.push(format!("{remark}: {line}"));
-        ready.push(line);
+        let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+        target.remarks.push(remark + &ending);
+        ready.extend(line);
     }
     // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
