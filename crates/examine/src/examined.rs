@@ -32,6 +32,8 @@ pub struct Examined {
     costs: Vec<Option<Cost>>,
     exceptions: BTreeSet<usize>,
     judgement: Judgement,
+    /// Why only a part of its contents can be seen.
+    unseen: Option<String>,
     ready: Vec<String>,
     is_unread: bool,
 }
@@ -120,6 +122,21 @@ impl Examined {
         self.judgement.not_judged()
     }
 
+    /// Whether all of what it holds can be seen on it and is judged.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.unseen.is_none() && self.not_judged().is_none()
+    }
+
+    /// Judges it as a whole, because the target `other` shows what it does not show itself.
+    pub(crate) fn judge_with(&mut self, other: &str) {
+        let Some(unseen) = self.unseen.take() else { return };
+        self.target.remarks.retain(|remark| *remark != unseen);
+        self.target
+            .remarks
+            .push(format!("its array is judged at {other}, another member, which shows what it holds"));
+        self.judgement = Judgement::of(&self.findings, Recognised::Known);
+    }
+
     /// The kinds of the findings that decide the exit status, in order.
     pub fn kinds(&self) -> &[Kind] {
         self.judgement.kinds()
@@ -205,13 +222,13 @@ pub(crate) fn examine(
         // Whatever a command writes for the one that is left over would overwrite the other.
         findings.withhold_commands(|_| true);
     }
-    let hidden = match &recognised {
+    let unseen = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
     };
     let judgement = Judgement::of(&findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
-    target.remarks.extend(hidden.filter(|_| judgement.not_judged().is_none()));
+    target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
     let is_unread = target.medium.is_none();
     // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;
@@ -225,7 +242,19 @@ pub(crate) fn examine(
     if let Some(number) = target.partition {
         stack.partitions.retain(|p| p.number == number);
     }
-    Ok(Examined { name, target, stack, in_table, findings, costs, exceptions, judgement, ready, is_unread })
+    Ok(Examined {
+        name,
+        target,
+        stack,
+        in_table,
+        findings,
+        costs,
+        exceptions,
+        judgement,
+        unseen,
+        ready,
+        is_unread,
+    })
 }
 
 /// Returns every finding, with where it is reported. The names are that of the target, and that of the file that
