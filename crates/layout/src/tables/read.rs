@@ -98,7 +98,9 @@ pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
             return read_protected(reader, mbr, known);
         }
         if is_table && mbr.has_ordinary() {
-            return read_mbr(reader, mbr, known);
+            let mut stack = read_mbr(reader, mbr, known);
+            stack.problems.extend(unannounced(reader, known));
+            return stack;
         }
         if boot_sector.is_some()
             && let Some(stack) = sensible_table(reader, mbr, known).filter(|stack| shows(reader, stack))
@@ -158,6 +160,17 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             stack.problems.insert(0, Problem::ProtectiveWithoutGpt { at });
             stack
         }
+    }
+}
+
+/// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
+/// and other programs ask which of the two is meant.
+fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
+    match gpt::find(reader, &known.groups(), Depth::Both) {
+        Found::Table(table) if table.problems.is_empty() => {
+            Some(Problem::NoProtectiveMbr { at: Mbr::entry_at(0) })
+        }
+        _ => None,
     }
 }
 
