@@ -40,7 +40,7 @@ pub(crate) fn prepare(
     findings
         .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
     let remark = format!(
-        "commands connect the image as {NODE} (root, kernel module nbd) and disconnect it; if {NODE} is in use, they do nothing"
+        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and disconnect it; if {NODE} is in use, they change nothing"
     );
     Some((remark, None))
 }

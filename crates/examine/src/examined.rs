@@ -133,7 +133,7 @@ impl Examined {
         self.target.remarks.retain(|remark| *remark != unseen);
         self.target
             .remarks
-            .push(format!("its array is judged at {other}, another member, which shows what it holds"));
+            .push(format!("the array is judged at {other}, the member that shows what it holds"));
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
