@@ -247,7 +247,10 @@ fn linux_rules_about_the_mbr_are_followed() {
     assert_eq!(stack.kind, TableKind::Mbr);
     assert_eq!(stack.problems, [Problem::NoProtectiveMbr { at: byte(446) }]);
     assert_eq!(listed(&stack), [(1, 2048, 2048)]);
-    // What is left of a GPT is no table.
+    let mut optical = stale.clone();
+    put(&mut optical, 32 * 1024 + 1, b"CD001");
+    assert_eq!(read(&optical).problems, []);
+    // What is left of a GPT is not a table.
     for header in [512, stale.len() - 512] {
         let mut left = stale.clone();
         put(&mut left, header, &[0; 512]);

@@ -164,8 +164,12 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
 }
 
 /// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
-/// and other programs ask which of the two is meant.
+/// and other programs ask which of the two is meant. Images of optical media have both by design.
 fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
+    let (at, identifier) = ISO_DESCRIPTOR;
+    if reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier {
+        return None;
+    }
     match gpt::find(reader, &known.groups(), Depth::Both) {
         Found::Table(table) if table.problems.is_empty() => {
             Some(Problem::NoProtectiveMbr { at: Mbr::entry_at(0) })
