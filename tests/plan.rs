@@ -83,12 +83,16 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     ends(&dir, 0, &["plan", "disk.img", "--table", "gpt", "--part", "rest", "--save", "p.json"]);
     let bytes = || [&image, &other, &content].map(|path| Contents::of(path));
     let before = bytes();
-    let cases: [(i32, &[&str], &str); 13] = [
+    let cases: [(i32, &[&str], &str); 17] = [
         (2, &["plan", "disk.img"], "nothing is asked for"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is not a GPT type"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is not a size"),
-        (3, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--add", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--grow", "1=1T"], "1"),
+        (2, &["plan", "disk.img", "--delete", "9"], "no partition 9"),
+        (2, &["plan", "disk.img", "--add", "1M", "--start", "1T"], "partition 2"),
         (3, &["plan", "none.img", "--table", "gpt", "--part", "1M"], "none.img"),
         (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),

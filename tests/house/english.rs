@@ -31,7 +31,7 @@ const PHRASES: &[&str] = &[
     "somebody",
     "who wants",
     "whoever",
-    "nothing may be",
+    "or nothing may be",
     "pays a read-modify-write",
 ];
 

@@ -198,15 +198,7 @@ pub(crate) fn examine(
     let mut findings = audit(examiner, (&name, &local), &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     guest::withhold(&mut target, &mut findings);
-    let mut ready = Vec::new();
-    let file = target.through.as_ref().map_or(&local, |through| &through.unpacked).clone();
-    if let Some(container) = &target.container
-        && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
-    {
-        let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
-        target.remarks.push(remark + &ending);
-        ready.extend(line);
-    }
+    let mut ready: Vec<String> = connect(&mut target, &local, &mut findings).into_iter().collect();
     // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
     if has_failed && let Some(node) = gone_soon(&target, options) {
@@ -255,6 +247,15 @@ pub(crate) fn examine(
         ready,
         is_unread,
     })
+}
+
+/// Has the commands for an image that is not raw connect it, with a remark; returns the one that converts it instead.
+fn connect(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
+    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
+    let (remark, line) = connected::prepare(file, target.container.as_ref()?, findings)?;
+    let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+    target.remarks.push(remark + &ending);
+    line
 }
 
 /// Returns every finding, with where it is reported. The names are that of the target, and that of the file that

@@ -23,7 +23,7 @@ pub(crate) struct Known {
     pub(crate) forced: Option<BlockSize>,
 }
 
-/// Sectors of media that are no hard disks, of which images exist.
+/// Sectors of magneto-optical and optical media, of which images exist.
 const RARE: [u64; 2] = [1024, 2048];
 
 /// The most partitions whose contents are identified. Contents change nothing that the table says, and each
