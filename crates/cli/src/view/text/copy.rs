@@ -8,7 +8,7 @@ use straddle_repair::copy::Copy;
 use straddle_repair::realign::Reference;
 use straddle_units::{ByteOffset, Span};
 
-use super::plan::{drawn, table};
+use super::plan::{Layout, drawn, table};
 use super::{realign, wrap};
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
@@ -86,7 +86,8 @@ fn picture(copy: &Copy, styles: Styles) -> String {
     let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
     let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
     let old = copy.extents().iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
-    drawn([("source", copy.source().size, old), ("copy", plan.disk().size, new)], styles)
+    let source = Layout { name: "source", size: copy.source().size, partitions: old };
+    drawn(&[source, Layout { name: "copy", size: plan.disk().size, partitions: new }], styles)
 }
 
 /// The command that makes the copy of the plan in `file`.

@@ -108,17 +108,29 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
     };
     let after = spans(&plan.table().partitions);
     let size = plan.disk().size;
-    drawn([("before", size, spans(plan.before())), ("after", size, after)], styles)
+    let before = Layout { name: "before", size, partitions: spans(plan.before()) };
+    drawn(&[before, Layout { name: "after", size, partitions: after }], styles)
 }
 
-/// Draws two layouts below each other on the same scale, each with its name and the size of its disk.
-pub(super) fn drawn(layouts: [(&str, ByteCount, Vec<(u32, Span)>); 2], styles: Styles) -> String {
-    let largest = layouts.iter().map(|(_, size, _)| size.get()).max().unwrap_or_default();
-    let widest = layouts.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
-    let lines = layouts.map(|(name, size, spans)| {
-        format!("  {name:widest$} [{}]\n", tree::bar_line((size.get(), largest), spans))
-    });
-    format!("{}  {}\n", lines.concat(), paint(styles.faint, &tree::scale(largest)))
+/// A layout to be drawn.
+pub(super) struct Layout {
+    pub(super) name: &'static str,
+    /// The size of its disk.
+    pub(super) size: ByteCount,
+    /// The partitions by number.
+    pub(super) partitions: Vec<(u32, Span)>,
+}
+
+/// Draws layouts below each other on the same scale.
+pub(super) fn drawn(layouts: &[Layout], styles: Styles) -> String {
+    let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
+    let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
+    let line = |layout: &Layout| {
+        let bar = tree::bar_line((layout.size.get(), largest), layout.partitions.clone());
+        format!("  {:widest$} [{bar}]\n", layout.name)
+    };
+    let lines: String = layouts.iter().map(line).collect();
+    format!("{lines}  {}\n", paint(styles.faint, &tree::scale(largest)))
 }
 
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
