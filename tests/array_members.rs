@@ -57,9 +57,39 @@ fn check_array(guest: &Guest, name: &str) {
             assert_eq!((offline, found), judged(&running), "{file}: {image}");
         }
     }
+    check_together(guest, name, &members);
     let is_firmware = name == "raid0-imsm" || name == "raid0-ddf";
     assert_eq!(seen == 0, is_firmware, "{name}: {seen} of {} show the table", members.len());
     assert!(!is_mirror || seen == members.len(), "{name}");
+}
+
+/// In one run over all members, each is judged with one that shows all of the array, if there is one.
+fn check_together(guest: &Guest, name: &str, members: &[String]) {
+    let files: Vec<String> = members.iter().map(|member| format!("{name}.{member}.img")).collect();
+    let run = |files: &[&str]| -> Vec<Value> {
+        let words = ["check", "--json", "--assume", "512e"];
+        let output = tools::straddle_in(&guest.0, &[&words[..], files].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        list(&report, "targets").to_vec()
+    };
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let alone: Vec<Value> = files.iter().flat_map(|file| run(&[file])).collect();
+    let hides = |target: &Value| target.to_string().contains("assemble the array (mdadm");
+    let shows_all = |target: &Value| word(target, "status") != "not_judged" && !hides(target);
+    let is_shown = alone.iter().any(shows_all);
+    println!("{name}: {} of {} show all", alone.iter().filter(|one| shows_all(one)).count(), alone.len());
+    let known = ["mirror-10", "raid0-10", "raid5-10", "aligned-raid0", "aligned-raid5"].contains(&name);
+    assert!(is_shown || !known, "{name}");
+    for (one, together) in alone.iter().zip(run(&files)) {
+        let with = together.to_string().contains("the array is judged at");
+        assert_eq!(with, is_shown && hides(one), "{name}: {together}");
+        assert!(!with || !hides(&together), "{name}: {together}");
+        if is_shown {
+            assert_ne!(word(&together, "status"), "not_judged", "{name}: {together}");
+        } else {
+            assert_eq!(judged(&together), judged(one), "{name}: {together}");
+        }
+    }
 }
 
 #[test]

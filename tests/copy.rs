@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "copy/planned.rs"]
+mod planned;
 mod tools;
 
 use std::fs;
@@ -454,34 +456,6 @@ fn the_first_fix_of_other_images_is_a_copy() {
         shell(folder, "sha256sum -c --quiet sum; mv disk*.raw new.img; rm disk*.copy.json");
         shell(folder, JUDGE);
     }
-}
-
-/// A plan as JSON has the old and the new places, what to mind, and the command that goes on.
-#[test]
-fn a_plan_as_json_matches_its_schema() {
-    if !is_ready() {
-        return;
-    }
-    let dir = prepared();
-    let folder = dir.path();
-    let words = ["realign", "xp.img", "--to", "new.img", "--json", "--save", "copy.json"];
-    let report = tools::json_in(folder, &words);
-    tools::valid(&report, "realign-to");
-    assert_eq!((&report["source"]["name"], &report["target"]), (&"xp.img".into(), &"new.img".into()));
-    let saved = std::fs::read_to_string(folder.join("copy.json")).unwrap();
-    let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
-    let copies = report["copies"].as_array().unwrap();
-    assert_eq!(copies.len(), saved["extents"].as_array().unwrap().len());
-    for (place, extent) in copies.iter().zip(saved["extents"].as_array().unwrap()) {
-        assert_eq!(
-            [&place["from_bytes"], &place["size_bytes"], &place["to_bytes"]],
-            [&extent[0], &extent[1], &extent[2]]
-        );
-        assert!(place["to_bytes"].as_u64().unwrap().is_multiple_of(4096), "{report:#}");
-    }
-    assert!(report["warnings"][0].as_str().unwrap().contains("identities are kept"), "{report:#}");
-    shell(folder, report["next"].as_str().unwrap());
-    shell(folder, JUDGE);
 }
 
 /// A file system without a table gets one on the copy.

@@ -83,12 +83,16 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     ends(&dir, 0, &["plan", "disk.img", "--table", "gpt", "--part", "rest", "--save", "p.json"]);
     let bytes = || [&image, &other, &content].map(|path| Contents::of(path));
     let before = bytes();
-    let cases: [(i32, &[&str], &str); 13] = [
+    let cases: [(i32, &[&str], &str); 17] = [
         (2, &["plan", "disk.img"], "nothing is asked for"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is not a GPT type"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is not a size"),
-        (3, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--add", "1T"], "does not fit"),
+        (4, &["plan", "disk.img", "--grow", "1=1T"], "1"),
+        (2, &["plan", "disk.img", "--delete", "9"], "no partition 9"),
+        (2, &["plan", "disk.img", "--add", "1M", "--start", "1T"], "partition 2"),
         (3, &["plan", "none.img", "--table", "gpt", "--part", "1M"], "none.img"),
         (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),
@@ -179,7 +183,7 @@ fn what_grows_leaves_room_for_what_is_added() {
     // What is free is counted before the growth, which would take it.
     let dir = Dir::new("grow-and-add");
     tools::write_table(&dir.image("disk.img", 64 << 20), 512, gpt);
-    let said = ends(&dir, 3, &["plan", "disk.img", "--grow", "2", "--add", "40MiB"]);
+    let said = ends(&dir, 4, &["plan", "disk.img", "--grow", "2", "--add", "40MiB"]);
     assert!(said.contains("needs 40 MiB (41943040 bytes), and 36.0 MiB (37731840 bytes) are free"), "{said}");
 }
 

@@ -59,7 +59,7 @@ fn an_image_comes_with_the_command_that_connects_it() {
     for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
         shell(&format!("qemu-img convert -O {format} raw.img 'an image'"), dir.path());
         let connects = |transcript: &str, format: &str, image: &str| {
-            let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} '{image}'\n");
+            let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} '{image}' && (");
             transcript.contains(&expected) && transcript.contains("sfdisk")
         };
         let (transcript, _) = said(&dir, &["check", "an image"]);
@@ -87,6 +87,55 @@ fn an_image_comes_with_the_command_that_connects_it() {
         transcript.lines().find(|line| line.contains("qemu-img")).unwrap_or_else(|| panic!("{transcript}"));
     shell(line, dir.path());
     assert!(said(&dir, &["check", "stream.vmdk.qcow2"]).0.contains("qemu-nbd"), "{line:?}");
+}
+
+/// Each printed command for an image connects it itself, and does nothing if the node is another's: programs in its
+/// place note what they are called with.
+#[test]
+fn no_command_reaches_what_another_program_has_connected() {
+    if !present(&["qemu-img", "sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("connected");
+    let image = dir.image("raw.img", 64 << 20);
+    write_table(&image, 512, "label: dos\nstart=63, size=40000, type=83\nstart=60001, size=40001, type=83\n");
+    shell(
+        "mkfs.ext4 -q -E offset=32256 raw.img 20000k; qemu-img convert -O qcow2 raw.img 'an image'",
+        dir.path(),
+    );
+    let report =
+        serde_json::from_slice::<Value>(&tools::straddle_in(&dir, &["check", "--json", "an image"]).stdout)
+            .unwrap();
+    let fixes = list(&report["targets"][0], "findings").iter();
+    let fixes =
+        fixes.flat_map(|finding| [&finding["fix"], &finding["instead"]]).filter(|fix| fix.is_object());
+    let of_node: Vec<Vec<String>> = fixes
+        .map(|fix| list(fix, "commands").iter().map(|line| word(line, "line")).collect())
+        .filter(|lines: &Vec<String>| lines.iter().any(|line| line.contains("/dev/nbd0")))
+        .collect();
+    assert!(!of_node.is_empty(), "{report}");
+    fs::create_dir(dir.join("bin")).unwrap();
+    for tool in ["sfdisk", "qemu-nbd", "sgdisk", "parted", "resize2fs", "e2fsck", "partx", "partprobe"] {
+        let script = format!("#!/bin/sh\necho {tool} \"$@\" >>\"$LOG\"\ncat >/dev/null\nexec false\n");
+        // The first call may connect; everything after that is noted.
+        let script = script.replace("exec false", "case \"$1$BUSY\" in -cyes) exit 1;; esac");
+        fs::write(dir.join("bin").join(tool), script).unwrap();
+        fs::set_permissions(dir.join("bin").join(tool), Permissions::from_mode(0o755)).unwrap();
+    }
+    for lines in of_node {
+        let called = |busy: &str| -> Vec<String> {
+            let _ = fs::remove_file(dir.join("log"));
+            let line =
+                format!("export PATH=\"$PWD/bin:$PATH\" LOG=\"$PWD/log\" BUSY={busy}\n{}", lines.join("\n"));
+            let _ = output(Command::new("sh").args(["-c", &line]).current_dir(dir.path()), "");
+            fs::read_to_string(dir.join("log")).unwrap().lines().map(str::to_owned).collect()
+        };
+        let connect = "qemu-nbd -c /dev/nbd0 -f qcow2 an image";
+        assert_eq!(called("yes"), [connect], "{lines:?}");
+        let all = called("no");
+        assert_eq!((&all[0][..], &all[all.len() - 1][..]), (connect, "qemu-nbd -d /dev/nbd0"), "{lines:?}");
+        assert!(all.len() > 2 && all[1].contains("/dev/nbd0"), "{all:?}");
+    }
 }
 
 /// A disk of this machine that `nobody` may not read, and whether the kernel lists partitions on it.

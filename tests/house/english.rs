@@ -30,6 +30,9 @@ const PHRASES: &[&str] = &[
     "harm somebody",
     "somebody",
     "who wants",
+    "whoever",
+    "or nothing may be",
+    "pays a read-modify-write",
 ];
 
 /// What may follow "is no".

@@ -296,3 +296,31 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         assert!(said.contains(kept), "{kept}: {said}");
     }
 }
+
+/// A loop device that is not scanned for partitions gets the table, and `apply` prints what makes the kernel list them.
+#[test]
+fn the_printed_command_shows_the_partitions_of_a_loop_device() {
+    if !tools::present(&["losetup", "partprobe", "partx"]) {
+        return;
+    }
+    let dir = Dir::new("unscanned");
+    let Some(disk) = Loop::over(&dir.image("disk.img", 64 << 20)) else { return };
+    let plan = plan_over(&dir, &disk.0);
+    let mut command = Command::new(STRADDLE);
+    command.arg("apply").arg(&plan).arg("--write").arg(&disk.0).arg("--backup").arg(dir.join("backup"));
+    let applied = output(&mut command, "");
+    let name = disk.0.file_name().unwrap().to_str().unwrap();
+    let listed = || Path::new("/sys/class/block").join(format!("{name}p1")).exists();
+    let said = transcript(&applied);
+    if applied.status.success() {
+        // Kernels with loop.max_part scan each of them.
+        assert!(listed(), "{said}");
+        return;
+    }
+    assert!(!listed() && !said.contains('[') && said.contains("losetup -P"), "{said}");
+    let (_, after) = said.split_once("run '").unwrap_or_else(|| panic!("{said}"));
+    let line = after.split_once('\'').unwrap().0;
+    let ran = output(Command::new("sh").args(["-c", line]), "");
+    assert!(ran.status.success() && listed(), "{line}: {}", transcript(&ran));
+    let _ = output(Command::new("partx").arg("-d").arg(&disk.0), "");
+}

@@ -2,7 +2,8 @@
 //!
 //! The law of this module: a list of findings comes from [`run`](crate::run) only. None is added, removed,
 //! replaced or reordered afterwards, so that a verdict takes all of them into account.
-//! Outside this crate, two things change: where a finding is reported, and whether its fix keeps its commands.
+//! Outside this crate, three things change: where a finding is reported, whether its fix keeps its commands, and
+//! whether they are joined in one.
 
 use std::ops::Deref;
 
@@ -40,6 +41,19 @@ impl Findings {
         for finding in &mut self.list {
             finding.instead.take_if(|fix| would_harm(fix));
             finding.fix.iter_mut().filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
+        }
+    }
+
+    /// Makes one command of those of each fix for which `wanted` is true: `joined` receives them as a list that stops
+    /// at the first failure.
+    pub fn join_commands(&mut self, wanted: impl Fn(&Fix) -> bool, joined: impl Fn(&str) -> String) {
+        for finding in &mut self.list {
+            for fix in finding.fix.iter_mut().chain(&mut finding.instead).filter(|fix| wanted(fix)) {
+                let lines: Vec<&str> = fix.commands.iter().map(|command| &command.line[..]).collect();
+                let line = joined(&lines.join(" && "));
+                fix.commands.truncate(1);
+                fix.commands.iter_mut().for_each(|command| command.line.clone_from(&line));
+            }
         }
     }
 }

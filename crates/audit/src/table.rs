@@ -5,7 +5,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Subject};
+use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::fix::free_space_around;
 use crate::shell::{file_about, operand};
 
@@ -40,8 +40,25 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         }
         _ => Subject::Disk,
     };
+    if matches!(problem, Problem::NoProtectiveMbr { .. }) && context.stack.kind == TableKind::Mbr {
+        return beside_mbr(at);
+    }
     let (fix, instead) = fix_of(context, problem);
     Finding { at: Some(at), fix: Some(fix), instead, ..Finding::new(rule, subject, problem.to_string()) }
+}
+
+/// The finding for a GPT beside an MBR that does not announce it.
+fn beside_mbr(at: ByteOffset) -> Finding {
+    let message = format!(
+        "the MBR (byte {at}) lists partitions and does not announce the GPT beside it, of which both copies are intact: \
+         the kernel, parted and fdisk use the MBR, and sgdisk asks which of the two to use"
+    );
+    let fix = Fix::advice(
+        "remove the table that is left over: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is the right one, \
+         gdisk reads it and writes its protective MBR",
+    );
+    let finding = Finding::new(rules::PROTECTIVE_MBR, Subject::Disk, message);
+    Finding { at: Some(at), fix: Some(fix), severity: Severity::Warning, ..finding }
 }
 
 /// The rule that a problem breaks, and the offset at which it shows.
@@ -259,6 +276,11 @@ fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
     // With --convert-table, --logical is the size of the table's sectors.
     let seen = context.moves.options.as_ref().filter(|options| !options.contains("--logical"));
     let is_alone = matches!(&context.stack.problems[..], [_]);
+    if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
+        return Fix::advice(format!(
+            "connect the disk the way it was partitioned (with {table}-byte sectors)"
+        ));
+    }
     let Some(seen) = seen.filter(|_| is_alone) else {
         return Fix::advice(format!("{back} (straddle plan --convert-table {device})"));
     };

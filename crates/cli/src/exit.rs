@@ -33,7 +33,7 @@ pub(crate) enum Exit {
 /// The codes as shown by `--help` and the man page.
 pub(crate) const HELP: &str = "\
 Exit status:
-  0  success, no findings above advice; or whoever read the output has closed it
+  0  success, no findings above advice; or the reader of the output closed it
   1  findings were reported
   2  invalid command line
   3  a target could not be opened, read or judged, or a published figure was not reproduced

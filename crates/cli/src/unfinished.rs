@@ -11,7 +11,7 @@ pub(crate) fn note(path: &Path) {
     found(path).iter().for_each(|note| output::complain(note));
 }
 
-/// Returns the note. Whoever keeps a file to itself asks before it does: this opens the file.
+/// Returns the note. A command that locks the file asks before that, as this opens it.
 pub(crate) fn found(path: &Path) -> Option<String> {
     let found = straddle_examine::unfinished(path)?;
     let name = printable(&path.display().to_string());

@@ -9,14 +9,14 @@ use straddle_device::shown::{is_hidden, quote_path};
 /// The device node that printed commands name for such an image.
 pub(crate) const NODE: &str = "/dev/nbd0";
 
-/// Returns a remark and the command that connects the image to [`NODE`], if any command names [`NODE`]. If
-/// the image cannot be written through the node, removes these commands and returns how to convert the image
-/// instead.
+/// Has the commands that name [`NODE`] connect the image there first, and disconnect it, whatever becomes of them:
+/// they must not reach what another program has connected. Returns a remark if there are any. If the image cannot be
+/// written through the node, removes these commands and also returns how to convert the image instead.
 pub(crate) fn prepare(
     name: &str,
     container: &Container,
     findings: &mut Findings,
-) -> Option<(String, String)> {
+) -> Option<(String, Option<String>)> {
     let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
     let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
     if !all.into_iter().any(names_node) {
@@ -34,8 +34,13 @@ pub(crate) fn prepare(
             container.format, container.variant
         );
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
-        return Some((remark, format!("qemu-img convert -f {format} -O qcow2 {file} {made}")));
+        return Some((remark, Some(format!("qemu-img convert -f {format} -O qcow2 {file} {made}"))));
     }
-    let remark = format!("the commands below name {NODE}: connect the image there first (kernel module nbd)");
-    Some((remark, format!("qemu-nbd -c {NODE} -f {format} {file}")))
+    let connect = format!("qemu-nbd -c {NODE} -f {format} {file}");
+    findings
+        .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
+    let remark = format!(
+        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and disconnect it; if {NODE} is in use, they change nothing"
+    );
+    Some((remark, None))
 }

@@ -32,6 +32,8 @@ pub struct Examined {
     costs: Vec<Option<Cost>>,
     exceptions: BTreeSet<usize>,
     judgement: Judgement,
+    /// Why only a part of its contents can be seen.
+    unseen: Option<String>,
     ready: Vec<String>,
     is_unread: bool,
 }
@@ -120,6 +122,21 @@ impl Examined {
         self.judgement.not_judged()
     }
 
+    /// Whether all of what it holds can be seen on it and is judged.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.unseen.is_none() && self.not_judged().is_none()
+    }
+
+    /// Judges it as a whole, because the target `other` shows what it does not show itself.
+    pub(crate) fn judge_with(&mut self, other: &str) {
+        let Some(unseen) = self.unseen.take() else { return };
+        self.target.remarks.retain(|remark| *remark != unseen);
+        self.target
+            .remarks
+            .push(format!("the array is judged at {other}, the member that shows what it holds"));
+        self.judgement = Judgement::of(&self.findings, Recognised::Known);
+    }
+
     /// The kinds of the findings that decide the exit status, in order.
     pub fn kinds(&self) -> &[Kind] {
         self.judgement.kinds()
@@ -181,14 +198,7 @@ pub(crate) fn examine(
     let mut findings = audit(examiner, (&name, &local), &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     guest::withhold(&mut target, &mut findings);
-    let mut ready = Vec::new();
-    let file = target.through.as_ref().map_or(&local, |through| &through.unpacked).clone();
-    if let Some(container) = &target.container
-        && let Some((remark, line)) = connected::prepare(&file, container, &mut findings)
-    {
-        target.remarks.push(format!("{remark}: {line}"));
-        ready.push(line);
-    }
+    let mut ready: Vec<String> = connect(&mut target, &local, &mut findings).into_iter().collect();
     // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
     if has_failed && let Some(node) = gone_soon(&target, options) {
@@ -204,13 +214,13 @@ pub(crate) fn examine(
         // Whatever a command writes for the one that is left over would overwrite the other.
         findings.withhold_commands(|_| true);
     }
-    let hidden = match &recognised {
+    let unseen = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
     };
     let judgement = Judgement::of(&findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
-    target.remarks.extend(hidden.filter(|_| judgement.not_judged().is_none()));
+    target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
     let is_unread = target.medium.is_none();
     // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;
@@ -224,7 +234,28 @@ pub(crate) fn examine(
     if let Some(number) = target.partition {
         stack.partitions.retain(|p| p.number == number);
     }
-    Ok(Examined { name, target, stack, in_table, findings, costs, exceptions, judgement, ready, is_unread })
+    Ok(Examined {
+        name,
+        target,
+        stack,
+        in_table,
+        findings,
+        costs,
+        exceptions,
+        judgement,
+        unseen,
+        ready,
+        is_unread,
+    })
+}
+
+/// Has the commands for an image that is not raw connect it, with a remark; returns the one that converts it instead.
+fn connect(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
+    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
+    let (remark, line) = connected::prepare(file, target.container.as_ref()?, findings)?;
+    let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+    target.remarks.push(remark + &ending);
+    line
 }
 
 /// Returns every finding, with where it is reported. The names are that of the target, and that of the file that

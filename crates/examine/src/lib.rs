@@ -176,8 +176,10 @@ impl Examiner {
         examined::examine(self, name, target)
     }
 
-    /// Reports findings that several targets of a run share at one of them only.
+    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays with
+    /// the one among them that shows what the array holds.
     pub fn merge(&self, examined: &mut [&mut Examined]) {
+        member::settle(examined);
         // Without the kernel's view it is unknown which targets share a device.
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
             merge::merge(examined, machine);

@@ -5,7 +5,7 @@ use straddle_audit::{Findings, Fix, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
-use crate::Alongside;
+use crate::{Alongside, Examined};
 
 /// Returns what there is to judge on `target`, which `content` marks as a member of an array that is not
 /// running.
@@ -32,6 +32,26 @@ pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside
     let named: Vec<String> = arrays.iter().map(|array| format!("/dev/{array}")).collect();
     let part = |why| Recognised::Part(format!("{why}. Check {}", named.join(" or ")));
     straddle_audit::unseen(stack).map_or(Recognised::Known, part)
+}
+
+/// Judges the members of arrays that do not show what the array holds with one that does.
+pub(crate) fn settle(examined: &mut [&mut Examined]) {
+    let shown =
+        |one: &&mut Examined| Some((array_of(one.stack())?, one.name.clone())).filter(|_| one.is_seen());
+    let shown: Vec<((Content, String), String)> = examined.iter().filter_map(shown).collect();
+    for one in examined {
+        let array = array_of(one.stack());
+        if let Some((_, other)) = shown.iter().find(|(known, _)| Some(known) == array.as_ref()) {
+            one.judge_with(other);
+        }
+    }
+}
+
+/// The array of which a whole disk is a member, by its UUID.
+fn array_of(stack: &Stack) -> Option<(Content, String)> {
+    let TableKind::Content(content) = stack.kind else { return None };
+    let layer = stack.layer.as_ref().filter(|layer| content.is_array_member() && !layer.uuid.is_empty())?;
+    Some((content, layer.uuid.clone()))
 }
 
 /// How to assemble the array of which `content` marks a disk as a member.

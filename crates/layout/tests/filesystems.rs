@@ -238,6 +238,43 @@ fn f2fs_and_nilfs2_say_their_segments() {
     }
 }
 
+/// The first device of a file system on several: only what is on this one counts.
+#[test]
+fn a_file_system_on_several_devices_says_what_is_on_this_one() {
+    for (kind, mkfs) in
+        [("f2fs", "mkfs.f2fs -q -l many -c OTHERS"), ("btrfs", "mkfs.btrfs -q -f -L many -d single OTHERS")]
+    {
+        for others in [&[512][..], &[64, 128], &[128, 1024, 256]] {
+            let name = |at: usize| format!("{kind}-{}-{at}", others.len());
+            let more: Vec<Image> = (others.iter().enumerate())
+                .map(|(at, size)| Image::new(&name(at), (64 + *size) * MIB))
+                .collect();
+            let (option, separate) = if kind == "f2fs" { ("-c OTHERS", "-c ") } else { ("OTHERS", "") };
+            let words: Vec<String> =
+                more.iter().map(|image| format!("{separate}{}", image.0.display())).collect();
+            let line = mkfs.replace(option, &words.join(" "));
+            let image = Image::new(&name(9), 320 * MIB);
+            let words: Vec<&str> = line.split(' ').collect();
+            if run(words[0], &words[1..], &image.0, "").is_none() {
+                break;
+            }
+            let (fs, label) = file_system(kind, &View::of_drive(&image.medium())).expect("it was just made");
+            assert_eq!(label, "many");
+            fills(kind, &fs, image.medium().len());
+            if kind == "btrfs" {
+                // Its own tools look for the other devices.
+                continue;
+            }
+            let Some(said) = run("dump.f2fs", &["-d", "1"], &image.0, "") else { break };
+            // The line is like "Info: Device[0] : PATH blkaddr = 0--ffff".
+            let first = said.lines().find(|line| line.contains("Device[0]")).expect("it names its devices");
+            let last = first.rsplit("--").next().map(|last| u64::from_str_radix(last, 16));
+            let blocks = last.expect("it has an end").expect("a number") + 1;
+            assert_eq!(fs.extent, count(blocks * fs.block.get()), "{said}");
+        }
+    }
+}
+
 #[test]
 fn fat_says_where_its_clusters_are() {
     let mut unaligned = 0;

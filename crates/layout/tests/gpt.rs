@@ -244,8 +244,19 @@ fn linux_rules_about_the_mbr_are_followed() {
     let mut stale = gpt.build();
     mbr_entry(&mut stale, 0, 0, 0x83, 2048, 2048);
     let stack = read(&stale);
-    assert_eq!((&stack.kind, stack.problems.len()), (&TableKind::Mbr, 0));
+    assert_eq!(stack.kind, TableKind::Mbr);
+    assert_eq!(stack.problems, [Problem::NoProtectiveMbr { at: byte(446) }]);
     assert_eq!(listed(&stack), [(1, 2048, 2048)]);
+    let mut optical = stale.clone();
+    put(&mut optical, 32 * 1024 + 1, b"CD001");
+    assert_eq!(read(&optical).problems, []);
+    // What is left of a GPT is not a table.
+    for header in [512, stale.len() - 512] {
+        let mut left = stale.clone();
+        put(&mut left, header, &[0; 512]);
+        let stack = read(&left);
+        assert_eq!((&stack.kind, stack.problems.len()), (&TableKind::Mbr, 0));
+    }
 
     let mut unsigned = gpt.build();
     put(&mut unsigned, 510, &[0, 0]);

@@ -57,15 +57,16 @@ fn type_text(kind: PartitionType) -> String {
     }
 }
 
-/// Has fdisk write an sfdisk script to a 4096-byte image (sfdisk itself can do so only since 2.39), and
-/// compares what this crate reads with the script that fdisk then saves.
-fn compare_with_fdisk_4096(image: &Image, script: &str) -> Option<Stack> {
+/// Has fdisk write an sfdisk script to an image with sectors of `block` bytes (sfdisk itself can do so only since
+/// 2.39), and compares what this crate reads with the script that fdisk then saves.
+fn compare_with_fdisk(image: &Image, block: BlockSize, script: &str) -> Option<Stack> {
+    let size = block.to_string();
     let beside = |ending: &str| image.0.with_extension(ending);
     let (load, save) = (beside("load"), beside("save"));
     std::fs::write(&load, script).expect("a temporary file can be made");
-    let made = run("fdisk", &["-b", "4096"], &image.0, &format!("I\n{}\nw\n", load.display()));
+    let made = run("fdisk", &["-b", &size], &image.0, &format!("I\n{}\nw\n", load.display()));
     made.as_ref()
-        .and_then(|_| run("fdisk", &["-b", "4096"], &image.0, &format!("O\n{}\nq\n", save.display())));
+        .and_then(|_| run("fdisk", &["-b", &size], &image.0, &format!("O\n{}\nq\n", save.display())));
     let saved = std::fs::read_to_string(&save);
     let _ = (std::fs::remove_file(&load), std::fs::remove_file(&save));
     made?;
@@ -76,7 +77,7 @@ fn compare_with_fdisk_4096(image: &Image, script: &str) -> Option<Stack> {
     };
     let lines: Vec<&str> = saved.lines().filter(|line| line.contains("start=")).collect();
     let stack = image.stack(None);
-    assert_eq!((stack.block, stack.block_found), (BlockSize::B4096, true), "{saved}");
+    assert_eq!((stack.block, stack.block_found), (block, true), "{saved}");
     assert_eq!(stack.problems, []);
     assert_eq!(lines.len(), stack.partitions.len(), "{saved}");
     for (line, partition) in lines.iter().zip(&stack.partitions) {
@@ -102,9 +103,22 @@ fn sfdisk_gpt_in_both_block_sizes() {
     }
     let image = Image::new("gpt4096", 256 * MIB);
     let script = "label: gpt\nstart=256,size=4096,type=U\nstart=8192,size=4097,type=L\n";
-    if compare_with_fdisk_4096(&image, script).is_some() {
+    if compare_with_fdisk(&image, BlockSize::B4096, script).is_some() {
         assert_eq!(names(&image.stack(Some(BlockSize::B512)).problems), ["OtherBlockSize"]);
         assert_eq!(image.stack(Some(BlockSize::B4096)).problems, []);
+    }
+}
+
+#[test]
+fn fdisk_gpt_in_the_sectors_of_other_media() {
+    for size in [1024, 2048] {
+        let block = BlockSize::new(size).expect("it is a power of two");
+        let image = Image::new(&format!("gpt{size}"), 64 * MIB);
+        let script = format!("label: gpt\nstart={},size=4096,type=U\nstart=16000,size=4097\n", MIB / size);
+        if compare_with_fdisk(&image, block, &script).is_some() {
+            assert_eq!(names(&image.stack(Some(BlockSize::B512)).problems), ["OtherBlockSize"]);
+            assert_eq!(image.stack(Some(block)).problems, []);
+        }
     }
 }
 
@@ -126,7 +140,7 @@ fn fdisk_mbr_with_logical_partitions_in_4096() {
     // Only the EBR shows the block size.
     let script = "label: dos\nstart=256,size=4096,type=83\nstart=8192,size=16384,type=5\n\
                   start=8448,size=2048,type=83\nstart=16384,size=2048,type=82\n";
-    if compare_with_fdisk_4096(&image, script).is_some() {
+    if compare_with_fdisk(&image, BlockSize::B4096, script).is_some() {
         assert_eq!(names(&image.stack(Some(BlockSize::B512)).problems), ["OtherBlockSize"]);
     }
 }

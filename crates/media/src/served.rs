@@ -312,7 +312,7 @@ impl Served {
         self.store.discard(first, after - first)
     }
 
-    /// Shows completions to whoever watches.
+    /// Shows completions to the watcher.
     fn show(&mut self, done: Option<&[Completion]>) {
         if let Some(watch) = &mut self.watch {
             done.unwrap_or_default().iter().for_each(|completion| watch.completed(completion));

@@ -50,7 +50,7 @@ struct Inner {
 
 /// An open object, whose bytes are fetched as they are read. Clones are the same object.
 ///
-/// After the first failure nothing more is fetched: every further read fails with it. Whoever has read ends with
+/// After the first failure nothing more is fetched: every further read fails with it. A program that has read ends with
 /// [`failure`](Self::failure), because readers of contents take what cannot be read as absent.
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);

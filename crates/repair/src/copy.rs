@@ -13,6 +13,7 @@ mod empty;
 mod error;
 mod file;
 mod finished;
+mod gap;
 mod layout;
 mod run;
 mod source;
@@ -36,6 +37,7 @@ use crate::realign::{Reference, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
+use gap::Gap;
 use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
 pub use run::{Copied, CopyWatch, Stage};
@@ -45,8 +47,6 @@ pub use work::Unreadable;
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
-/// Boot loaders keep their core image between an MBR and the first partition, which usually starts here.
-const LEAD: u64 = MIB;
 /// How many sizes are tried for a new image.
 const SIZES: usize = 8;
 
@@ -71,7 +71,7 @@ pub struct Copy {
     extents: Vec<Move>,
     references: Vec<(u32, Reference)>,
     anchors: Vec<(u32, ByteCount)>,
-    lead: ByteCount,
+    lead: Vec<Span>,
     over: Vec<String>,
     wipes: bool,
 }
@@ -101,6 +101,11 @@ impl Copy {
     /// data: their own starts are off the boundary.
     pub fn anchors(&self) -> &[(u32, ByteCount)] {
         &self.anchors
+    }
+
+    /// What is copied from before the first partition, to the same places: boot code and boot loaders.
+    pub fn lead(&self) -> &[Span] {
+        &self.lead
     }
 
     /// What is on the new disk and will be lost.
@@ -225,16 +230,17 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
         let found = references_of(source.medium, item, entry, (format, block), from.len());
         references.extend(found.into_iter().map(|reference| (entry.number, reference)));
     }
-    let first = |spans: &mut dyn Iterator<Item = ByteOffset>| spans.min().unwrap_or_default().get();
-    let lead = first(&mut starts.iter().copied())
-        .min(first(&mut items.iter().map(|item| item.at.start())))
-        .min(LEAD);
-    let lead = if format == Format::Mbr && wanted.wrap.is_none() { lead } else { 0 };
+    let (plan, lead) = match wanted.wrap {
+        Some(_) => (plan, Vec::new()),
+        None => {
+            let gap = Gap::of(source, &plan)?;
+            (plan.noting(gap.notes()), gap.copied)
+        }
+    };
     let sector = source.block();
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
-    let (lead, wipes) = (ByteCount::new(lead), wanted.wipe);
-    Copy { plan, source, extents, references, anchors, lead, over, wipes }.checked()
+    Copy { plan, source, extents, references, anchors, lead, over, wipes: wanted.wipe }.checked()
 }
 
 /// What refers to the old place of `item`, of which `len` bytes get the place of `entry`.

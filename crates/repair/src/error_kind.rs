@@ -23,7 +23,9 @@ impl PlanError {
             | Self::TwoRests
             | Self::Empty(_)
             | Self::Name { .. }
-            | Self::NotASector { .. } => ErrorKind::Usage,
+            | Self::NotASector { .. }
+            | Self::Outside { .. }
+            | Self::NoSuchPartition(_) => ErrorKind::Usage,
             Self::Misaligned { .. }
             | Self::WouldDestroy { .. }
             | Self::WouldReplace { .. }
@@ -37,16 +39,12 @@ impl PlanError {
             | Self::Unfinished
             | Self::CannotConvert(_)
             | Self::MovesData(_)
-            | Self::Overlap { .. } => ErrorKind::Refused,
-            Self::NoTable { .. }
+            | Self::Overlap { .. }
             | Self::TableFull(_)
             | Self::TooBig { .. }
-            | Self::Outside { .. }
-            | Self::NoSuchPartition(_)
             | Self::CannotGrow { .. }
-            | Self::Invalid(_)
-            | Self::DiskTooSmall(_)
-            | Self::Read(_) => ErrorKind::Failed,
+            | Self::DiskTooSmall(_) => ErrorKind::Refused,
+            Self::NoTable { .. } | Self::Invalid(_) | Self::Read(_) => ErrorKind::Failed,
         }
     }
 }

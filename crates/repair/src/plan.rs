@@ -141,6 +141,12 @@ impl Plan {
         Self { disk, ..self }
     }
 
+    /// The same plan, with further notes.
+    pub(crate) fn noting(mut self, notes: impl Iterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
     /// Whether a new table is made; otherwise the present one is changed.
     pub fn is_fresh(&self) -> bool {
         self.fresh

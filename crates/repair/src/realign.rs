@@ -360,7 +360,7 @@ fn places(
     let mut places: Vec<(Item, Span)> = Vec::new();
     for (one, item) in moving {
         let Some(start) = one.start else { continue };
-        let span = requested(*item, start, &fixed, moving, ground)?;
+        let span = requested(base, *item, start, (&fixed, &places), moving, ground)?;
         fixed.push(item.taken(span));
         places.push((*item, span));
     }
@@ -419,11 +419,13 @@ fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Ch
     Some((one, Item { number, at, need: need.min(at.len()), lead, grain }))
 }
 
-/// Returns the place of a partition whose start was requested.
+/// Returns the place of a partition whose start was requested, besides what is `fixed` and the `places` that others
+/// got already.
 fn requested(
+    base: &Base<'_>,
     item: Item,
     start: ByteOffset,
-    fixed: &[Span],
+    (fixed, places): (&[Span], &[(Item, Span)]),
     moving: &[(&Chosen, Item)],
     ground: &Ground,
 ) -> Result<Span, RealignError> {
@@ -435,16 +437,53 @@ fn requested(
     let gap = gaps.iter().find(|gap| gap.start() <= start && start < gap.end());
     let has_lead = |gap: &&Span| start.checked_since(gap.start()).is_some_and(|before| before >= item.lead);
     let gap = gap.filter(has_lead);
-    let gap = gap.ok_or_else(|| refuse("another partition is there, or nothing may be".to_owned()))?;
+    let gap = gap.ok_or_else(|| refuse(obstacle_at(base, item, start, places, ground)))?;
     let others = moving.iter().filter_map(|(one, other)| one.start?.checked_back(other.lead));
     let others = others.filter(|other| *other > start);
     let end = others.chain([gap.end()]).min().unwrap_or(start);
     let room = end.checked_since(start).unwrap_or_default().floor_to(ground.block.bytes());
     if room < item.need {
         let (need, room) = (item.need.get(), room.get());
-        return Err(refuse(format!("its contents need {need} bytes, and {room} are free there")));
+        let why = format!("its contents need {need} bytes, and {room} are free there, up to byte {end}");
+        return Err(refuse(why));
     }
     Span::new(start, item.at.len().min(room)).ok_or_else(|| refuse("it would end past 2^64".to_owned()))
+}
+
+/// Why a partition cannot start at `start`: what ends or is there.
+fn obstacle_at(
+    base: &Base<'_>,
+    item: Item,
+    start: ByteOffset,
+    places: &[(Item, Span)],
+    ground: &Ground,
+) -> String {
+    let free = ground.free;
+    if start < free.start() {
+        return format!("the space for partitions begins at byte {}", free.start());
+    }
+    if start >= free.end() {
+        return format!("the space for partitions ends at byte {}", free.end());
+    }
+    // A logical partition has its record before it.
+    let wanted = start.checked_back(item.lead).unwrap_or_default();
+    let wanted =
+        start.checked_add(ground.block.bytes()).and_then(|end| Span::new(wanted, end.checked_since(wanted)?));
+    let is_there = |span: &Span| wanted.is_some_and(|wanted| wanted.overlaps(*span));
+    let entries = base.table().partitions.iter().filter(|entry| entry.number != item.number);
+    let is_container = |entry: &&Entry| entry.slot == Slot::Extended && item.lead != ByteCount::ZERO;
+    let stay = entries
+        .filter(|entry| !is_container(entry))
+        .filter_map(|entry| Some((entry.number, span_of(entry, ground.block)?)));
+    let placed = places.iter().map(|(other, to)| (other.number, *to));
+    match placed.chain(stay).find(|(_, span)| is_there(span)) {
+        Some((number, span)) => {
+            format!("partition {number} is there, from byte {} to byte {}", span.start(), span.end())
+        }
+        None => {
+            "a record of the logical partitions is there, or the end of their extended partition".to_owned()
+        }
+    }
 }
 
 /// Returns the refusal for partitions that have no room, with what is on them.

@@ -137,6 +137,44 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
     }
 }
 
+/// The sectors in which the firmware of boards and boot code look for boot loaders.
+const LOADERS: [u64; 5] = [16, 64, 2_047, 16_384, 24_576];
+
+/// A boot loader before the first partition is at the same place of the copy, or the plan names it. Sector 16 is in
+/// the table of a GPT.
+#[test]
+fn a_boot_loader_before_the_first_partition_keeps_its_place_or_is_named() {
+    for format in [Format::Mbr, Format::Gpt] {
+        for (start, size) in [(32_768, 24), (32_769, 24), (63, 24), (20_481, 24), (32_768, 6), (30_001, 12)] {
+            let start = if format == Format::Gpt { start.max(66) } else { start };
+            let mut old = source_of(24 * MIB, format, &[(start, 5_000)]);
+            let mut random = Random::new(7);
+            let mut loaders = Vec::new();
+            let table = if format == Format::Gpt { 34 } else { 1 };
+            for sector in LOADERS.into_iter().filter(|sector| (table..start).contains(sector)) {
+                let loader: Vec<u8> = (0..64).flat_map(|_| random.next().to_le_bytes()).collect();
+                old.put(sector * 512, &loader);
+                loaders.push((sector * 512, loader));
+            }
+            let copy = planned(&old, Some(&Memory::new(size * MIB)), &WANTED).unwrap();
+            let mut drive = Cut::new(Memory::new(size * MIB), u64::MAX);
+            run(&copy, &old, &mut drive, false).unwrap();
+            assert!(is_complete(&copy, &old, &drive.seen), "{format}, {start}, {size} MiB");
+            let first = copy.extents()[0].to.get();
+            let (there, gone): (Vec<_>, Vec<_>) = loaders.iter().partition(|(at, _)| at + 512 <= first);
+            for (at, loader) in there {
+                assert!(bytes(&drive.seen, *at, 512) == *loader, "{format}, {start}, {size} MiB: byte {at}");
+            }
+            let named = copy.plan().notes().iter().filter(|note| note.contains("are not copied"));
+            let named: Vec<&String> = named.collect();
+            assert_eq!(named.len(), usize::from(!gone.is_empty()), "{format}, {start}: {named:?}");
+            if let Some((at, _)) = gone.first() {
+                assert!(named[0].contains(&format!("from byte {at},")), "{format}, {start}: {named:?}");
+            }
+        }
+    }
+}
+
 /// A source with a sector that cannot be read.
 struct Scratched<'a>(&'a Memory, u64);
 
@@ -243,7 +281,7 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
         ("/extents/0/0", (6 * MIB).into()),
         ("/extents/0/1", (4 * MIB).into()),
         ("/extents/1/2", MIB.into()),
-        ("/lead", (2 * MIB).into()),
+        ("/lead/0/1", (2 * MIB).into()),
         ("/plan/table/partitions/0/start", 2049.into()),
     ];
     for (path, new) in broken {

@@ -445,10 +445,26 @@ fn what_cannot_be_moved_is_refused() {
     assert!(matches!(disk.make(&named(1)).unwrap_err(), RealignError::Nothing));
     assert!(matches!(disk.make(&named(2)).unwrap_err(), RealignError::Container(2)));
     assert!(matches!(disk.make(&named(9)).unwrap_err(), RealignError::NoSuchPartition(9)));
-    for sector in [2049, 40_960, 8] {
+    let container = disk.stack.partitions.iter().find(|p| p.number == 2).unwrap().span;
+    let container =
+        format!("partition 2 is there, from byte {} to byte {}", container.start(), container.end());
+    let end = format!("the space for partitions ends at byte {}", SECTORS * 512);
+    // What is before belongs to boot loaders.
+    let first = format!("the space for partitions begins at byte {}", 2048 * 512);
+    let cases =
+        [(2049, "boundary"), (40_960, &container), (8, &first), (SECTORS, &end), (2 * SECTORS + 2048, &end)];
+    for (sector, says) in cases {
         let wanted = Wanted { starts: vec![(1, ByteOffset::new(sector * 512))], ..Wanted::default() };
-        assert!(matches!(disk.make(&wanted).unwrap_err(), RealignError::Start { number: 1, .. }), "{sector}");
+        let refused = disk.make(&wanted).unwrap_err();
+        assert!(matches!(refused, RealignError::Start { number: 1, .. }), "{sector}");
+        assert!(refused.to_string().contains(says), "{sector}: {refused}, not {says}");
     }
+    // A place that another partition is to get.
+    let disk = Disk::new("512e", Format::Gpt, SECTORS, &[(2049, 20_000), (22_049, 20_000)]);
+    let starts = vec![(1, ByteOffset::new(65_536 * 512)), (2, ByteOffset::new(67_584 * 512))];
+    let refused = disk.make(&Wanted { starts, ..Wanted::default() }).unwrap_err();
+    println!("{refused}");
+    assert!(matches!(refused, RealignError::Start { .. }), "{refused}");
 }
 
 #[test]

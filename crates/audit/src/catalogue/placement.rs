@@ -45,8 +45,8 @@ pub(super) const END_STRADDLES: Definition = Definition {
           before the disk's last one, which is seldom the end of a physical sector.",
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
            never uses the tail, but is not opened on such a device (\"Device size is not aligned to requested sector size\"): \
-           a partition that grew since it was made has to be cut again. Whoever \
-           writes the tail pays a read-modify-write and shares a sector with the next partition. Linux uses a partition whose \
+           a partition that grew since it was made has to be cut again. A \
+           write to the tail causes a read-modify-write of a sector that the next partition shares. Linux uses a partition whose \
            size is not a multiple of 4 KiB in blocks of 512, 1024 or 2048 bytes, until a file system is mounted. What mkfs, dd \
            or a database writes to it through the page cache then consists of more and smaller segments: with 512, a request of 126 \
            segments carries 63 KiB instead of 504 and may end inside a physical sector, also where the start is aligned. It is advice where \

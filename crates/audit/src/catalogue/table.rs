@@ -105,12 +105,13 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "protective MBR and GPT do not belong together",
-    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR.",
+    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR; or an MBR lists partitions beside a \
+           complete GPT that it does not announce (a warning).",
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
-    cost: "No partition is found. The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems \
+    cost: "No partition is found, or programs differ in which partitions they find. The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems \
            full of one unknown partition.",
     fix: "Have the protective MBR written again (straddle plan --repair). Without a GPT: restore the table from a backup, \
-          or search for the partitions' contents.",
+          or search for the partitions' contents. Of two tables, remove the one that is left over.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 

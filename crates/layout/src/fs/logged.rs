@@ -3,7 +3,7 @@
 use straddle_units::ByteCount;
 
 use super::{bytes, place, said, text, text_of_utf16, unit_of_log};
-use crate::fields::{le32, le64};
+use crate::fields::{byte, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
@@ -12,8 +12,8 @@ const SUPERBLOCK: u64 = 1024;
 
 /// `struct f2fs_super_block`, include/linux/f2fs_fs.h.
 mod f2fs {
-    /// How many bytes are read: everything before the extension list.
-    pub(super) const LEN: usize = 0x47C;
+    /// How many bytes are read: everything up to the end of the first device's record.
+    pub(super) const LEN: usize = TOTAL_SEGMENTS + 4;
     /// `log_blocksize`, 32 bits.
     pub(super) const LOG_BLOCKSIZE: usize = 0x10;
     /// `log_blocks_per_seg`, 32 bits.
@@ -26,6 +26,11 @@ mod f2fs {
     pub(super) const MAIN_BLKADDR: usize = 0x5C;
     /// `volume_name`, 512 characters of UTF-16.
     pub(super) const VOLUME_NAME: std::ops::Range<usize> = 0x7C..0x47C;
+    /// `devs[0].path`, 64 bytes: empty if the file system is on one device only. The superblock is on the
+    /// first of several.
+    pub(super) const PATH: usize = 0x899;
+    /// `devs[0].total_segments`, 32 bits, without the blocks before segment 0 (`f2fs_scan_devices`).
+    pub(super) const TOTAL_SEGMENTS: usize = PATH + 64;
 }
 
 /// `struct nilfs_super_block`, include/uapi/linux/nilfs2_ondisk.h.
@@ -60,10 +65,24 @@ pub(super) fn read_f2fs(view: &View<'_>) -> Option<(FileSystem, String)> {
         segment: per_segment.and_then(|blocks| segment(view, blocks, block)),
         segment_start: at(f2fs::SEGMENT0_BLKADDR),
         data_start: at(f2fs::MAIN_BLKADDR),
-        extent: said(le64(&superblock, f2fs::BLOCK_COUNT), block),
+        extent: said(blocks_here(&superblock, per_segment), block),
         ..FileSystem::default()
     };
     Some((fs, text_of_utf16(&superblock[f2fs::VOLUME_NAME])))
+}
+
+/// How many blocks of an F2FS are on the device with this superblock; zero if that is not recorded. The block
+/// count covers all devices.
+fn blocks_here(superblock: &[u8], per_segment: Option<u64>) -> u64 {
+    if byte(superblock, f2fs::PATH) == 0 {
+        return le64(superblock, f2fs::BLOCK_COUNT);
+    }
+    let segments = match le32(superblock, f2fs::TOTAL_SEGMENTS) {
+        0 => None,
+        segments => per_segment.and_then(|blocks| blocks.checked_mul(u64::from(segments))),
+    };
+    let before = u64::from(le32(superblock, f2fs::SEGMENT0_BLKADDR));
+    segments.and_then(|blocks| blocks.checked_add(before)).unwrap_or(0)
 }
 
 /// Reads NILFS2. Segments count from byte 0, except that the superblock takes the beginning of the first.

@@ -23,6 +23,9 @@ pub(crate) struct Known {
     pub(crate) forced: Option<BlockSize>,
 }
 
+/// Sectors of magneto-optical and optical media, of which images exist.
+const RARE: [u64; 2] = [1024, 2048];
+
 /// The most partitions whose contents are identified. Contents change nothing that the table says, and each
 /// costs a read or two.
 const MAX_CONTENTS: usize = 16;
@@ -95,7 +98,9 @@ pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
             return read_protected(reader, mbr, known);
         }
         if is_table && mbr.has_ordinary() {
-            return read_mbr(reader, mbr, known);
+            let mut stack = read_mbr(reader, mbr, known);
+            stack.problems.extend(unannounced(reader, known));
+            return stack;
         }
         if boot_sector.is_some()
             && let Some(stack) = sensible_table(reader, mbr, known).filter(|stack| shows(reader, stack))
@@ -155,6 +160,21 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             stack.problems.insert(0, Problem::ProtectiveWithoutGpt { at });
             stack
         }
+    }
+}
+
+/// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
+/// and other programs ask which of the two is meant. Images of optical media have both by design.
+fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
+    let (at, identifier) = ISO_DESCRIPTOR;
+    if reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier {
+        return None;
+    }
+    match gpt::find(reader, &known.groups(), Depth::Both) {
+        Found::Table(table) if table.problems.is_empty() => {
+            Some(Problem::NoProtectiveMbr { at: Mbr::entry_at(0) })
+        }
+        _ => None,
     }
 }
 
@@ -278,14 +298,16 @@ impl Known {
         [BlockSize::B512, BlockSize::B4096].into_iter().filter(move |size| *size != self.block())
     }
 
-    /// The sizes in which to search for a GPT: only the forced one, the device's before the others, or all as
-    /// equals.
+    /// The sizes in which to search for a GPT: only the forced one; else the device's before the usual ones, or
+    /// these as equals, and at last those of magneto-optical and optical media.
     fn groups(self) -> Vec<Vec<BlockSize>> {
-        match (self.forced, self.device) {
-            (Some(forced), _) => vec![vec![forced]],
+        let mut groups = match (self.forced, self.device) {
+            (Some(forced), _) => return vec![vec![forced]],
             (None, Some(device)) => vec![vec![device], self.others().collect()],
             (None, None) => vec![vec![BlockSize::B512, BlockSize::B4096]],
-        }
+        };
+        groups.push(RARE.into_iter().filter_map(|size| BlockSize::new(size).ok()).collect());
+        groups
     }
 
     /// Returns the problem of a table in blocks of `table` bytes that differ from this device's; `at` is the

@@ -28,8 +28,6 @@ const EXT_GROUP: u64 = 1024 + 0x5A;
 const BTRFS: u64 = 64 * 1024;
 const BTRFS_PLACE: u64 = BTRFS + 0x30;
 const BTRFS_SIZE: u64 = BTRFS + 0xD1;
-/// F2FS's number of 4 KiB blocks (`block_count`).
-const F2FS_BLOCKS: u64 = 1024 + 36;
 /// Possible offsets of a PV's label, and the offset of its device's size from there (`pv_header`).
 const LABELS: [u64; 4] = [0, 512, 1024, 1536];
 const PV_SIZE: u64 = 64;
@@ -163,11 +161,10 @@ fn size(content: Content, view: &View<'_>) -> Option<ByteCount> {
 fn size_of_file_system(kind: FsKind, view: &View<'_>) -> Option<u64> {
     match kind {
         FsKind::Btrfs => Some(le64(&number::<8>(view, BTRFS_SIZE)?, 0)),
-        FsKind::F2fs => le64(&number::<8>(view, F2FS_BLOCKS)?, 0).checked_mul(4096),
         // Their figures include it, or it is not read.
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Nilfs2 => None,
-        FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => None,
-        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::F2fs => None,
+        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 | FsKind::Squashfs => None,
+        FsKind::Erofs | FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
     }
 }
 

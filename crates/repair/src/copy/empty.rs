@@ -12,6 +12,7 @@ use straddle_layout::member_marks;
 use straddle_relocate::{FileAccess, Progress};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::gap::Lead;
 use super::run::{CopyWatch, Stage, sectors};
 use super::work::windows_of;
 use super::{Copy, CopyError};
@@ -75,10 +76,11 @@ impl Copy {
 
     /// Every place that is written on `medium`, in ascending order and apart from each other.
     pub(super) fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
-        let mut places = vec![Span::first(self.lead.max(WIPED).min(medium.len()))];
+        let mut places = vec![Span::first(WIPED.min(medium.len()))];
+        places.extend(self.lead.iter().copied());
         places.extend(member_marks(medium)?.into_iter().filter_map(|mark| sectors(mark, medium.len())));
         places.extend(self.extents.iter().filter_map(|one| one.destination()));
-        for step in self.steps(medium, &[])? {
+        for step in self.steps(medium, &Lead::default())? {
             let Step::Write { at, new, .. } = step else { continue };
             let len = ByteCount::new(new.len() as u64);
             places.push(Span::new(ByteOffset::new(at), len).ok_or(CopyError::TooLarge)?);

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use super::{Copy, CopyError, LEAD, VERSION};
+use super::{Copy, CopyError, VERSION, gap};
 use crate::fingerprint::Fingerprint;
-use crate::plan::{Change, Entry, FingerprintFile, Format, Plan, PlanFile, Slot};
+use crate::plan::{Change, Entry, FingerprintFile, Plan, PlanFile, Slot};
 use crate::realign::{ReferenceFile, anchored};
 
 /// A plan to copy a disk as JSON: numbers without units, and unchecked.
@@ -27,8 +27,8 @@ pub struct CopyFile {
     /// The partitions that are placed for the data of a layer in them, with the offset of these data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, u64)>,
-    /// How many bytes before the first partition are copied for boot loaders.
-    pub lead: u64,
+    /// What is copied from before the first partition, to the same places: first byte and number of bytes.
+    pub lead: Vec<[u64; 2]>,
     /// What refers to the old places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<ReferenceFile>,
@@ -70,6 +70,10 @@ impl Copy {
             let from = Span::new(ByteOffset::new(start), ByteCount::new(len));
             Ok(Move { from: from.ok_or_else(|| invalid("a span ends past 2^64"))?, to: ByteOffset::new(to) })
         });
+        let lead = file.lead.into_iter().map(|[start, len]| {
+            let span = Span::new(ByteOffset::new(start), ByteCount::new(len));
+            span.ok_or_else(|| invalid("a span ends past 2^64"))
+        });
         let sector = BlockSize::new(file.source.sector).map_err(|error| invalid(error.to_string()))?;
         let copy = Self {
             extents: extents.collect::<Result<_, CopyError>>()?,
@@ -84,7 +88,7 @@ impl Copy {
                 .map(|one| Ok((one.partition, one.what.try_into()?)))
                 .collect::<Result<_, CopyError>>()?,
             anchors: file.anchors.into_iter().map(|(of, at)| (of, ByteCount::new(at))).collect(),
-            lead: ByteCount::new(file.lead),
+            lead: lead.collect::<Result<_, CopyError>>()?,
             over: file.over,
             wipes: file.wipe,
         };
@@ -132,10 +136,11 @@ impl Copy {
         if self.extents.len() != places.len() || entries.iter().any(|entry| !self.is_aligned(entry)) {
             return Err(invalid("a partition gets nothing, or would not be aligned"));
         }
-        let first = places.iter().map(|place| place.start().get()).min().unwrap_or_default();
-        let most = if plan.table().format == Format::Mbr { LEAD.min(first) } else { 0 };
-        if self.lead.get() > most || self.lead > self.source.size {
-            return Err(invalid("it copies too much before the first partition"));
+        let room = gap::room(plan);
+        let is_over = |span: &Span| !room.contains(*span) || !source.contains(*span);
+        let is_twice = self.lead.windows(2).any(|pair| pair[1].start() < pair[0].end());
+        if is_twice || self.lead.iter().any(is_over) {
+            return Err(invalid("what it copies before the first partition is not there, or has no room"));
         }
         match self.references.iter().find(|(number, _)| !entries.iter().any(|entry| entry.number == *number))
         {
@@ -160,7 +165,7 @@ impl From<&Copy> for CopyFile {
                 .map(|one| [one.from.start().get(), one.from.len().get(), one.to.get()])
                 .collect(),
             anchors: copy.anchors.iter().map(|(of, at)| (*of, at.get())).collect(),
-            lead: copy.lead.get(),
+            lead: copy.lead.iter().map(|span| [span.start().get(), span.len().get()]).collect(),
             references: (copy.references.iter())
                 .map(|(partition, what)| ReferenceFile { partition: *partition, what: what.into() })
                 .collect(),

@@ -7,11 +7,11 @@ use std::io;
 
 use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
-use straddle_layout::format::mbr;
 use straddle_layout::read_stack;
 use straddle_relocate::{Bad, Move, filler};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::gap::Lead;
 use super::work::{SECTOR, Work, windows};
 use super::{Copy, CopyError, Source};
 use crate::apply::differing;
@@ -22,15 +22,19 @@ use crate::target::{Disk, Identity};
 
 impl Copy {
     /// Whether `disk` has the table of this plan, and what boot loaders keep before the first partition.
-    pub(super) fn has_table(&self, disk: &dyn Disk, lead: &[u8]) -> Result<bool, CopyError> {
+    pub(super) fn has_table(&self, disk: &dyn Disk, lead: &Lead) -> Result<bool, CopyError> {
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
         if difference(&stack, self.plan.table()).is_some() {
             return Ok(false);
         }
-        let core = lead.get(mbr::SECTOR_BYTES..).unwrap_or_default();
-        let mut found = vec![0; core.len()];
-        disk.read_at(ByteOffset::new(mbr::SECTOR_BYTES as u64), &mut found)?;
-        Ok(found == core && differing(disk, &self.steps(disk, lead)?)?.is_none())
+        for (at, core) in lead.core() {
+            let mut found = vec![0; core.len()];
+            disk.read_at(at, &mut found)?;
+            if found != core {
+                return Ok(false);
+            }
+        }
+        Ok(differing(disk, &self.steps(disk, lead)?)?.is_none())
     }
 
     /// Compares all that was copied with the source; `None` if that was stopped, else what had to be skipped.

@@ -17,6 +17,7 @@ use straddle_relocate::{Bad, Progress, Verify};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::bounded::Bounded;
+use super::gap::Lead;
 use super::layout::Item;
 use super::work::{Unreadable, Work};
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
@@ -142,7 +143,7 @@ impl Copy {
         if let Some(path) = source.written() {
             return Err(CopyError::SourceWritten(path));
         }
-        self.lead(disk, &lead)?;
+        Self::write_lead(disk, &lead)?;
         self.record(disk)?;
         list(&bad).map_err(CopyError::List)?;
         self.table(disk, &lead)?;
@@ -163,7 +164,7 @@ impl Copy {
     }
 
     /// Checks that the source is the plan's; returns its bytes before the first partition.
-    fn check_source(&self, source: &Source<'_>) -> Result<Vec<u8>, CopyError> {
+    fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
         if source.medium().len() != self.source.size {
             return refuse("has another size than the plan's");
@@ -175,9 +176,7 @@ impl Copy {
             return refuse("is another one than the plan's, or its table has changed");
         }
         self.check_contents(source)?;
-        let mut lead = vec![0; usize::try_from(self.lead.get()).unwrap_or(0)];
-        source.medium().read_at(ByteOffset::ZERO, &mut lead)?;
-        Ok(lead)
+        Ok(Lead::read(self, source)?)
     }
 
     /// Checks that what the partitions hold fits what is copied of them, and that what refers to their places is what
@@ -221,7 +220,7 @@ impl Copy {
     }
 
     /// Checks that the new disk is the plan's: as it was, or left by an earlier run.
-    fn check_target(&self, disk: &dyn Disk, lead: &[u8]) -> Result<Found, CopyError> {
+    fn check_target(&self, disk: &dyn Disk, lead: &Lead) -> Result<Found, CopyError> {
         let marker = self.marker()?;
         let mut sector = vec![0; marker.len()];
         disk.read_at(ByteOffset::ZERO, &mut sector)?;
@@ -256,10 +255,11 @@ impl Copy {
     }
 
     /// Writes what boot loaders keep behind the first sector, before the first partition.
-    fn lead(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
-        let Some(core) = lead.get(mbr::SECTOR_BYTES..).filter(|core| !core.is_empty()) else { return Ok(()) };
+    fn write_lead(disk: &mut dyn Disk, lead: &Lead) -> Result<(), CopyError> {
         let mut noting = Noting { disk, written: Vec::new() };
-        write(&mut noting, ByteOffset::new(mbr::SECTOR_BYTES as u64), core)?;
+        for (at, core) in lead.core() {
+            write(&mut noting, at, core)?;
+        }
         noting.settle()
     }
 
@@ -275,12 +275,12 @@ impl Copy {
     }
 
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
-    pub(super) fn steps(&self, disk: &dyn Medium, lead: &[u8]) -> Result<Vec<Step>, CopyError> {
+    pub(super) fn steps(&self, disk: &dyn Medium, lead: &Lead) -> Result<Vec<Step>, CopyError> {
         let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
         let mut first = vec![0; sector];
         disk.read_at(ByteOffset::ZERO, &mut first)?;
         first[..mbr::SECTOR_BYTES].fill(0);
-        let code = code(lead);
+        let code = lead.code();
         first[..code.len()].copy_from_slice(code);
         let after = Unmarked { disk, first };
         let stack = read_stack(&after, Some(self.plan.block()), None)?;
@@ -288,7 +288,7 @@ impl Copy {
     }
 
     /// Writes the table, with the boot code in its first sector.
-    fn table(&self, disk: &mut dyn Disk, lead: &[u8]) -> Result<(), CopyError> {
+    fn table(&self, disk: &mut dyn Disk, lead: &Lead) -> Result<(), CopyError> {
         let steps = self.steps(disk, lead)?;
         for step in &steps {
             match step {
@@ -297,7 +297,7 @@ impl Copy {
             }
         }
         flush(disk)?;
-        read_back(disk, ByteOffset::ZERO, code(lead))?;
+        read_back(disk, ByteOffset::ZERO, lead.code())?;
         if let Some((_, at, len)) = differing(disk, &steps)? {
             return Err(CopyError::Differs { at: ByteOffset::new(at), len });
         }
@@ -321,11 +321,6 @@ fn is_entry_of(entry: &Entry, item: &Item, format: Format) -> bool {
     (entry.number, &entry.kind) == (old.number, &old.kind)
         && has_identity
         && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
-}
-
-/// The boot code of a first sector.
-fn code(lead: &[u8]) -> &[u8] {
-    &lead[..lead.len().min(mbr::DISK_ID_AT)]
 }
 
 /// The new disk as if its first sector had the source's boot code and no table.

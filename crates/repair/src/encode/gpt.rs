@@ -117,6 +117,14 @@ impl CurrentGpt {
         u64::try_from(self.array.len()).unwrap_or(u64::MAX).div_ceil(self.block)
     }
 
+    /// The bytes of the primary copy's array; where it usually is if that copy is damaged.
+    pub(crate) fn primary_array(&self) -> Option<straddle_units::Span> {
+        let lba = if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 };
+        let start = lba.checked_mul(self.block).map(straddle_units::ByteOffset::new)?;
+        let len = self.array_blocks().checked_mul(self.block)?;
+        straddle_units::Span::new(start, straddle_units::ByteCount::new(len))
+    }
+
     fn my_lba(&self) -> u64 {
         le64(&self.header, header::MY_LBA)
     }

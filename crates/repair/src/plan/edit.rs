@@ -119,6 +119,11 @@ impl Draft<'_> {
         for problem in &stack.problems {
             match (problem.damage(), problem) {
                 (Damage::End, _) if self.request.relocate_backup => {}
+                // The MBR is what counts, and the GPT beside it stays.
+                (Damage::Protection, _) if format == Format::Mbr => {
+                    self.notes
+                        .push("the complete GPT beside this MBR stays: sgdisk asks which to use".to_owned());
+                }
                 (Damage::Protection, _) if self.request.repair => {}
                 (Damage::Copies, _) => self.notes.push(format!("{problem}; this plan writes both copies")),
                 (Damage::Hybrid, _) => {

@@ -3,10 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use straddle_repair::Slot;
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::Reference;
+use straddle_units::{ByteOffset, Span};
 
-use super::plan::{pictures, table};
+use super::plan::{Layout, drawn, table};
 use super::{realign, wrap};
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
@@ -44,7 +46,7 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
         copy.total()
     );
     let mut text = format!("{}\n", paint(styles.heading, &headline));
-    text += &pictures(plan, styles);
+    text += &picture(copy, styles);
     let _ = write!(text, "\n{}\n", table(plan));
     let mut line = |line: &str| {
         let _ = writeln!(text, "{}", wrap(line, width, "  "));
@@ -75,6 +77,17 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
         }
     };
     text
+}
+
+/// Draws the source and the new disk.
+fn picture(copy: &Copy, styles: Styles) -> String {
+    let plan = copy.plan();
+    let entries = plan.table().partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+    let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
+    let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
+    let old = copy.extents().iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
+    let source = Layout { name: "source", size: copy.source().size, partitions: old };
+    drawn(&[source, Layout { name: "copy", size: plan.disk().size, partitions: new }], styles)
 }
 
 /// The command that makes the copy of the plan in `file`.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use straddle_repair::peers::Peer;
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
-use straddle_units::ByteCount;
+use straddle_units::{ByteCount, Span};
 
 use crate::commands::plan::Planned;
 use crate::output::{self, Styles, paint, plural, printable, quote_path};
@@ -106,13 +106,31 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
     };
-    let size = plan.disk().size.get();
-    format!(
-        "  before [{}]\n  after  [{}]\n  {}\n",
-        tree::bar_line(size, spans(plan.before())),
-        tree::bar_line(size, spans(&plan.table().partitions)),
-        paint(styles.faint, &tree::scale(size))
-    )
+    let after = spans(&plan.table().partitions);
+    let size = plan.disk().size;
+    let before = Layout { name: "before", size, partitions: spans(plan.before()) };
+    drawn(&[before, Layout { name: "after", size, partitions: after }], styles)
+}
+
+/// A layout to be drawn.
+pub(super) struct Layout {
+    pub(super) name: &'static str,
+    /// The size of its disk.
+    pub(super) size: ByteCount,
+    /// The partitions by number.
+    pub(super) partitions: Vec<(u32, Span)>,
+}
+
+/// Draws layouts below each other on the same scale.
+pub(super) fn drawn(layouts: &[Layout], styles: Styles) -> String {
+    let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
+    let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
+    let line = |layout: &Layout| {
+        let bar = tree::bar_line((layout.size.get(), largest), layout.partitions.clone());
+        format!("  {:widest$} [{bar}]\n", layout.name)
+    };
+    let lines: String = layouts.iter().map(line).collect();
+    format!("{lines}  {}\n", paint(styles.faint, &tree::scale(largest)))
 }
 
 /// Columns that are left out, in this order, if the terminal is too narrow for all.

@@ -52,7 +52,7 @@ fn cells(at: u64, size: u64) -> u64 {
 fn bar(audited: &Examined, styles: Styles) -> String {
     let size = audited.target().size.get();
     let listed = audited.stack().partitions.iter().filter(|p| p.role != Role::Extended);
-    let line = bar_line(size, listed.map(|partition| (partition.number, partition.span)).collect());
+    let line = bar_line((size, size), listed.map(|partition| (partition.number, partition.span)).collect());
     format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
 }
 
@@ -61,22 +61,23 @@ pub(crate) fn scale(size: u64) -> String {
     format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / bar_width()))
 }
 
-/// Draws a disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that
-/// is too small for a cell of its own still gets one.
-pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
+/// Draws a disk of `size` bytes beside one of `largest` bytes, to scale: each partition as its number, free space as
+/// dots. A partition that is too small for a cell of its own still gets one.
+pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Span)>) -> String {
     let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(bar_width()).unwrap_or(0)).collect();
     // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
     partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
     for (number, span) in partitions {
         let mark = char::from_digit(number % 36, 36).unwrap_or('?');
-        let first = cells(span.start().get(), size);
-        let last = cells(span.end().get(), size).max(first + 1);
+        let first = cells(span.start().get(), largest);
+        let last = cells(span.end().get(), largest).max(first + 1);
         for cell in first..last {
             if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
                 *slot = mark;
             }
         }
     }
+    line.truncate(usize::try_from(cells(size, largest).max(1)).unwrap_or(usize::MAX));
     line.into_iter().collect()
 }
 

@@ -1,0 +1,124 @@
+//! What a disk keeps before its first partition: boot code and boot loaders.
+//!
+//! The law of this module: firmware and boot code look for them at fixed places, so they keep theirs. Nothing is
+//! copied over a table or into a partition. What is found there and is not copied, is named.
+
+use straddle_device::{Medium, ReadError};
+use straddle_layout::TableKind;
+use straddle_layout::format::gpt;
+use straddle_layout::format::mbr;
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+
+use super::work::windows_of;
+use super::{Copy, CopyError, Source};
+use crate::encode::CurrentGpt;
+use crate::fingerprint::bytes_of;
+use crate::plan::{Format, Plan, Situation};
+
+/// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
+pub(super) const MOST: ByteOffset = ByteOffset::new(32 * MIB);
+
+/// What a source has before its first partition.
+pub(super) struct Gap {
+    /// What keeps its place on the new disk.
+    pub(super) copied: Vec<Span>,
+    /// The first byte of each piece of data that is not copied.
+    pub(super) left: Vec<ByteOffset>,
+}
+
+impl Gap {
+    /// Reads what `source` has before its first partition, and finds what of it has room before that of `plan`.
+    pub(super) fn of(source: &Situation<'_>, plan: &Plan) -> Result<Self, CopyError> {
+        let parts = source.stack.partitions.iter().map(|partition| partition.span.start());
+        let first = parts.min().unwrap_or_default().min(MOST).min(ByteOffset::new(source.size().get()));
+        let whole = Span::first(ByteCount::new(first.get()));
+        let own = table_of(source)?;
+        let is_free = room(plan);
+        let taken = whole.gaps([is_free]);
+        let copied = whole.gaps(own.iter().copied().chain(taken.iter().copied()));
+        let mut left = Vec::new();
+        for span in taken.into_iter().flat_map(|span| span.gaps(own.iter().copied())) {
+            left.extend(first_set(source.medium, span)?);
+        }
+        Ok(Self { copied, left })
+    }
+
+    /// What it says of data that are not copied.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        self.left.iter().map(|at| match at.get() {
+            0 => "the boot code in the first sector is not copied: install the boot loader on the new disk".to_owned(),
+            _ => format!(
+                "data before the first partition, from byte {at}, are not copied, as the new disk has its table or a partition there: install the boot loader on the new disk"
+            ),
+        })
+    }
+}
+
+/// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
+pub(super) fn room(plan: &Plan) -> Span {
+    let entries = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
+    let first = entries.map(Span::start).min().unwrap_or_default().min(MOST);
+    let whole = Span::first(ByteCount::new(first.get()));
+    let table = match plan.table().format {
+        Format::Mbr => return whole,
+        Format::Gpt => {
+            let array = u64::from(plan.table().entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
+            let block = plan.block().get();
+            block.saturating_mul(2).saturating_add(array.next_multiple_of(block))
+        }
+    };
+    whole
+        .gaps([Span::first(ByteCount::new(table))])
+        .into_iter()
+        .next()
+        .unwrap_or(Span::first(ByteCount::ZERO))
+}
+
+/// What the table of the source takes at its beginning. The boot code of an MBR is not part of it.
+fn table_of(source: &Situation<'_>) -> Result<Vec<Span>, CopyError> {
+    if source.stack.kind != TableKind::Gpt {
+        return Ok(Vec::new());
+    }
+    let block = source.stack.block;
+    let mbr = Span::new(ByteOffset::new(mbr::DISK_ID_AT as u64), block.bytes());
+    let header = Span::new(ByteOffset::new(block.get()), block.bytes());
+    let array = CurrentGpt::read(source.medium, source.stack)?.primary_array();
+    Ok(mbr.into_iter().chain(header).chain(array).collect())
+}
+
+/// The first byte of `span` that is not zero.
+fn first_set(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+    for window in windows_of(span) {
+        let bytes = bytes_of(medium, window)?;
+        if let Some(offset) = bytes.iter().position(|byte| *byte != 0) {
+            return Ok(window.start().checked_add(ByteCount::new(offset as u64)));
+        }
+    }
+    Ok(None)
+}
+
+/// What is copied from before the first partition: the places, and their bytes.
+#[derive(Default)]
+pub(super) struct Lead(Vec<(ByteOffset, Vec<u8>)>);
+
+impl Lead {
+    pub(super) fn read(copy: &Copy, source: &Source<'_>) -> Result<Self, ReadError> {
+        let read = |span: &Span| Ok((span.start(), bytes_of(source.medium(), *span)?));
+        copy.lead.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The boot code of the first sector, which is written with the table.
+    pub(super) fn code(&self) -> &[u8] {
+        let first = self.0.iter().find(|(at, _)| *at == ByteOffset::ZERO);
+        first.map_or(&[], |(_, bytes)| &bytes[..bytes.len().min(mbr::DISK_ID_AT)])
+    }
+
+    /// The rest, which is behind the first sector.
+    pub(super) fn core(&self) -> impl Iterator<Item = (ByteOffset, &[u8])> {
+        self.0.iter().filter_map(|(at, bytes)| {
+            let skipped = if *at == ByteOffset::ZERO { mbr::SECTOR_BYTES } else { 0 };
+            let core = bytes.get(skipped..).filter(|core| !core.is_empty())?;
+            Some((at.checked_add(ByteCount::new(skipped as u64))?, core))
+        })
+    }
+}
