@@ -5,7 +5,6 @@
 //! over them; and if the rest of the table is the one that was there.
 
 use straddle_device::Medium;
-use straddle_layout::Partition;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
