@@ -5,8 +5,8 @@ use straddle_io::SplitMix64;
 use straddle_units::ByteOffset;
 
 use super::machine::{Image, key};
-use super::shapes::{Decision, Final, World};
-use crate::{Found, RelocateError, SECTOR, Whereabouts, is_latest, is_same, is_untouched};
+use super::shapes::{Decision, Final, World, span};
+use crate::{Found, Move, RelocateError, SECTOR, Whereabouts, is_latest, is_same, is_untouched};
 
 /// The sectors that are written to in a state.
 const WRITES: usize = 2;
@@ -44,7 +44,7 @@ impl World {
             let (old, number) = self.data[random.index(self.data.len())];
             // What is on its way back may be in its old place, or not.
             let Found::At(new) = places.of(ByteOffset::new(old as u64 * SECTOR)) else { continue };
-            if image[old] != number || self.bad.contains(&old) || number == self.empty {
+            if image[old] != number || number == self.empty || self.is_doubtful(old) {
                 continue;
             }
             let mut changed = image.clone();
@@ -62,6 +62,16 @@ impl World {
             }
         }
         Ok(refused)
+    }
+
+    /// Whether a sector cannot be read, or was to get what cannot: that may be anything.
+    fn is_doubtful(&self, sector: usize) -> bool {
+        let here = span(sector as u64, 1);
+        let comes = |one: &&Move| one.destination().is_some_and(|to| to.contains(here));
+        let source = |one: &Move| one.from.start().checked_add(here.start().checked_since(one.to)?);
+        let sources = self.job.moves().iter().filter(comes).filter_map(source);
+        let mut all = sources.chain([here.start()]);
+        all.any(|at| self.bad.contains(&usize::try_from(at.get() / SECTOR).unwrap()))
     }
 
     /// Whether what another program has written where the data were is with them afterwards.
