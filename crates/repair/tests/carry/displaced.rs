@@ -254,6 +254,12 @@ fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
         assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))));
         drop(disk);
         assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);
+        // Sector 0 is the same with the marker and without.
+        let saved = Backup::load(&folder.path().join("table")).unwrap();
+        let over = drive.seen.clone();
+        let refused = saved.undo(&mut target(&mut drive), LaterWrites::Refuse).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+        assert!(drive.seen == over, "it was written to");
         assert_eq!(Shape::bytes(&drive.seen, first()), Shape::bytes(&shape.before, first()));
     }
 }

@@ -2,6 +2,7 @@
 //! two power cuts may leave; and nothing is written if something else has written to the data.
 
 use straddle_relocate::{State, is_title};
+use straddle_repair::apply::{Backup, LaterWrites};
 use straddle_repair::realign::{Journal, JournalPlace, MoveError, Outcome, Run};
 use straddle_repair::{Format, Request, Seed};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -167,5 +168,36 @@ fn a_journal_that_was_not_erased_after_a_rollback_counts_for_nothing() {
             check_nothing(&medium, &what);
         }
         assert!(left_over > 0, "{}", shape.name);
+    }
+}
+
+/// The saved table comes back although the power was cut while the marker was restored over it, or while it came back.
+#[test]
+fn a_saved_table_comes_back_after_power_cuts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random::new(13);
+    for shape in pairs() {
+        let stopped = shape.stopped(JournalPlace::Inside).seen;
+        for (table, medium, _) in displace(&shape, &stopped) {
+            for _ in 0..40 {
+                let (restored, undone) = (random.below(12), random.below(12));
+                let what = format!("{}, {table}: cut after {restored}, undo cut after {undone}", shape.name);
+                let path = tempfile::Builder::new().tempdir_in(folder.path()).unwrap().path().to_owned();
+                let mut drive = Drive::new(medium.clone(), restored);
+                let _ = Run::search(&mut target(&mut drive), None).unwrap().restore_table(&path);
+                let mut seen = drive.cut(&mut random);
+                let saved = Backup::load(&path).unwrap();
+                for left in [undone, u64::MAX] {
+                    let mut drive = Drive::new(seen, left);
+                    let mut disk = target(&mut drive);
+                    let ready = saved.undo(&mut disk, LaterWrites::Refuse);
+                    let ended = ready.unwrap_or_else(|error| panic!("{what}: {error}")).write().map(drop);
+                    assert!(ended.is_ok() || left < u64::MAX, "{what}: {ended:?}");
+                    drop(disk);
+                    seen = drive.cut(&mut random);
+                }
+                assert!(seen == medium, "{what}");
+            }
+        }
     }
 }
