@@ -126,7 +126,7 @@ pub(super) enum Need {
     Certain,
     /// Or it lists none of them anywhere.
     Likely,
-    /// The user asks for it: it does not list them as the move would have in the end.
+    /// The user asks for it: it does not list them as the move or its rollback would have in the end.
     Asked,
 }
 
@@ -165,11 +165,11 @@ pub(super) fn is_unfinished(
         let spans = moved().flat_map(|entry| [plan.span(entry), old_span(entry)]);
         spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
-    // Whoever has listed one of them exactly knows where they are; or the move is over, and the table was changed since.
     let is_wrap = payload.realign.is_wrap();
     let is_listed = |entry: &Entry, place: Option<Span>| {
         parts().any(|part| part.number == entry.number && Some(part.span) == place)
     };
+    // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
         let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
         all.any(|entry| is_listed(entry, plan.span(entry)))
@@ -188,7 +188,7 @@ pub(super) fn is_unfinished(
         // The table was being written: nothing but the journal has it.
         (State::NotBegun | State::Back, Need::Likely) => parts().next().is_none(),
         (State::NotBegun | State::Back, Need::Asked) => {
-            !moved().any(|entry| is_listed(entry, old_span(entry)))
+            !moved().all(|entry| is_listed(entry, old_span(entry))) || is_wrap
         }
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn go(run: Run<'_>, goes_back: bool) -> Result<Outcome, MoveError> {
     if goes_back { run.roll_back(on) } else { run.finish(on) }
 }
 
-fn is_found(medium: &Memory) -> bool {
+pub(super) fn is_found(medium: &Memory) -> bool {
     let stack = read_stack(medium, Some(BlockSize::B512), None).unwrap();
     displaced(medium, &stack).is_some()
 }
