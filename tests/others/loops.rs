@@ -223,7 +223,7 @@ fn partitions_that_the_kernel_keeps_are_named() {
         let made = output(Command::new("sfdisk").arg("-q").arg(&path), "label: dos\nstart=63, size=12288\n");
         assert!(made.status.success(), "{}", transcript(&made));
         let Some(device) = Loop::over(&path) else { return };
-        let plan = dir.join(format!("plan {is_kept}"));
+        let plan = dir.join(&format!("plan {is_kept}"));
         let mut command = Command::new(STRADDLE);
         let planned = output(command.args(["realign", "--save"]).arg(&plan).arg(&path), "");
         assert!(plan.exists(), "{}", transcript(&planned));
