@@ -6,7 +6,6 @@
 //! restored comes back only as long as that marker stands: afterwards it lists what has moved where it is not.
 
 use straddle_device::Medium;
-use straddle_layout::Partition;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
