@@ -42,7 +42,11 @@ struct Partition<'a> {
 
 impl<'a> Partition<'a> {
     fn of(disk: &'a Loop) -> Option<Self> {
-        let added = output(Command::new("addpart").arg(&disk.0).args(["1", "2048", "12288"]), "");
+        Self::at(disk, "2048")
+    }
+
+    fn at(disk: &'a Loop, start: &str) -> Option<Self> {
+        let added = output(Command::new("addpart").arg(&disk.0).args(["1", start, "12288"]), "");
         assert!(added.status.success(), "{}", transcript(&added));
         let name = format!("{}p1", disk.0.file_name()?.to_str()?);
         let node = Path::new("/dev").join(&name);
@@ -203,6 +207,42 @@ fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     drop(first);
     let used = bench(&dir, &other, &["--used", "--runtime", "1"]).output().unwrap();
     assert!(used.status.success(), "{}", transcript(&used));
+}
+
+/// A loop device that the kernel reads no table from keeps the partitions that somebody has added. Where there are none,
+/// nothing is out of date.
+#[test]
+fn partitions_that_the_kernel_keeps_are_named() {
+    if !present(&["losetup", "addpart", "delpart", "mknod", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("kept");
+    for is_kept in [false, true] {
+        let path = dir.join("disk.img");
+        fs::write(&path, vec![0; 24 << 20]).unwrap();
+        let made = output(Command::new("sfdisk").arg("-q").arg(&path), "label: dos\nstart=63, size=12288\n");
+        assert!(made.status.success(), "{}", transcript(&made));
+        let Some(device) = Loop::over(&path) else { return };
+        let plan = dir.join(&format!("plan {is_kept}"));
+        let mut command = Command::new(STRADDLE);
+        let planned = output(command.args(["realign", "--save"]).arg(&plan).arg(&path), "");
+        assert!(plan.exists(), "{}", transcript(&planned));
+        let partition = if is_kept { Partition::at(&device, "63") } else { None };
+        if is_kept && partition.is_none() {
+            return skipped("/sys does not list the partition of a loop device");
+        }
+        let mut command = Command::new(STRADDLE);
+        let applied = output(command.arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
+        let name = device.0.file_name().unwrap().to_str().unwrap();
+        let (status, said) = (applied.status.code(), transcript(&applied));
+        assert_eq!(status, Some(if is_kept { 3 } else { 0 }), "{said}");
+        let warning = format!("the kernel still has partitions of the former one ({name}p1)");
+        assert_eq!(said.contains(&warning), is_kept, "{said}");
+        assert_eq!(said.contains(&format!("partx -d /dev/{name}")), is_kept, "{said}");
+        drop(partition);
+        let listed = output(Command::new("sfdisk").args(["-l", "-o", "Start"]).arg(&path), "");
+        assert!(transcript(&listed).contains("2048"), "{}", transcript(&listed));
+    }
 }
 
 /// The script for the guest: each line of its output has the action, its status, and the last line printed.

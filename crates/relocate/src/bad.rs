@@ -9,7 +9,7 @@ use crate::journal::in_memory;
 use crate::sequence::Sequence;
 
 /// The windows that may be in flight.
-const IN_FLIGHT: u64 = 2;
+pub(crate) const IN_FLIGHT: u64 = 2;
 
 /// Bytes that could not be read. Where they were to go there is [`filler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,6 +137,15 @@ impl Flight {
         self.windows.iter().map(|entry| sequence.window(entry.record.number).written).collect()
     }
 
+    /// The windows in flight, with what they bring if the journal has it.
+    pub(crate) fn brought(&self, sequence: &Sequence) -> Vec<(Window, Option<Vec<u8>>)> {
+        let brought = self.windows.iter().map(|Entry { record, saved }| {
+            let shape = Shape::new(sequence.window(record.number));
+            (shape.window, saved.as_ref().map(|copy| shape.moved(copy).to_vec()))
+        });
+        brought.collect()
+    }
+
     /// What the copies in the journal say of windows in flight.
     fn copied(&self, sequence: &Sequence) -> Copied {
         let copied = self.windows.iter().filter_map(|entry| {

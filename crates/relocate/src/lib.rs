@@ -154,6 +154,7 @@ mod flight;
 mod job;
 mod journal;
 mod recovery;
+mod same;
 mod search;
 mod sequence;
 mod shape;
@@ -172,8 +173,9 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::is_title;
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, Unneeded, begin, forget, inspect,
-    inspect_grown, is_latest, is_same, is_untouched, journal_len, journal_len_with, open,
+    inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open,
 };
+pub use same::is_same;
 pub use search::{named_at_ends, search, search_ends, search_near_ends};
 pub use traffic::{Traffic, WindowTraffic};
 pub use whereabouts::{Found, Whereabouts};

@@ -11,7 +11,6 @@ use crate::flight::Flight;
 use crate::job::Job;
 use crate::journal::{Direction, Journal, Mark, erase_titles};
 use crate::sequence::Sequence;
-use crate::shape;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -174,56 +173,17 @@ pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateErro
     course.flight.is_read_intact(&mut disks, &course.sequence, &skip)
 }
 
-/// Whether data that have moved are the same in their old and new places, as far as the old ones were not
-/// overwritten, by the moves or, in the spans `besides`, by the caller. What cannot be read may be anything. True if
-/// there is no journal. Reads all that has moved, and changes nothing.
-///
-/// [`resume`](Unfinished::resume) goes on without what another program has written to the old places since.
-///
-/// # Errors
-///
-/// As [`open`].
-pub fn is_same(mut disks: Disks<'_>, place: Span, besides: &[Span]) -> Result<bool, RelocateError> {
-    let Some(Course { journal, turned, sequence, flight }) = Course::read(&mut disks, place)? else {
-        return Ok(true);
-    };
-    if !is_same_in(&mut disks, &sequence, (flight.durable, flight.done), (besides, &[])) {
-        return Ok(false);
-    }
-    let Some(done) = turned else { return Ok(true) };
-    let later = sequence.written(flight.done);
-    Ok(is_same_in(&mut disks, &Sequence::forward(&journal.job), (done, done), (besides, &later)))
-}
-
-/// Whether what the first `durable` windows have moved is the same in both places; `done` windows are written, and
-/// what came `later` may have overwritten it in the new ones.
-fn is_same_in(
-    disks: &mut Disks<'_>,
-    sequence: &Sequence,
-    (durable, done): (u64, u64),
-    (besides, later): (&[Span], &[Span]),
-) -> bool {
-    let written = sequence.written(done);
-    let old = [besides, &written].concat();
-    // One span for each move, in the same order.
-    sequence.sources(durable).into_iter().enumerate().all(|(number, (from, to))| {
-        let others = written.iter().enumerate().filter(|(other, _)| *other != number).map(|(_, span)| *span);
-        let new: Vec<Span> = besides.iter().chain(later).copied().chain(others).collect();
-        shape::is_same(disks, (from, &old), (to, &new))
-    })
-}
-
 /// What a journal says of the way that data are on, forward or back.
-struct Course {
-    journal: Journal,
+pub(crate) struct Course {
+    pub(crate) journal: Journal,
     /// The windows that are to go back.
-    turned: Option<u64>,
-    sequence: Sequence,
-    flight: Flight,
+    pub(crate) turned: Option<u64>,
+    pub(crate) sequence: Sequence,
+    pub(crate) flight: Flight,
 }
 
 impl Course {
-    fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
+    pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
         let Some(journal) = Journal::read(disks, place)? else { return Ok(None) };
         let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
         let turned = turned.filter(|_| undone.is_some());

@@ -1,9 +1,9 @@
 //! One window on the disk: what is read for it, kept of it and written.
 
-use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+use straddle_units::{Boundary, ByteOffset, Span};
 
 use crate::bad::without;
-use crate::disk::{Disks, SECTOR};
+use crate::disk::Disks;
 use crate::error::{Device, RelocateError};
 use crate::journal::{Hash, Hasher, Kind, Record, Saved, hash, hash_both, in_memory};
 use crate::sequence::{Window, hull};
@@ -90,39 +90,6 @@ pub(crate) fn read(disks: &mut Disks<'_>, span: Span) -> Result<Vec<u8>, Relocat
     let mut bytes = vec![0; in_memory(span.len())];
     disks.read(Device::Data, span.start(), &mut bytes)?;
     Ok(bytes)
-}
-
-/// Whether the bytes at `from` and those at `to` are the same, but for sectors that cannot be read, and for what lies
-/// in one of the spans `old` at `from`, or in one of the spans `new` at `to`.
-pub(crate) fn is_same(
-    disks: &mut Disks<'_>,
-    (from, old): (Span, &[Span]),
-    (to, new): (ByteOffset, &[Span]),
-) -> bool {
-    let (mut at, end) = (from.start().get(), from.end().get());
-    while at < end {
-        let len = (end - at).min(PIECE as u64);
-        let offset = at - from.start().get();
-        let spans = [at, to.get().saturating_add(offset)];
-        let spans = spans.map(|at| Span::new(ByteOffset::new(at), ByteCount::new(len)));
-        let [Some(one), Some(other)] = spans else { return true };
-        at += len;
-        if old.iter().any(|span| span.contains(one)) {
-            continue;
-        }
-        let (Ok(bytes), Ok(others)) = (read(disks, one), read(disks, other)) else { continue };
-        let is_in = |spans: &[Span], start: ByteOffset, offset: u64| {
-            let sector = start.checked_add(ByteCount::new(offset));
-            let sector = sector.and_then(|start| Span::new(start, ByteCount::new(SECTOR)));
-            sector.is_some_and(|sector| spans.iter().any(|span| span.overlaps(sector)))
-        };
-        let sectors = bytes.chunks(512).zip(others.chunks(512)).zip((0..).step_by(512));
-        let mut changed = sectors.filter(|((one, other), _)| one != other).map(|(_, offset)| offset);
-        if changed.any(|offset| !is_in(old, one.start(), offset) && !is_in(new, other.start(), offset)) {
-            return false;
-        }
-    }
-    true
 }
 
 /// Writes the bytes of `span`.

@@ -1,5 +1,6 @@
 //! The engine on machines that crash.
 
+mod checks;
 mod errors;
 mod exhaustive;
 mod format;

@@ -22,6 +22,8 @@ mod modelled;
 mod older;
 #[path = "carry/torn.rs"]
 mod torn;
+#[path = "carry/turned.rs"]
+mod turned;
 #[path = "carry/uncached.rs"]
 mod uncached;
 #[path = "carry/used.rs"]

@@ -191,7 +191,7 @@ fn say_restored(boot_code: BootCode, saved: Option<&Path>, path: &Path) {
     let name = output::printable(&path.display().to_string());
     if let Some(saved) = saved {
         output::complain(&format!(
-            "{name}: the table is saved, and that of the move is restored; to revert: straddle undo {} --write {}",
+            "{name}: the table is saved, and that of the move is restored; to revert, until the move is over: straddle undo {} --write {}",
             quote_path(saved),
             quote_path(path)
         ));

@@ -85,6 +85,8 @@ pub(super) struct World {
     /// The contents of a sector that cannot be read, and the sectors that have it.
     unreadable: u32,
     pub(super) bad: &'static [usize],
+    /// The contents of holes, which many sectors have.
+    pub(super) empty: u32,
     /// What the last run said could not be read.
     listed: RefCell<Vec<Bad>>,
     /// Where data are when all is moved: sector, and contents.
@@ -124,6 +126,7 @@ impl World {
             (0..all).map(|sector| store.borrow_mut().of_text(&shape.text(sector))).collect();
         let garbage = store.borrow_mut().of_text("garbage;");
         let unreadable = store.borrow_mut().of_text("unreadable;");
+        let empty = store.borrow_mut().number(&[0; 512]);
         let mut may_change = vec![false; original.len()];
         let mut now = original.clone();
         let mut live: Vec<usize> = Vec::new();
@@ -167,6 +170,7 @@ impl World {
             flushes_lost: false,
             unreadable,
             bad: shape.bad,
+            empty,
             listed: RefCell::default(),
             block: (small(block), small(phase)),
         }
@@ -261,6 +265,19 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The same disks, if what is torn cannot be read any more. In the journal it can.
+    pub(super) fn readable(&self, image: &Image) -> Image {
+        let journal = if self.is_two { self.split..image.len() } else { self.journal() };
+        let of = |(sector, number): (usize, &u32)| {
+            if *number == self.garbage && !journal.contains(&sector) { self.unreadable } else { *number }
+        };
+        image.iter().enumerate().map(of).collect()
+    }
+
+    fn journal(&self) -> std::ops::Range<usize> {
+        range(self.place.start().get() / SECTOR, self.place.len().get() / SECTOR)
     }
 
     fn filler(&self, sector: usize) -> u32 {

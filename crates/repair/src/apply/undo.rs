@@ -2,7 +2,8 @@
 //!
 //! The law of this module: only bytes from a backup's file are restored, and only if the disk has the size and
 //! the serial number in it, or the path where there is no number; if every sector holds these bytes or those written
-//! over them; and if the rest of the table is the one that was there.
+//! over them; and if the rest of the table is the one that was there. A table that was saved when the marker of a move was
+//! restored comes back only as long as that marker stands: afterwards it lists what has moved where it is not.
 
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -35,11 +36,13 @@ impl Backup {
         later: LaterWrites,
     ) -> Result<BackedUp<'a>, ApplyError> {
         let stack = straddle_layout::read_stack(target, target.identity().sector, None)?;
-        // A table that was saved when the marker of a move was restored comes back beside the marker.
         if self.0.subject == Subject::Table {
             refuse_unfinished(target, &stack)?;
         }
         let steps = self.0.undoing(target, target.identity().serial.as_deref())?;
+        if self.0.subject == Subject::Marker {
+            self.0.check_marked(target)?;
+        }
         if let Some(path) = self.elsewhere(target) {
             return Err(ApplyError::Elsewhere { path: path.to_owned() });
         }
@@ -97,6 +100,21 @@ impl BackupFile {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a disk whose move is over. Some of what the steps write may be undone already.
+    fn check_marked(&self, target: &Target<'_>) -> Result<(), ApplyError> {
+        let steps = self.steps().ok_or_else(contradicts)?;
+        let marked = After { medium: target, steps: &steps };
+        let stack = straddle_layout::read_stack(&marked, target.identity().sector, None)?;
+        match straddle_layout::marker(&marked, &stack)? {
+            Some(_) => Ok(()),
+            None => Err(ApplyError::OtherDisk(
+                "the backup is of a table that was saved for an unfinished move, which is over: the partitions are not \
+                 where that table was made for"
+                    .to_owned(),
+            )),
+        }
     }
 
     /// The span of a range in the file, of at most `largest` bytes.

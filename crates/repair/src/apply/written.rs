@@ -8,15 +8,15 @@ use std::path::Path;
 
 use straddle_device::ReadError;
 use straddle_device::shown::with_causes;
-use straddle_device::sysfs::Directory;
-use straddle_layout::read_stack;
+use straddle_device::sysfs::{self, Attributes, Directory, KernelPartition};
+use straddle_layout::{Partition, Role, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
 use super::backup::{Subject, Unstored};
 use crate::encode::Step;
 use crate::foresee::{self, lay_over};
-use crate::plan::{Entry, Plan};
+use crate::plan::{Entry, Plan, Slot};
 use crate::target::Disk;
 
 /// Steps together with their disk; what they overwrite is stored in a backup. Nothing is written yet.
@@ -95,8 +95,9 @@ impl Written<'_> {
 /// How many partitions are named of those that the kernel lists otherwise.
 const DIFFERENCES: usize = 4;
 
-/// The partitions that the kernel is to list: number, and first byte.
-pub(crate) struct Expected(Vec<(u32, u64)>);
+/// The partitions that the kernel is to list: number, first byte, and length. Of an extended one it lists only the
+/// beginning.
+pub(crate) struct Expected(Vec<(u32, u64, Option<u64>)>);
 
 impl Expected {
     /// Those of the plan's table.
@@ -110,10 +111,31 @@ impl Expected {
     }
 
     fn with(entries: &[Entry], block: BlockSize) -> Self {
-        let start = |entry: &Entry| (entry.number, entry.start.get().saturating_mul(block.get()));
-        let mut listed: Vec<(u32, u64)> = entries.iter().map(start).collect();
+        let of = |entry: &Entry| {
+            let len = (entry.slot != Slot::Extended).then(|| entry.sectors.get().saturating_mul(block.get()));
+            (entry.number, entry.start.get().saturating_mul(block.get()), len)
+        };
+        let mut listed: Vec<_> = entries.iter().map(of).collect();
         listed.sort_unstable();
         Self(listed)
+    }
+
+    /// Those of the table on the disk.
+    fn on(disk: &dyn Disk) -> Option<Self> {
+        let stack = read_stack(disk, disk.identity().sector, None).ok()?;
+        let of = |partition: &Partition| {
+            let len = (partition.role != Role::Extended).then(|| partition.span.len().get());
+            (partition.number, partition.span.start().get(), len)
+        };
+        Some(Self(stack.partitions.iter().map(of).collect()))
+    }
+
+    fn has(&self, listed: &KernelPartition) -> bool {
+        let (start, len) = (listed.span.start().get(), listed.span.len().get());
+        let is_it = |(number, at, of): &(u32, u64, Option<u64>)| {
+            (*number, *at) == (listed.number, start) && of.is_none_or(|of| of == len)
+        };
+        self.0.iter().any(is_it)
     }
 }
 
@@ -121,32 +143,40 @@ impl Expected {
 pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
     let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
-    let listed = || -> Vec<(u32, u64)> {
-        let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
-            .iter()
-            .map(|partition| (partition.number, partition.span.start().get()))
-            .collect();
-        found.sort_unstable();
-        found
-    };
-    let former = listed();
-    match disk.reread_table() {
-        None => return Ok(()),
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
-            let still = error.os_kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
-            return Err(ApplyError::Kernel(if still {
-                format!(
-                    "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
-                    with_causes(&error)
-                )
-            } else {
-                format!("the kernel does not read it ({}): {}", with_causes(&error), way_out(name))
-            }));
-        }
+    let Some(read) = disk.reread_table() else { return Ok(()) };
+    let found = sysfs::partitions(&directory);
+    let known = if wanted.is_none() && read.is_err() { Expected::on(disk) } else { None };
+    let table = wanted.as_ref().or(known.as_ref());
+    let former = table.map_or_else(Vec::new, |table| kept(table, &found));
+    if let (Err(error), false) = (&read, former.is_empty()) {
+        let why = match error.os_kind() {
+            io::ErrorKind::ResourceBusy => "one of its partitions is open",
+            _ => "it does not read this one",
+        };
+        return Err(ApplyError::Kernel(format!(
+            "the kernel still has partitions of the former one ({}), {why} ({}): what is read or written through them is at the \
+             old places: before using the disk, remove them with 'partx -d /dev/{}', or reboot",
+            former.join(", "),
+            with_causes(error),
+            name.replace('!', "/")
+        )));
     }
-    let found = listed();
+    if let Err(error) = read {
+        let has_all = !found.is_empty() && table.is_some_and(|table| table.0.len() == found.len());
+        // There is nothing that could be out of date.
+        let has_none = found.is_empty() && directory.list("holders").is_empty();
+        if has_all || (has_none && sysfs::never_lists_partitions(name, &directory).is_some()) {
+            return Ok(());
+        }
+        return Err(ApplyError::Kernel(format!(
+            "the kernel does not read it ({}): {}",
+            with_causes(&error),
+            way_out(name)
+        )));
+    }
     let Some(Expected(wanted)) = wanted else { return Ok(()) };
+    let found: Vec<_> = found.iter().map(|listed| (listed.number, listed.span.start().get())).collect();
+    let wanted: Vec<_> = wanted.into_iter().map(|(number, start, _)| (number, start)).collect();
     // A kernel without enough minor numbers lists no partitions at all.
     if found != wanted {
         return Err(ApplyError::Kernel(unlisted(name, &found, &wanted)));
@@ -189,6 +219,11 @@ fn way_out(name: &str) -> String {
         ""
     };
     format!("run 'partprobe /dev/{name}'{attach}, before using the disk")
+}
+
+/// The names of partitions that the kernel lists and the table does not.
+fn kept(table: &Expected, listed: &[KernelPartition]) -> Vec<String> {
+    listed.iter().filter(|listed| !table.has(listed)).map(|listed| listed.name.clone()).collect()
 }
 
 /// Checks that the disk still holds what the backup has: a program that takes no locks may have written.

@@ -53,7 +53,8 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
             return false;
         };
         Payload::decode(job.payload()).is_ok_and(|payload| {
-            is_unfinished(medium, &payload, state, (Some(place), is_whole), stack)
+            let need = if is_whole { Need::Asked } else { Need::Certain };
+            is_unfinished(medium, &payload, state, (Some(place), need), stack)
                 && is_borne_out(medium, &payload, (place, Proof::Most))
         })
     };
@@ -118,13 +119,23 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
-/// Whether data have moved that the table does not list where they are, according to a journal at a place. If the
-/// user `asks` for it, that none of them is listed anywhere is enough.
+/// What makes a journal one of an unfinished move, if not data that are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The table lists data where they are not.
+    Certain,
+    /// Or it lists none of them anywhere.
+    Likely,
+    /// The user asks for it: it does not list them as the move or its rollback would have in the end.
+    Asked,
+}
+
+/// Whether data need the journal at a place, according to it: the table does not list them where they are.
 pub(super) fn is_unfinished(
     medium: &dyn Medium,
     payload: &Payload,
     state: State,
-    (place, asks): (Option<Span>, bool),
+    (place, need): (Option<Span>, Need),
     stack: &Stack,
 ) -> bool {
     let parts = || parts(stack);
@@ -138,6 +149,8 @@ pub(super) fn is_unfinished(
     let starts = |number: u32, at: Option<ByteOffset>| {
         parts().any(|part| part.number == number && Some(part.span.start()) == at)
     };
+    let entries = || plan.table().partitions.iter();
+    let moved = || entries().filter(|entry| matches!(entry.change, Change::Moved { .. }));
     // A table that another program has written since lists the data in their new places, or has none of them.
     // Partitions that swap their places are distinguished by their numbers.
     let is_listed_as_before = |entry: &Entry| {
@@ -146,24 +159,37 @@ pub(super) fn is_unfinished(
         let is_swapped = starts(entry.number, old) && !starts(entry.number, new);
         (starts_at(old) && !starts_at(new)) || (starts_at(new) && is_swapped)
     };
+    let former = |entry: &Entry| plan.before().iter().find(|old| old.number == entry.number);
+    let old_span = |entry: &Entry| former(entry).and_then(|old| plan.span(old));
     let is_nowhere = || {
-        let moved =
-            plan.table().partitions.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }));
-        let spans = moved.flat_map(|entry| {
-            let old = plan.before().iter().find(|old| old.number == entry.number);
-            [plan.span(entry), old.and_then(|old| plan.span(old))]
-        });
-        asks && spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
+        let spans = moved().flat_map(|entry| [plan.span(entry), old_span(entry)]);
+        spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
-    match state {
-        State::Moving { .. } | State::RollingBack => true,
-        State::Moved => {
-            plan.table().partitions.iter().any(is_listed_as_before)
-                || (payload.realign.is_wrap() && matches!(stack.kind, TableKind::Content(_)))
-                || is_nowhere()
+    let is_wrap = payload.realign.is_wrap();
+    let is_listed = |entry: &Entry, place: Option<Span>| {
+        parts().any(|part| part.number == entry.number && Some(part.span) == place)
+    };
+    // The move is over then; the table may have been changed since.
+    let is_listed_as_after = || {
+        let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
+        all.any(|entry| is_listed(entry, plan.span(entry)))
+    };
+    match (state, need) {
+        (State::Moving { .. } | State::RollingBack, _) => true,
+        (State::Moved, _)
+            if entries().any(is_listed_as_before)
+                || (is_wrap && matches!(stack.kind, TableKind::Content(_))) =>
+        {
+            true
         }
+        (_, Need::Certain) => false,
+        (State::Moved, Need::Likely) => is_nowhere(),
+        (State::Moved, Need::Asked) => !is_listed_as_after(),
         // The table was being written: nothing but the journal has it.
-        State::NotBegun | State::Back => asks && parts().next().is_none(),
+        (State::NotBegun | State::Back, Need::Likely) => parts().next().is_none(),
+        (State::NotBegun | State::Back, Need::Asked) => {
+            !moved().all(|entry| is_listed(entry, old_span(entry))) || is_wrap
+        }
     }
 }
 
@@ -204,7 +230,7 @@ impl Run<'_> {
     /// Whether the data, with the table on the disk, need the journal.
     pub(super) fn is_needed(&self, state: &State) -> Result<bool, MoveError> {
         let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
-        let place = (self.place_on_disk(), true);
+        let place = (self.place_on_disk(), Need::Asked);
         Ok(self.is_marked() || is_unfinished(self.disk, &self.payload, *state, place, &stack))
     }
 
@@ -223,7 +249,7 @@ impl Run<'_> {
             return Ok(false);
         }
         if !self.is_needed(&state)? {
-            return Err(MoveError::Nothing);
+            return Err(MoveError::NotNeeded);
         }
         let is_marked = self.is_marked();
         let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));

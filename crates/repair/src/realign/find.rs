@@ -117,9 +117,12 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`find`](Self::find); [`MoveError::NothingAnywhere`] if there is none.
     pub fn search(target: &'a mut Target<'_>, file: Option<FoundJournal>) -> Result<Self, MoveError> {
-        Self::found(target, file, true)
+        Self::found(target, file, true).map_err(|error| match error {
+            MoveError::Nothing => MoveError::NothingAnywhere,
+            error => error,
+        })
     }
 
     fn found(

@@ -97,6 +97,11 @@ pub enum MoveError {
         "no unfinished move: its table has no marker, and no journal was found at the usual places; --restore-table FILE searches all of the disk"
     )]
     Nothing,
+    /// There is none although all of the disk was searched.
+    #[error(
+        "no unfinished move: its table has no marker, and on all of the disk there is no journal that any data need"
+    )]
+    NothingAnywhere,
     /// The data are not where the journal says.
     #[error(
         "nothing was written: the data are not where the journal says: it is left over from an earlier move, or other data have been written over them"
@@ -180,7 +185,8 @@ impl MoveError {
             | Self::Unwritten
             | Self::List(_)
             | Self::JournalFile { .. }
-            | Self::Nothing => ErrorKind::Failed,
+            | Self::Nothing
+            | Self::NothingAnywhere => ErrorKind::Failed,
         }
     }
 }

@@ -111,7 +111,8 @@ impl Run<'_> {
         let Some(places) = places else { return Ok(None) };
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
         let on_disk = matches!(self.journal, Place::Inside).then_some(place);
-        let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, (on_disk, true), &stack);
+        let need = (on_disk, displaced::Need::Likely);
+        let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, need, &stack);
         let is_replaced = !is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most));
         Ok(is_replaced.then_some(Unneeded::Compared))
     }

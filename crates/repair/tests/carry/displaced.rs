@@ -19,7 +19,7 @@ use super::{Drive, Shape, Survivor};
 /// The sectors of a GPT at the start of a disk, and at its end.
 const GPT: (u64, u64) = (34, 33);
 
-fn shapes() -> [Shape; 2] {
+pub(super) fn shapes() -> [Shape; 2] {
     let parts = [(63, 3_001), (3_064, 2_000)];
     [Shape::new(Format::Mbr, 16_000, &parts), Shape::new(Format::Gpt, 16_000, &parts)]
 }
@@ -41,7 +41,7 @@ pub(super) fn other(format: Format, len: u64) -> Memory {
 }
 
 /// The disk with each of the tables, and whether the journal is found without reading all of the disk.
-fn displace(shape: &Shape, stopped: &Memory) -> Vec<(&'static str, Memory, bool)> {
+pub(super) fn displace(shape: &Shape, stopped: &Memory) -> Vec<(&'static str, Memory, bool)> {
     let (len, sectors) = (stopped.len().get(), stopped.len().get() / 512);
     let is_gpt = shape.name.contains("GPT");
     let mut disks = Vec::new();
@@ -65,12 +65,12 @@ fn displace(shape: &Shape, stopped: &Memory) -> Vec<(&'static str, Memory, bool)
     disks
 }
 
-fn go(run: Run<'_>, goes_back: bool) -> Result<Outcome, MoveError> {
+pub(super) fn go(run: Run<'_>, goes_back: bool) -> Result<Outcome, MoveError> {
     let on = &mut |_| ControlFlow::Continue(());
     if goes_back { run.roll_back(on) } else { run.finish(on) }
 }
 
-fn is_found(medium: &Memory) -> bool {
+pub(super) fn is_found(medium: &Memory) -> bool {
     let stack = read_stack(medium, Some(BlockSize::B512), None).unwrap();
     displaced(medium, &stack).is_some()
 }
@@ -123,7 +123,12 @@ fn another_programs_table_is_overwritten_only_on_request_and_saved() {
 }
 
 /// Restores the marker and goes on, on a drive that loses power after so many writes and flushes.
-fn recover(medium: Memory, left: u64, goes_back: bool, folder: &Path) -> (Drive, Result<Outcome, MoveError>) {
+pub(super) fn recover(
+    medium: Memory,
+    left: u64,
+    goes_back: bool,
+    folder: &Path,
+) -> (Drive, Result<Outcome, MoveError>) {
     let mut drive = Drive::new(medium, left);
     let mut disk = target(&mut drive);
     let backup = tempfile::Builder::new().tempdir_in(folder).unwrap().path().to_owned();
@@ -151,7 +156,7 @@ fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
                 let (drive, _) = recover(drive.cut(&mut random), random.below(12), goes_back, folder.path());
                 let medium = drive.cut(&mut random);
                 match recover(medium, u64::MAX, goes_back, folder.path()) {
-                    (drive, Ok(Outcome::Complete(_)) | Err(MoveError::Nothing)) => {
+                    (drive, Ok(Outcome::Complete(_)) | Err(MoveError::NothingAnywhere)) => {
                         assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
                     }
                     (_, ended) => panic!("{what}: {ended:?}"),
@@ -161,18 +166,18 @@ fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
     }
 }
 
-fn places(medium: &Memory) -> Vec<(u32, Span)> {
+pub(super) fn places(medium: &Memory) -> Vec<(u32, Span)> {
     let stack = read_stack(medium, Some(BlockSize::B512), None).unwrap();
     stack.partitions.iter().map(|partition| (partition.number, partition.span)).collect()
 }
 
 /// Nothing is found, and nothing is written to look for it.
-fn check_nothing(medium: &Memory, what: &str) {
+pub(super) fn check_nothing(medium: &Memory, what: &str) {
     assert!(!is_found(medium), "{what}");
     let mut drive = Drive::new(medium.clone(), u64::MAX);
     let mut disk = target(&mut drive);
     let found = Run::search(&mut disk, None).map(drop);
-    assert!(matches!(found, Err(MoveError::Nothing)), "{what}: {found:?}");
+    assert!(matches!(found, Err(MoveError::NothingAnywhere)), "{what}: {found:?}");
     drop(disk);
     assert!(drive.seen == *medium, "{what}: it was written to");
 }
@@ -249,6 +254,12 @@ fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
         assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))));
         drop(disk);
         assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);
+        // Sector 0 is the same with the marker and without.
+        let saved = Backup::load(&folder.path().join("table")).unwrap();
+        let over = drive.seen.clone();
+        let refused = saved.undo(&mut target(&mut drive), LaterWrites::Refuse).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+        assert!(drive.seen == over, "it was written to");
         assert_eq!(Shape::bytes(&drive.seen, first()), Shape::bytes(&shape.before, first()));
     }
 }
