@@ -70,14 +70,19 @@ fn next(former: &Memory, random: &mut Random) -> Option<Shape> {
     }
     let contents = |to: &mut Memory| parts.iter().for_each(|(start, len)| copy(&disk, to, *start, *len));
     // This also moves all of them, and compares their contents.
-    Some(Shape::of(disk.clone(), &parts, contents, ("after another", "512e"), &Wanted::default()))
+    Some(Shape::of(disk.clone(), &parts, contents, ("after another", "512e"), &wanted()))
+}
+
+/// What is left of the former data is given up.
+fn wanted() -> Wanted {
+    Wanted { wipe: true, ..Wanted::default() }
 }
 
 /// Whether there is a plan, with the journal on the disk.
 fn has_room(disk: &Memory) -> bool {
     let (stack, topology) = (read_all(disk, Some(BlockSize::B512), None).unwrap(), topology("512e"));
     let situation = Situation { medium: disk, topology: &topology, stack: &stack, serial: None };
-    make(&situation, &Wanted::default()).is_ok_and(|realign| matches!(realign.journal(), Journal::Inside(_)))
+    make(&situation, &wanted()).is_ok_and(|realign| matches!(realign.journal(), Journal::Inside(_)))
 }
 
 /// A disk with an abandoned move, and a later one that can be planned.
