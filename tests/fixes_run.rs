@@ -137,7 +137,8 @@ const CASES: &[Case] = &[
                  5 : start=4158, size=4011\n6 : start=8232, size=3969\n7 : start=12264, size=3864\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 5, 6],
+        // Partition 1 has room on a finer grain than 1 MiB only: the plan to realign is the fix.
+        fixed: &[5, 6],
         tools: &["sfdisk"],
     },
     Case {
@@ -270,7 +271,8 @@ impl Case {
                 }
                 // The caution has to state what parted loses, and that data is left behind.
                 assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
-                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data");
+                let grows = word(fix, "summary").starts_with("grow it");
+                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data") && !grows;
                 assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
             }
         }

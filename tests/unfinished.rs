@@ -50,7 +50,7 @@ fn planned(table: &str, len: u64) -> Dir {
         &["undo", "earlier.json.undo", "--write", NAME],
         &["apply", "earlier.json", "--write", NAME, "--backup", "earlier.undo"],
         &["plan", NAME, "--add", "1MiB", "--save", "other.json"],
-        &["realign", NAME, "--save", "move.json"],
+        &["realign", NAME, "--wipe", "--save", "move.json"],
     ] {
         let output = straddle_in(&dir, words);
         assert!(output.status.success(), "{words:?}: {}", transcript(&output));
@@ -300,7 +300,7 @@ fn the_printed_commands_work_for_every_name() {
             found.unwrap_or_else(|| panic!("{name:?}: no '{word}' in {text}"))
         };
         fs::write(&image, &before).unwrap();
-        for words in [&["realign"][..], &["plan", "--add", "1MiB"]] {
+        for words in [&["realign", "--wipe"][..], &["plan", "--add", "1MiB"]] {
             let plan = [words, &["--save", "named.json"]].concat();
             let line = after(&run(&plan), "straddle apply");
             let (status, text) = paste(line.as_bytes());

@@ -44,6 +44,12 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     let keeps = partition.is_found_from_end();
     if keeps && required(context.topology).is_some_and(|required| required.is_aligned(partition.span.start()))
     {
+        if partition.unclaimed == Unclaimed::Tail {
+            return Some(Fix::advice(
+                "none that keeps what is in it: data lie behind the end that its contents record, and may be found from the end of the partition, which \
+                 must keep its size; if they are left over, shrink it",
+            ));
+        }
         return Some(Fix::advice(
             "none that keeps what is in it: its metadata are found from its end, so that the partition must keep its size; \
              make the member again in a partition of whole physical sectors",
@@ -118,16 +124,20 @@ fn candidate(
     let commands: Vec<Command> = commands.into_iter().collect();
     let fix = Fix {
         summary: summary(partition, place, start, entry.count),
-        risk: if moves || shrinks { Risk::Backup } else { Risk::Safe },
+        risk: if moves || shrinks || partition.unclaimed == Unclaimed::All {
+            Risk::Backup
+        } else {
+            Risk::Safe
+        },
         caution: caution(context, partition, place, &commands),
         commands,
     };
     Some(Candidate { fix, keeps_data })
 }
 
-/// Whether something is known to be in the partition, if not what.
+/// Whether the partition's content is recognised. Unrecognised content may still be data.
 fn is_known(partition: &Partition) -> bool {
-    partition.content.is_some() || partition.layer.is_some() || partition.unclaimed == Unclaimed::All
+    partition.content.is_some() || partition.layer.is_some()
 }
 
 fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {

@@ -1,7 +1,7 @@
 //! Rules about where a partition starts and ends.
 
 use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
-use straddle_layout::{Partition, Role, TableKind};
+use straddle_layout::{Partition, Role, TableKind, Unclaimed};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
@@ -83,6 +83,11 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
     // What keeps the plan from the usual grain keeps other programs from it as well, and they do not look.
     let is_fine = context.moves.planned.as_ref().is_some_and(|planned| planned.is_fine);
     let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && !is_fine);
+    // Data of which nothing is known come along with a copy, and not with a change of the table.
+    let moves_data = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains("--move-data"));
+    let is_last =
+        partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !moves_data(fix));
+    let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
     let mut all = [here, first, in_place, last].into_iter().flatten();
     let (first, second) = (all.next(), all.next());
     (first.or(other), second)

@@ -60,7 +60,7 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planne
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
     let options = options(examiner, target).ok_or(None)?;
     let in_use = in_use::is_in_partitions(target, examiner);
-    let planned = realign::planned(&situation, &options, in_use)?;
+    let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()))?;
     // Only the bytes of a raw image are written to.
     if target.container.is_some() || target.through.is_some() {
         return Err(None);

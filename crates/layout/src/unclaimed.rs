@@ -11,10 +11,11 @@ use crate::blank::is_erased;
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
-/// How much is read at the start of a partition in which nothing is recognised.
+/// How much is read at the start of a partition in which nothing is recognised, and behind the end of contents: mkfs.fat
+/// leaves up to a track there.
 const FRONT: ByteCount = ByteCount::new(64 * 1024);
 
-/// How much is read behind the end of contents, and at the end of the partition. DRBD's metadata are up to 15 sectors
+/// How much is read at the end of the partition. DRBD's metadata are up to 15 sectors
 /// before that.
 const BACK: ByteCount = ByteCount::new(8 * 1024);
 
@@ -29,10 +30,14 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
             && [front(span), back(span, span.start())].iter().any(|part| holds(medium, *part, &own));
         return if is_data { Unclaimed::All } else { Unclaimed::Nothing };
     };
+    // What is left of an encryption sector at the end is never used, and cryptsetup opens nothing with it.
+    if matches!(&layer.facts, Facts::Luks(luks) if luks.size.is_none()) {
+        return Unclaimed::Nothing;
+    }
     let Some(end) = layer.used(span.len()).and_then(|used| span.start().checked_add(used)) else {
         return Unclaimed::Nothing;
     };
-    let behind = end.checked_add(BACK).map_or(span.end(), |stop| stop.min(span.end()));
+    let behind = end.checked_add(FRONT).map_or(span.end(), |stop| stop.min(span.end()));
     let behind = behind.checked_since(end).and_then(|len| Span::new(end, len));
     let is_data = behind.into_iter().chain([back(span, end)]).any(|part| holds(medium, part, &own));
     if is_data { Unclaimed::Tail } else { Unclaimed::Nothing }

@@ -233,7 +233,11 @@ fn survives(disk: &Memory, expected: &Reference, folder: &Path) {
     let mut back = 0;
     for cut in 0..writes {
         let (broken, _, ended) = carried_out(disk, &realign, cut);
-        assert!(ended.is_err());
+        if ended.is_ok() {
+            // Only the space of the journal was not cleared.
+            assert!(parts_of(&broken, &realign, true) == new, "cut after {cut}");
+            continue;
+        }
         let Some(done) = resumed(&broken, false) else { continue };
         assert!(parts_of(&done, &realign, true) == new, "cut after {cut}, resumed");
         if let Some(done) = resumed(&broken, true) {

@@ -64,10 +64,14 @@ struct Shape {
 }
 
 fn realign_of(disk: &Memory, format: Format) -> Result<Realign, RealignError> {
+    realign_over(disk, format, false)
+}
+
+fn realign_over(disk: &Memory, format: Format, wipe: bool) -> Result<Realign, RealignError> {
     let stack = read_all(disk, Some(BlockSize::B512), None).unwrap();
     let topology = topology("512e");
     let situation = Situation { medium: disk, topology: &topology, stack: &stack, serial: None };
-    wrap(&situation, &Wrap { format, grain: None, seed: Seed(7), wipe: false })
+    wrap(&situation, &Wrap { format, grain: None, seed: Seed(7), wipe })
 }
 
 fn filled(filling: Filling, disk: u64, len: u64) -> (Memory, u64) {
@@ -167,7 +171,8 @@ impl Survivor for Shape {
         let is_new = self.is_new(&medium, what);
         if !is_new {
             // The journal was in bytes that hold nothing, but may count for the disk's fingerprint.
-            let again = Self { realign: realign_of(&medium, self.format).unwrap(), ..self.clone() };
+            // A cut may have left data on their way in space that was empty.
+            let again = Self { realign: realign_over(&medium, self.format, true).unwrap(), ..self.clone() };
             let mut drive = Cut::new(medium, u64::MAX);
             let done = again.begin_and_finish(&mut drive);
             assert!(matches!(done, Ok(Outcome::Complete(_))), "{what}, again: {done:?}");

@@ -1,6 +1,6 @@
 //! Cautions to print before the command that moves a partition.
 
-use straddle_layout::{Partition, PartitionType, TableKind};
+use straddle_layout::{Partition, PartitionType, TableKind, Unclaimed};
 
 use super::{Place, is_known, shrink, swap};
 use crate::Context;
@@ -55,6 +55,11 @@ pub(super) fn caution(
         }
     } else if moves || shrinks {
         say(TABLE_ONLY);
+    }
+    if partition.unclaimed == Unclaimed::All && place.len > old.len() {
+        say(
+            "what is in it is not known: metadata that are found from its end, as GEOM's, would not be found",
+        );
     }
     if moves && let Some(kind) = crate::hidden::moved_with(partition) {
         say(if kind.boots_from_recorded_start() {

@@ -108,9 +108,9 @@ pub enum Unclaimed {
 
 impl Partition {
     /// Whether its contents are found from its end: superblocks of md 0.90 and 1.0, the metadata of DRBD and of
-    /// firmware RAIDs, and whatever is not known. In a shorter or a longer partition they are not found.
+    /// firmware RAIDs, and whatever is behind what is known. In a shorter or a longer partition they are not found.
     pub fn is_found_from_end(&self) -> bool {
-        if self.unclaimed != Unclaimed::Nothing {
+        if self.unclaimed == Unclaimed::Tail {
             return true;
         }
         match self.layer.as_ref().map(|layer| (layer.kind, &layer.facts)) {

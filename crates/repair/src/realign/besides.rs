@@ -43,7 +43,9 @@ impl Realign {
         let last = ByteOffset::new(size.get()).checked_back(LAST).and_then(|start| Span::new(start, LAST));
         let last = last.filter(|_| self.is_wrap());
         for span in ends.chain(last).flat_map(|span| span.gaps(self.claimed())) {
-            if let Some(at) = first_data(medium, span).map_err(crate::error::PlanError::from)? {
+            if let Some(at) =
+                first_data(medium, span, self.is_wrap()).map_err(crate::error::PlanError::from)?
+            {
                 return Err(RealignError::Occupied { at });
             }
         }
@@ -57,7 +59,7 @@ impl Realign {
         if self.wipes || Mark(place).is_at(medium, space.start()).map_err(error)? {
             return Ok(());
         }
-        match first_data(medium, space).map_err(error)? {
+        match first_data(medium, space, false).map_err(error)? {
             Some(at) => Err(RealignError::Occupied { at }),
             None => Ok(()),
         }
@@ -66,7 +68,9 @@ impl Realign {
     /// Whether a journal may be here: nothing is, or what an earlier one has left in empty space.
     pub(super) fn takes_journal(&self, medium: &dyn Medium, place: Span) -> Result<bool, ReadError> {
         let space = self.space(place);
-        Ok(self.wipes || first_data(medium, space)?.is_none() || Mark(place).is_at(medium, space.start())?)
+        Ok(self.wipes
+            || first_data(medium, space, false)?.is_none()
+            || Mark(place).is_at(medium, space.start())?)
     }
 
     /// The space of a journal, with the block before it that says that the space was empty.
@@ -142,8 +146,13 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
     disk.flush()
 }
 
-/// The first byte of a sector that holds data; what cannot be read does.
-fn first_data(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+/// The bytes of an NTFS boot sector by which it is recognised: the manufacturer's name.
+const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
+
+/// The first byte of a sector that holds data; what cannot be read does. A copy of NTFS's boot sector, which ntfsresize
+/// leaves behind, does not if `leaves_copy`.
+fn first_data(medium: &dyn Medium, span: Span, leaves_copy: bool) -> Result<Option<ByteOffset>, ReadError> {
+    let is_copy = |sector: &[u8]| leaves_copy && sector.get(NTFS.0) == Some(NTFS.1);
     for part in looked_at(span) {
         let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
         match medium.read_at(part.start(), &mut bytes) {
@@ -151,7 +160,7 @@ fn first_data(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, Rea
             Err(ReadError::Io { at, .. }) => return Ok(Some(at)),
             Err(error) => return Err(error),
         }
-        if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector)) {
+        if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector) && !is_copy(sector)) {
             return Ok(part.start().checked_add(ByteCount::new((index * SECTOR) as u64)));
         }
     }

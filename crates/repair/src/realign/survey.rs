@@ -54,20 +54,25 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
     }
 }
 
-/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology.
+/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology. What
+/// `is_remote` is fetched first, and whether space is empty is looked at then.
 ///
 /// # Errors
 ///
 /// Why nothing may move, if that is not for want of room: no other program may move it either. `None` if there is
 /// another reason.
-pub fn planned(situation: &Situation<'_>, options: &str, in_use: bool) -> Result<Planned, Option<String>> {
+pub fn planned(
+    situation: &Situation<'_>,
+    options: &str,
+    (in_use, is_remote): (bool, bool),
+) -> Result<Planned, Option<String>> {
     if let Some(number) = hibernated(situation.stack) {
         return Err(Some(format!("partition {number} {ASLEEP_FIRST}")));
     }
     if let Some((number, why)) = immovable(situation.stack, |_| false) {
         return Err(Some(format!("partition {number}: {why}")));
     }
-    let (realign, named) = match make(situation, &Wanted::default()) {
+    let (realign, named) = match make(situation, &Wanted { wipe: is_remote, ..Wanted::default() }) {
         Ok(realign) => (realign, Vec::new()),
         Err(RealignError::Logical(_)) => {
             let is_logical = |number: &u32| {
