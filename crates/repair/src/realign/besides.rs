@@ -59,7 +59,7 @@ impl Realign {
         if self.wipes || Mark(place).is_at(medium, space.start()).map_err(error)? {
             return Ok(());
         }
-        match first_data(medium, space, false).map_err(error)? {
+        match first_data(medium, space, self.is_wrap()).map_err(error)? {
             Some(at) => Err(RealignError::Occupied { at }),
             None => Ok(()),
         }
@@ -69,7 +69,7 @@ impl Realign {
     pub(super) fn takes_journal(&self, medium: &dyn Medium, place: Span) -> Result<bool, ReadError> {
         let space = self.space(place);
         Ok(self.wipes
-            || first_data(medium, space, false)?.is_none()
+            || first_data(medium, space, self.is_wrap())?.is_none()
             || Mark(place).is_at(medium, space.start())?)
     }
 
