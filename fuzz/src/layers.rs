@@ -4,8 +4,7 @@ use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
 use straddle_layout::view::{MAX_PIECES, View};
 use straddle_layout::{
-    Unclaimed,
-    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind,
+    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, Unclaimed, VolumeKind,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
