@@ -54,23 +54,23 @@ impl Realign {
 
     /// Refuses data where the journal goes.
     pub(super) fn check_journal_place(&self, medium: &dyn Medium, place: Span) -> Result<(), RealignError> {
-        let error = |error: ReadError| RealignError::from(crate::error::PlanError::from(error));
-        let space = self.space(place);
-        if self.wipes || Mark(place).is_at(medium, space.start()).map_err(error)? {
-            return Ok(());
-        }
-        match first_data(medium, space, self.is_wrap()).map_err(error)? {
+        match self.data_under_journal(medium, place).map_err(crate::error::PlanError::from)? {
             Some(at) => Err(RealignError::Occupied { at }),
             None => Ok(()),
         }
     }
 
-    /// Whether a journal may be here: nothing is, or what an earlier one has left in empty space.
-    pub(super) fn takes_journal(&self, medium: &dyn Medium, place: Span) -> Result<bool, ReadError> {
+    /// The first data that a journal here would destroy. What an earlier one has left in empty space is nobody's.
+    pub(super) fn data_under_journal(
+        &self,
+        medium: &dyn Medium,
+        place: Span,
+    ) -> Result<Option<ByteOffset>, ReadError> {
         let space = self.space(place);
-        Ok(self.wipes
-            || first_data(medium, space, self.is_wrap())?.is_none()
-            || Mark(place).is_at(medium, space.start())?)
+        if self.wipes || Mark(place).is_at(medium, space.start())? {
+            return Ok(None);
+        }
+        first_data(medium, space, self.is_wrap())
     }
 
     /// The space of a journal, with the block before it that says that the space was empty.

@@ -84,7 +84,7 @@ impl Realign {
             // A block more for what says whose the space is.
             let with_mark = needed.checked_add(block).unwrap_or(needed);
             for place in self.places(with_mark).into_iter().filter_map(|space| behind_mark(space, block)) {
-                if self.takes_journal(medium, place).map_err(PlanError::from)? {
+                if self.data_under_journal(medium, place).map_err(PlanError::from)?.is_none() {
                     self.journal = Journal::Inside(place);
                     return Ok(());
                 }

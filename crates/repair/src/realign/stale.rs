@@ -73,7 +73,8 @@ impl Run<'_> {
             let is_free = stack.usable.is_none_or(|usable| usable.contains(space))
                 && listed.iter().all(|span| !span.overlaps(space));
             // The mark goes last.
-            spans.extend(is_free.then_some([place, space]).into_iter().flatten());
+            let mark = Span::new(space.start(), realign.blocks.size());
+            spans.extend([Some(place), mark].into_iter().flatten().filter(|_| is_free));
         }
         for span in spans {
             // It is over without that.
