@@ -187,6 +187,16 @@ impl Span {
         gaps
     }
 
+    /// The parts of this span of at most `size` bytes, in order; none if `size` is 0.
+    pub fn pieces(self, size: ByteCount) -> impl Iterator<Item = Self> {
+        let (len, size) = (self.len.0, size.0);
+        let count = len.div_ceil(size.max(1)) * u64::from(size > 0);
+        (0..count).map(move |index| {
+            let offset = index * size;
+            Self { start: ByteOffset(self.start.0 + offset), len: ByteCount(size.min(len - offset)) }
+        })
+    }
+
     /// Whether the two spans have a byte in common.
     pub fn overlaps(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end() && other.start < self.end()

@@ -35,6 +35,18 @@ proptest! {
     }
 
     #[test]
+    fn pieces_follow_one_another(start in 0_u64..20_000, len in 0_u64..5_000, size in 0_u64..6_000) {
+        let span = Span::new(ByteOffset::new(start), ByteCount::new(len)).unwrap();
+        let pieces: Vec<Vec<u64>> = span
+            .pieces(ByteCount::new(size))
+            .map(|piece| (piece.start().get()..piece.end().get()).collect())
+            .collect();
+        let all: Vec<u64> = if size == 0 { Vec::new() } else { (start..start + len).collect() };
+        let expected: Vec<&[u64]> = all.chunks(usize::try_from(size.max(1)).unwrap()).collect();
+        prop_assert_eq!(pieces, expected);
+    }
+
+    #[test]
     fn the_common_divisor_is_the_greatest(a in 0_u64..2_000, b in 0_u64..2_000, times in 1_u64..1 << 50) {
         let divides = |of: u64, n: u64| n.is_multiple_of(of);
         let greatest = (1..=a.max(b)).rev().find(|n| divides(*n, a) && divides(*n, b)).unwrap_or(0);

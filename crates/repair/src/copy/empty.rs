@@ -14,7 +14,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::gap::Lead;
 use super::run::{CopyWatch, Stage, sectors};
-use super::work::windows_of;
+use super::work::WINDOW;
 use super::{Copy, CopyError};
 use crate::encode::Step;
 use crate::plan::WIPED;
@@ -56,7 +56,7 @@ impl Copy {
         let data: Vec<Span> = places.into_iter().flat_map(|span| span.gaps(holes(span))).collect();
         let total = data.iter().fold(0_u64, |sum, span| sum.saturating_add(span.len().get()));
         let (mut done, mut buffer) = (0_u64, Vec::new());
-        for window in data.into_iter().flat_map(windows_of) {
+        for window in data.into_iter().flat_map(|span| span.pieces(WINDOW)) {
             buffer.resize(usize::try_from(window.len().get()).unwrap_or(0), 0);
             let unknown = |source| CopyError::Unknown { at: window.start(), source };
             medium.read_at(window.start(), &mut buffer).map_err(unknown)?;

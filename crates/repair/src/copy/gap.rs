@@ -9,7 +9,7 @@ use straddle_layout::format::gpt;
 use straddle_layout::format::mbr;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
-use super::work::windows_of;
+use super::work::WINDOW;
 use super::{Copy, CopyError, Source};
 use crate::encode::CurrentGpt;
 use crate::fingerprint::bytes_of;
@@ -88,7 +88,7 @@ fn table_of(source: &Situation<'_>) -> Result<Vec<Span>, CopyError> {
 
 /// The first byte of `span` that is not zero.
 fn first_set(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
-    for window in windows_of(span) {
+    for window in span.pieces(WINDOW) {
         let bytes = bytes_of(medium, window)?;
         if let Some(offset) = bytes.iter().position(|byte| *byte != 0) {
             return Ok(window.start().checked_add(ByteCount::new(offset as u64)));

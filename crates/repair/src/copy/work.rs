@@ -15,7 +15,7 @@ use super::{CopyError, Source};
 use crate::target::Disk;
 
 /// How many bytes are copied at a time.
-const WINDOW: u64 = 4 * MIB;
+pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
 /// The unit of holes.
 const HOLE: usize = 4096;
 /// The unit in which what cannot be read is skipped.
@@ -45,18 +45,9 @@ pub(super) struct Work<'w, 'd> {
 
 /// The windows of an extent: where they are on the source and on the new disk.
 pub(super) fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
-    windows_of(extent.from).filter_map(move |part| {
+    extent.from.pieces(WINDOW).filter_map(move |part| {
         let offset = part.start().checked_since(extent.from.start())?;
         Some((part, extent.to.checked_add(offset)?))
-    })
-}
-
-/// The windows of a span.
-pub(super) fn windows_of(span: Span) -> impl Iterator<Item = Span> {
-    let len = span.len().get();
-    (0..len.div_ceil(WINDOW)).filter_map(move |index| {
-        let offset = ByteCount::new(index * WINDOW);
-        Span::new(span.start().checked_add(offset)?, ByteCount::new(WINDOW.min(len - offset.get())))
     })
 }
 

@@ -139,7 +139,7 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
     if disk.punch(span).is_ok() {
         return disk.flush();
     }
-    for piece in pieces(span) {
+    for piece in span.pieces(PIECE) {
         let zeros = vec![0; usize::try_from(piece.len().get()).unwrap_or(0)];
         disk.write_at(piece.start(), &zeros)?;
     }
@@ -171,7 +171,7 @@ fn first_data(medium: &dyn Medium, span: Span, leaves_copy: bool) -> Result<Opti
 fn looked_at(span: Span) -> Vec<Span> {
     let len = span.len().get();
     if len <= WHOLE {
-        return pieces(span).collect();
+        return span.pieces(PIECE).collect();
     }
     let half = ByteCount::new(WHOLE / 2);
     let step = len / SAMPLES;
@@ -181,17 +181,6 @@ fn looked_at(span: Span) -> Vec<Span> {
     });
     let back = span.end().checked_back(half).and_then(|start| Span::new(start, half));
     let front = Span::new(span.start(), half);
-    let ends = front.into_iter().chain(back).flat_map(pieces);
+    let ends = front.into_iter().chain(back).flat_map(|end| end.pieces(PIECE));
     ends.chain(samples.filter(|sample| span.contains(*sample))).collect()
-}
-
-fn pieces(span: Span) -> impl Iterator<Item = Span> {
-    let len = span.len().get();
-    (0..len.div_ceil(PIECE.get())).filter_map(move |index| {
-        let offset = index * PIECE.get();
-        Span::new(
-            span.start().checked_add(ByteCount::new(offset))?,
-            ByteCount::new((len - offset).min(PIECE.get())),
-        )
-    })
 }
