@@ -155,7 +155,7 @@ fn a_new_table_replaces_one_in_other_sectors() {
 /// All units that are not zero.
 fn bytes_of(disk: &Memory) -> Vec<(u64, Vec<u8>)> {
     let units = disk.units.iter().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
-    units.map(|(at, bytes)| (*at, bytes.clone())).collect()
+    units.map(|(at, bytes)| (*at, bytes.to_vec())).collect()
 }
 
 #[test]

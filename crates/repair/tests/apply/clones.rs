@@ -14,7 +14,7 @@ use crate::common::{self, Memory, Random, UNIT, block_of, plan_and_write, seeds,
 const SIZE: u64 = 16 << 20;
 
 fn unit(disk: &Memory, unit: u64) -> Vec<u8> {
-    disk.units.get(&unit).cloned().unwrap_or_else(|| vec![0; UNIT])
+    disk.units.get(&unit).map_or_else(|| vec![0; UNIT], |bytes| bytes.to_vec())
 }
 
 /// Damages some of the table's sectors: zeros, or a bit that is read wrongly. Boot code stays.

@@ -8,6 +8,7 @@ pub(crate) mod power;
 use std::collections::BTreeMap;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, Medium, ReadError};
@@ -26,10 +27,10 @@ pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
     if std::env::var_os("STRADDLE_QUICK").is_some() { wanted.min(usual) } else { wanted }
 }
 
-/// Sparse bytes in memory.
+/// Sparse bytes in memory; copies share what they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    pub(crate) units: BTreeMap<u64, Vec<u8>>,
+    pub(crate) units: BTreeMap<u64, Arc<[u8]>>,
     pub(crate) len: u64,
 }
 
@@ -49,7 +50,7 @@ impl Memory {
         );
         assert!(at + bytes.len() as u64 <= self.len, "writes stay on the disk");
         for (unit, bytes) in (at / UNIT as u64..).zip(bytes.chunks(UNIT)) {
-            self.units.insert(unit, bytes.to_vec());
+            self.units.insert(unit, Arc::from(bytes));
         }
     }
 }
