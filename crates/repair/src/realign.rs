@@ -31,8 +31,6 @@ mod besides;
 mod boot;
 mod carry;
 mod chosen;
-use straddle_device::topology::USUAL_PHYSICAL;
-use straddle_layout::{Stack, Unclaimed};
 mod detours;
 mod displaced;
 mod error;
@@ -61,6 +59,8 @@ mod wrap;
 #[cfg(test)]
 mod tests;
 
+use straddle_device::topology::USUAL_PHYSICAL;
+use straddle_layout::{Stack, Unclaimed};
 use straddle_relocate::{Job, Move, Parts, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
@@ -70,6 +70,7 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
+use besides::Look;
 use boot::Loaders;
 pub(crate) use boot::is_empty;
 pub use carry::Watch;
@@ -231,6 +232,10 @@ impl Realign {
 ///
 /// If nothing has to move, or if there is no room; see [`RealignError`].
 pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
+    make_looking(situation, wanted, Look::Whole)
+}
+
+fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Result<Realign, RealignError> {
     let given_up = wanted.wipe.then(|| without_unclaimed(situation.stack));
     let situation = &Situation { stack: given_up.as_ref().unwrap_or(situation.stack), ..*situation };
     let mut request = Request::new(Seed(0));
@@ -254,7 +259,8 @@ pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, Reali
             "what is in unallocated space, or behind the ends of contents, is given up (--wipe)".to_owned(),
         );
     }
-    let attempt = |base: &Base<'_>, grain: &Grain| attempt(base, &request, grain, (&chosen, wanted.wipe));
+    let attempt =
+        |base: &Base<'_>, grain: &Grain| attempt(base, &request, grain, (&chosen, wanted.wipe), look);
     if wanted.starts.iter().any(|(_, start)| !coarse.start.is_aligned(*start)) {
         return attempt(&base, &fine);
     }
@@ -285,6 +291,7 @@ fn attempt(
     request: &Request,
     grain: &Grain,
     (chosen, wipes): (&[Chosen], bool),
+    look: Look,
 ) -> Result<Realign, RealignError> {
     let situation = base.situation();
     let block = situation.block();
@@ -323,7 +330,7 @@ fn attempt(
     let references = references(base, &plan)?;
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
-    realign.find_journal(situation.medium)?;
+    realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
     realign.check_besides(situation.medium)?;
     Ok(realign)

@@ -29,6 +29,18 @@ const MARK: &[u8] = b"straddle: the space behind this sector was empty";
 /// The unit in which data are found.
 const SECTOR: usize = 512;
 
+/// How much of a journal's space is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// All that the law of this module asks for.
+    Whole,
+    /// Both ends: a plan that only tells whether there is one. `apply` needs another.
+    Ends,
+}
+
+/// What [`Look::Ends`] reads of each end.
+const END: ByteCount = ByteCount::new(64 * KIB);
+
 /// How many bytes at the end of a disk the backup of a new GPT takes, and what is kept in the last sectors.
 const LAST: ByteCount = ByteCount::new(33 * 4096);
 
@@ -44,7 +56,7 @@ impl Realign {
         let last = last.filter(|_| self.is_wrap());
         for span in ends.chain(last).flat_map(|span| span.gaps(self.claimed())) {
             if let Some(at) =
-                first_data(medium, span, self.is_wrap()).map_err(crate::error::PlanError::from)?
+                first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
             {
                 return Err(RealignError::Occupied { at });
             }
@@ -54,7 +66,7 @@ impl Realign {
 
     /// Refuses data where the journal goes.
     pub(super) fn check_journal_place(&self, medium: &dyn Medium, place: Span) -> Result<(), RealignError> {
-        match self.data_under_journal(medium, place).map_err(crate::error::PlanError::from)? {
+        match self.data_under_journal(medium, place, Look::Whole).map_err(crate::error::PlanError::from)? {
             Some(at) => Err(RealignError::Occupied { at }),
             None => Ok(()),
         }
@@ -65,12 +77,17 @@ impl Realign {
         &self,
         medium: &dyn Medium,
         place: Span,
+        look: Look,
     ) -> Result<Option<ByteOffset>, ReadError> {
         let space = self.space(place);
         if self.wipes || Mark(place).is_at(medium, space.start())? {
             return Ok(None);
         }
-        first_data(medium, space, self.is_wrap())
+        let parts = match look {
+            Look::Ends if space.len().get() > 2 * END.get() => ends(space, END).collect(),
+            Look::Ends | Look::Whole => looked_at(space),
+        };
+        first_data(medium, parts, self.is_wrap())
     }
 
     /// The space of a journal, with the block before it that says that the space was empty.
@@ -151,9 +168,13 @@ const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
 
 /// The first byte of a sector that holds data; what cannot be read does. A copy of NTFS's boot sector, which ntfsresize
 /// leaves behind, does not if `leaves_copy`.
-fn first_data(medium: &dyn Medium, span: Span, leaves_copy: bool) -> Result<Option<ByteOffset>, ReadError> {
+fn first_data(
+    medium: &dyn Medium,
+    parts: Vec<Span>,
+    leaves_copy: bool,
+) -> Result<Option<ByteOffset>, ReadError> {
     let is_copy = |sector: &[u8]| leaves_copy && sector.get(NTFS.0) == Some(NTFS.1);
-    for part in looked_at(span) {
+    for part in parts {
         let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
         match medium.read_at(part.start(), &mut bytes) {
             Ok(()) => {}
@@ -173,14 +194,17 @@ fn looked_at(span: Span) -> Vec<Span> {
     if len <= WHOLE {
         return span.pieces(PIECE).collect();
     }
-    let half = ByteCount::new(WHOLE / 2);
     let step = len / SAMPLES;
     let samples = (1..SAMPLES).filter_map(|index| {
         let at = span.start().checked_add(ByteCount::new((index * step) & !(SAMPLE.get() - 1)))?;
         Span::new(at, SAMPLE)
     });
-    let back = span.end().checked_back(half).and_then(|start| Span::new(start, half));
-    let front = Span::new(span.start(), half);
-    let ends = front.into_iter().chain(back).flat_map(|end| end.pieces(PIECE));
+    let ends = ends(span, ByteCount::new(WHOLE / 2)).flat_map(|end| end.pieces(PIECE));
     ends.chain(samples.filter(|sample| span.contains(*sample))).collect()
+}
+
+/// The first and the last bytes of a span that is longer than twice `len`.
+fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
+    let back = span.end().checked_back(len).and_then(|start| Span::new(start, len));
+    Span::new(span.start(), len).into_iter().chain(back)
 }

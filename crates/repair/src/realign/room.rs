@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::besides::behind_mark;
+use super::besides::{Look, behind_mark};
 use super::{Realign, RealignError, RealignFile, guard, heads, sample};
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
@@ -52,7 +52,7 @@ pub enum Journal {
 
 impl Realign {
     /// Chooses the window, and the place for a journal that also holds this plan.
-    pub(super) fn find_journal(&mut self, medium: &dyn Medium) -> Result<(), RealignError> {
+    pub(super) fn find_journal(&mut self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let json = serde_json::to_vec(&RealignFile::from(&*self));
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
         let is_gpt = self.plan.table().format == Format::Gpt;
@@ -84,7 +84,7 @@ impl Realign {
             // A block more for what says whose the space is.
             let with_mark = needed.checked_add(block).unwrap_or(needed);
             for place in self.places(with_mark).into_iter().filter_map(|space| behind_mark(space, block)) {
-                if self.data_under_journal(medium, place).map_err(PlanError::from)?.is_none() {
+                if self.data_under_journal(medium, place, look).map_err(PlanError::from)?.is_none() {
                     self.journal = Journal::Inside(place);
                     return Ok(());
                 }

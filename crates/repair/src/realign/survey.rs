@@ -11,10 +11,11 @@ use straddle_layout::Stack;
 use straddle_relocate::{Disks, Job, State, inspect};
 use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB};
 
+use super::besides::Look;
 use super::carry::obstacle;
 use super::media::read;
 use super::refer::immovable;
-use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make, must_move};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking, must_move};
 use crate::plan::Situation;
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
@@ -55,7 +56,8 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
 }
 
 /// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology. What
-/// `is_remote` is fetched first, and whether space is empty is looked at then.
+/// `is_remote` is fetched first, and whether space is empty is looked at then; on other targets the journal's space is
+/// looked at when the moves are planned to be carried out.
 ///
 /// # Errors
 ///
@@ -72,25 +74,26 @@ pub fn planned(
     if let Some((number, why)) = immovable(situation.stack, |_| false) {
         return Err(Some(format!("partition {number}: {why}")));
     }
-    let (realign, named) = match make(situation, &Wanted { wipe: is_remote, ..Wanted::default() }) {
-        Ok(realign) => (realign, Vec::new()),
-        Err(RealignError::Logical(_)) => {
-            let is_logical = |number: &u32| {
-                let found = situation.stack.partitions.iter().find(|p| p.number == *number);
-                found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
-            };
-            let moves = must_move(situation).map_err(|_| None)?;
-            let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
-            primary.retain(|number| !is_logical(number));
-            (named(situation, &primary).ok_or(None)?, primary)
-        }
-        Err(
-            error @ (RealignError::Immovable { .. }
-            | RealignError::Occupied { .. }
-            | RealignError::Unclaimed { .. }),
-        ) => return Err(Some(error.to_string())),
-        Err(_) => return Err(None),
-    };
+    let (realign, named) =
+        match make_looking(situation, &Wanted { wipe: is_remote, ..Wanted::default() }, Look::Ends) {
+            Ok(realign) => (realign, Vec::new()),
+            Err(RealignError::Logical(_)) => {
+                let is_logical = |number: &u32| {
+                    let found = situation.stack.partitions.iter().find(|p| p.number == *number);
+                    found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
+                };
+                let moves = must_move(situation).map_err(|_| None)?;
+                let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
+                primary.retain(|number| !is_logical(number));
+                (named(situation, &primary).ok_or(None)?, primary)
+            }
+            Err(
+                error @ (RealignError::Immovable { .. }
+                | RealignError::Occupied { .. }
+                | RealignError::Unclaimed { .. }),
+            ) => return Err(Some(error.to_string())),
+            Err(_) => return Err(None),
+        };
     let blocked = realign.references().iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
     if let Some((number, what)) = blocked {
         return Err(Some(format!("partition {number}: {what}")));
@@ -124,7 +127,7 @@ fn shorter(realign: &Realign, situation: &Situation<'_>) -> Vec<(u32, ByteCount)
 
 fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {
     let wanted = Wanted { partitions: numbers.to_vec(), ..Wanted::default() };
-    make(situation, &wanted).ok().filter(|_| !numbers.is_empty())
+    make_looking(situation, &wanted, Look::Ends).ok().filter(|_| !numbers.is_empty())
 }
 
 /// The partitions that move, with their new starts.

@@ -12,6 +12,7 @@ use straddle_layout::{
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
+use super::besides::Look;
 use super::payload::wrapped::HEAD;
 use super::validate::invalid;
 use super::{
@@ -93,7 +94,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let (moves, anchors) = (vec![moved], Vec::new());
     let wipes = wanted.wipe;
     let mut realign = Realign { plan, moves, blocks, window, journal, references, anchors, wipes };
-    realign.find_journal(situation.medium)?;
+    realign.find_journal(situation.medium, Look::Whole)?;
     let realign = realign.checked()?;
     realign.check_besides(situation.medium)?;
     Ok(realign)
