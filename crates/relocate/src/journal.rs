@@ -38,7 +38,7 @@ use crate::fault::{self, Fault};
 use crate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
-pub(crate) use removed::erase_titles;
+pub(crate) use removed::{erase_titles, slots};
 
 /// The bytes of a [`Hash`].
 const HASH: usize = 16;

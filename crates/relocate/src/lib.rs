@@ -173,7 +173,7 @@ pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::is_title;
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, Unneeded, begin, forget, inspect,
-    inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open,
+    inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open, slots,
 };
 pub use same::is_same;
 pub use search::{named_at_ends, search, search_ends, search_near_ends};

@@ -9,7 +9,7 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::flight::Flight;
 use crate::job::Job;
-use crate::journal::{Direction, Journal, Mark, erase_titles};
+use crate::journal::{self, Direction, Journal, Mark, erase_titles};
 use crate::sequence::Sequence;
 
 /// What a run came to.
@@ -205,8 +205,8 @@ pub enum Unneeded {
     Compared,
 }
 
-/// Removes the titles of a journal at `place`, as far as they lie in one of the spans `within`, durably. Without
-/// them the rest counts for nothing. Nothing else is written. `block` is the size of a physical sector.
+/// Removes a journal at `place`, as far as it lies in one of the spans `within`, durably: the titles first, without
+/// which the rest counts for nothing. What windows left in its slots stays. `block` is the size of a physical sector.
 ///
 /// # Errors
 ///
@@ -217,20 +217,38 @@ pub fn forget(
     (why, block): (Unneeded, ByteCount),
     within: &[Span],
 ) -> Result<(), RelocateError> {
-    if why == Unneeded::Over {
-        match Journal::read_grown(&mut disks, place) {
-            Ok(Some(journal)) => match state(&mut disks, &journal) {
-                Ok(State::Moving { .. } | State::RollingBack) => {
-                    return Err(RelocateError::Needed(place.start()));
-                }
-                Ok(State::NotBegun | State::Moved | State::Back) | Err(RelocateError::Damaged(_)) => {}
-                Err(error) => return Err(error),
-            },
-            Ok(None) | Err(RelocateError::Damaged(_)) => {}
+    let found = match Journal::read_grown(&mut disks, place) {
+        Ok(found) => found,
+        Err(RelocateError::Damaged(_)) => None,
+        Err(error) if why == Unneeded::Over => return Err(error),
+        Err(_) => None,
+    };
+    if why == Unneeded::Over
+        && let Some(journal) = &found
+    {
+        match state(&mut disks, journal) {
+            Ok(State::Moving { .. } | State::RollingBack) => {
+                return Err(RelocateError::Needed(place.start()));
+            }
+            Ok(State::NotBegun | State::Moved | State::Back) | Err(RelocateError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }
     }
-    erase_titles(&mut disks, place, block, within)
+    erase_titles(&mut disks, place, block, within)?;
+    match found {
+        Some(journal) => journal.erase_rest(&mut disks, within),
+        None => Ok(()),
+    }
+}
+
+/// What of the journal at `place` the windows write; nothing is there before the first. None if there is no journal.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn slots(mut disks: Disks<'_>, place: Span) -> Result<Vec<Span>, RelocateError> {
+    let journal = Journal::read(&mut disks, place)?;
+    Ok(journal.as_ref().map(journal::slots).unwrap_or_default())
 }
 
 fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateError> {
@@ -384,15 +402,6 @@ impl<'a> Turned<'a> {
 }
 
 impl Back<'_> {
-    /// Whether any data may have been written before the rollback began.
-    ///
-    /// # Errors
-    ///
-    /// If the journal cannot be read.
-    pub fn has_moved(&mut self) -> Result<bool, RelocateError> {
-        self.0.has_moved()
-    }
-
     /// Removes the journal.
     ///
     /// # Errors

@@ -52,6 +52,7 @@ mod sample;
 mod stale;
 mod start;
 mod survey;
+mod tidy;
 mod trust;
 mod validate;
 mod wrap;

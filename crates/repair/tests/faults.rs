@@ -18,7 +18,9 @@ use common::{Memory, Random, Reading, plan_and_write, seeds, stack_of, target, t
 use straddle_device::{Medium, ReadError};
 use straddle_relocate::{Bad, filler};
 use straddle_repair::apply::ApplyError;
-use straddle_repair::realign::{Journal, JournalPlace, MoveError, Outcome, Realign, Run, Wanted, make};
+use straddle_repair::realign::{
+    Journal, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted, make,
+};
 use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -279,6 +281,8 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                     Ok(run) => run.finish_listing(on, list),
                     // The copies of a GPT differ; the old one counts, and no data have moved: `plan --repair`.
                     Err(MoveError::Apply(ApplyError::OtherDisk(_))) if attempt > 0 => break,
+                    // What an error has kept an earlier attempt from removing: --wipe.
+                    Err(MoveError::Plan(RealignError::Occupied { .. })) if attempt > 0 => break,
                     Err(error) => {
                         // It says what it could not make out, and does not begin.
                         let is_right = matches!(error.kind(), ErrorKind::Failed | ErrorKind::Refused);

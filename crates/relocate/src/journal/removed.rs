@@ -5,7 +5,7 @@
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{COPIES, Journal, Mark, Record, in_memory, is_title, list};
+use super::{COPIES, Journal, Layout, Mark, Record, in_memory, is_title, list};
 use crate::disk::{Disks, SECTOR};
 use crate::error::RelocateError;
 use crate::fault::{self, Fault};
@@ -18,15 +18,34 @@ impl Journal {
             disks.flush()?;
         }
         self.heal_records(disks)?;
+        self.erase_blocks(disks, &self.layout.titles())?;
+        let all = Span::first(disks.get(self.device).size());
+        self.erase_rest(disks, &[all])
+    }
+
+    /// Removes what is left without titles, as far as it lies in one of the spans `within`, durably: but for what the
+    /// windows left in the slots.
+    pub(crate) fn erase_rest(&self, disks: &mut Disks<'_>, within: &[Span]) -> Result<(), RelocateError> {
         let layout = self.layout;
-        self.erase_blocks(disks, &layout.titles())?;
+        let is_within = |at: ByteOffset, len: u64| {
+            let span = Span::new(at, ByteCount::new(len));
+            span.is_some_and(|span| within.iter().any(|within| within.contains(span)))
+        };
+        let body = self.padded_body(disks)?;
+        for at in layout.bodies().into_iter().filter(|at| is_within(*at, layout.body)) {
+            let mut found = vec![0; body.len()];
+            if disks.read(self.device, at, &mut found).is_ok() && found == body {
+                disks.write(self.device, at, &vec![0; body.len()])?;
+            }
+        }
         let marks = [Mark::Turned, Mark::Undone].into_iter().flat_map(|mark| layout.mark(mark));
         let list = (0..layout.list).map(|index| layout.list(index));
         let records = [0, 1].into_iter().flat_map(|slot| {
             let at = layout.slot(slot).get();
             (0..COPIES).map(move |copy| ByteOffset::new(at + copy * layout.block))
         });
-        let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
+        let blocks = marks.chain(list).chain(records).filter(|at| is_within(*at, layout.block));
+        let blocks: Vec<ByteOffset> = blocks.collect();
         self.erase_blocks(disks, &blocks)
     }
 
@@ -54,6 +73,16 @@ impl Journal {
     }
 }
 
+/// What of the journal at `place` the windows write: nothing, before the first.
+pub(crate) fn slots(journal: &Journal) -> Vec<Span> {
+    let Layout { block, slot, .. } = journal.layout;
+    let of = |index: u64| {
+        let start = journal.layout.slot(index).checked_add(ByteCount::new(COPIES * block))?;
+        Span::new(start, ByteCount::new(slot.checked_sub(COPIES * block)?))
+    };
+    [0, 1].into_iter().filter_map(of).collect()
+}
+
 /// Removes what begins as a title does where one of a journal at `place` may be, in one of the spans `within`, durably.
 pub(crate) fn erase_titles(
     disks: &mut Disks<'_>,
@@ -67,11 +96,12 @@ pub(crate) fn erase_titles(
         let is_within =
             |title: &Span| place.contains(*title) && within.iter().any(|span| span.contains(*title));
         let Some(title) = Span::new(at, block).filter(is_within) else { continue };
-        let mut zeros = vec![0; in_memory(title.len())];
-        disks.read(device, at, &mut zeros)?;
-        if is_title(&zeros) {
-            zeros.fill(0);
-            disks.write(device, at, &zeros)?;
+        let mut bytes = vec![0; in_memory(title.len())];
+        disks.read(device, at, &mut bytes)?;
+        if is_title(&bytes) {
+            // Another program may have written to the rest of the physical sector.
+            bytes[..in_memory(ByteCount::new(SECTOR))].fill(0);
+            disks.write(device, at, &bytes)?;
         }
     }
     disks.flush()

@@ -36,9 +36,7 @@ impl Journal {
         if name(&title) != self.title {
             return Err(RelocateError::Damaged("its header cannot be repeated".to_owned()));
         }
-        let mut padded = body;
-        padded.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
-        self.put(disks, self.layout.bodies(), &padded)?;
+        self.put(disks, self.layout.bodies(), &self.padded_body(disks)?)?;
         self.put(disks, self.layout.titles(), &self.padded(&title))
     }
 
@@ -74,6 +72,13 @@ impl Journal {
             is_whole = false;
         }
         if is_whole { Ok(()) } else { disks.flush() }
+    }
+
+    /// The body, as it fills its blocks.
+    pub(super) fn padded_body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
+        let mut body = self.body(disks)?;
+        body.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
+        Ok(body)
     }
 
     /// The body, as it was written.

@@ -157,6 +157,20 @@ impl Plan {
 
     /// The sectors of extended boot records, before and after. The first one is where the container starts.
     pub(crate) fn record_sectors(&self) -> Vec<Span> {
+        [self.old_records(), self.new_records()].concat()
+    }
+
+    /// Those before.
+    pub(crate) fn old_records(&self) -> Vec<Span> {
+        self.records_of(&self.before)
+    }
+
+    /// Those after.
+    pub(crate) fn new_records(&self) -> Vec<Span> {
+        self.records_of(&self.table.partitions)
+    }
+
+    fn records_of(&self, entries: &[Entry]) -> Vec<Span> {
         let sector = |entry: &Entry| {
             let at = match entry.slot {
                 Slot::Logical { ebr } => ebr,
@@ -165,7 +179,7 @@ impl Plan {
             };
             Span::of_blocks(at, LbaCount::new(1), self.block())
         };
-        self.before.iter().chain(&self.table.partitions).filter_map(sector).collect()
+        entries.iter().filter_map(sector).collect()
     }
 
     /// The bytes that partitions of this plan's disk may be moved to.

@@ -4,11 +4,11 @@
 //! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made and again where it is carried out. Of
 //! long spans the ends and samples are read: what finds a file system there is at its start.
 
-use sha2::{Digest, Sha256};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::is_erased;
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::payload::wrapped::HEAD;
 use super::{Realign, RealignError};
 use crate::plan::{Slot, span_of};
 use crate::target::Disk;
@@ -23,16 +23,13 @@ const WHOLE: u64 = 64 * MIB;
 const SAMPLES: u64 = 512;
 const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
 
-/// Begins the block before a journal.
-const MARK: &[u8] = b"straddle: the space behind this sector was empty";
-
 /// The unit in which data are found.
 const SECTOR: usize = 512;
 
 /// How much of a journal's space is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// All that the law of this module asks for.
+    /// All of it.
     Whole,
     /// Both ends: a plan that only tells whether there is one. `apply` needs another.
     Ends,
@@ -50,11 +47,7 @@ impl Realign {
         if self.wipes {
             return Ok(());
         }
-        let ends = self.moves.iter().filter_map(|one| one.destination());
-        let size = self.plan.disk().size;
-        let last = ByteOffset::new(size.get()).checked_back(LAST).and_then(|start| Span::new(start, LAST));
-        let last = last.filter(|_| self.is_wrap());
-        for span in ends.chain(last).flat_map(|span| span.gaps(self.claimed())) {
+        for span in self.written().into_iter().flat_map(|span| span.gaps(self.claimed())) {
             if let Some(at) =
                 first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
             {
@@ -72,29 +65,33 @@ impl Realign {
         }
     }
 
-    /// The first data that a journal here would destroy. What an earlier one has left in empty space is nobody's.
+    /// What the moves write, but for the journal and for the sectors of the table that are always its own.
+    fn written(&self) -> Vec<Span> {
+        let ends = self.moves.iter().filter_map(|one| one.destination());
+        let records = self.plan.new_records();
+        let size = self.plan.disk().size;
+        let head = self.moves.first().and_then(|one| Span::new(one.to.checked_back(HEAD)?, HEAD));
+        let last = ByteOffset::new(size.get()).checked_back(LAST).and_then(|start| Span::new(start, LAST));
+        let wrapped = [head, last].into_iter().flatten().filter(|_| self.is_wrap());
+        ends.chain(records).chain(wrapped).collect()
+    }
+
+    /// The first data that a journal here would destroy.
     pub(super) fn data_under_journal(
         &self,
         medium: &dyn Medium,
         place: Span,
         look: Look,
     ) -> Result<Option<ByteOffset>, ReadError> {
-        let space = self.space(place);
-        if self.wipes || Mark(place).is_at(medium, space.start())? {
+        if self.wipes {
             return Ok(None);
         }
         let parts = match look {
-            Look::Ends if space.len().get() > 2 * END.get() => ends(space, END).collect(),
-            Look::Ends | Look::Whole => looked_at(space),
+            Look::Ends if place.len().get() > 2 * END.get() => ends(place, END).collect(),
+            // All of it is cleared in the end.
+            Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
         first_data(medium, parts, self.is_wrap())
-    }
-
-    /// The space of a journal, with the block before it that says that the space was empty.
-    pub(super) fn space(&self, place: Span) -> Span {
-        let start = place.start().checked_back(self.blocks.size()).unwrap_or(place.start());
-        let len = place.end().checked_since(start).unwrap_or(place.len());
-        Span::new(start, len).unwrap_or(place)
     }
 
     /// What the present table accounts for.
@@ -108,47 +105,8 @@ impl Realign {
         }
         let block = self.plan.block();
         let listed = self.plan.before().iter().filter(|entry| entry.slot != Slot::Extended);
-        listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.record_sectors()).collect()
+        listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.old_records()).collect()
     }
-}
-
-/// Says, in the block before a journal, that its space was empty: what a crash leaves there is nobody's.
-struct Mark(Span);
-
-impl Mark {
-    fn sector(&self) -> Vec<u8> {
-        let mut bytes = MARK.to_vec();
-        for number in [self.0.start().get(), self.0.len().get()] {
-            bytes.extend(number.to_le_bytes());
-        }
-        let hash = Sha256::digest(&bytes);
-        bytes.extend(&hash[..]);
-        bytes.resize(SECTOR, 0);
-        bytes
-    }
-
-    fn is_at(&self, medium: &dyn Medium, at: ByteOffset) -> Result<bool, ReadError> {
-        let mut bytes = vec![0; SECTOR];
-        match medium.read_at(at, &mut bytes) {
-            Ok(()) => Ok(bytes == self.sector()),
-            Err(ReadError::Io { .. } | ReadError::PastEnd { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// The part of a space of a journal behind its mark, of one block.
-pub(super) fn behind_mark(space: Span, block: ByteCount) -> Option<Span> {
-    Span::new(space.start().checked_add(block)?, space.len().checked_sub(block)?)
-}
-
-/// Writes the mark of a journal at `place` in the first block of `space`, durably.
-pub(super) fn mark(disk: &mut dyn Disk, space: Span, place: Span) -> std::io::Result<()> {
-    let block = space.len().checked_sub(place.len()).unwrap_or_default();
-    let mut bytes = Mark(place).sector();
-    bytes.resize(usize::try_from(block.get()).unwrap_or(SECTOR).max(SECTOR), 0);
-    disk.write_at(space.start(), &bytes)?;
-    disk.flush()
 }
 
 /// Writes zeros to `span`, or makes a hole of it.
@@ -166,8 +124,8 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
 /// The bytes of an NTFS boot sector by which it is recognised: the manufacturer's name.
 const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
 
-/// The first byte of a sector that holds data; what cannot be read does. A copy of NTFS's boot sector, which ntfsresize
-/// leaves behind, does not if `leaves_copy`.
+/// The first byte of a sector that holds data. A copy of NTFS's boot sector, which ntfsresize leaves behind, does not if
+/// `leaves_copy`.
 fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
@@ -176,11 +134,7 @@ fn first_data(
     let is_copy = |sector: &[u8]| leaves_copy && sector.get(NTFS.0) == Some(NTFS.1);
     for part in parts {
         let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
-        match medium.read_at(part.start(), &mut bytes) {
-            Ok(()) => {}
-            Err(ReadError::Io { at, .. }) => return Ok(Some(at)),
-            Err(error) => return Err(error),
-        }
+        medium.read_at(part.start(), &mut bytes)?;
         if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector) && !is_copy(sector)) {
             return Ok(part.start().checked_add(ByteCount::new((index * SECTOR) as u64)));
         }

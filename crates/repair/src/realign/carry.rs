@@ -26,7 +26,7 @@ use straddle_relocate::{
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::besides::mark;
+use super::besides::clear;
 use super::boot::Loaders;
 use super::media::{Carrier, Place, Writer};
 use super::payload::restore::BootCode;
@@ -68,6 +68,8 @@ pub struct Run<'a> {
     pub(super) is_displaced: bool,
     /// Whether the disk had no table: the journal alone says that there is a move.
     pub(super) is_unmarked: bool,
+    /// Whether nothing but this move can have written to the journal's space on the disk.
+    pub(super) owns_space: bool,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
     /// Whether the journal is believed although something speaks against it.
@@ -105,23 +107,13 @@ impl Realign {
             payload,
             is_displaced: false,
             is_unmarked: false,
+            owns_space: true,
             verify: Verify::Read,
             skips_bad: false,
             trust: Trust::default(),
             boot_code: BootCode::Own,
         };
-        let begun = run
-            .forget_stale()
-            .and_then(|()| match run.place_on_disk() {
-                Some(place) => {
-                    self.check_journal_place(run.disk, place)?;
-                    let at = place.start();
-                    mark(run.disk, self.space(place), place).map_err(|source| MoveError::Write { at, source })
-                }
-                None => Ok(()),
-            })
-            .and_then(|()| run.with_disks(|disks, place| begin(disks, place, job).map(drop)));
-        match begun {
+        match run.write_journal(job) {
             Ok(()) => Ok(run),
             Err(error) => {
                 run.journal.discard();
@@ -263,6 +255,29 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
 }
 
 impl<'a> Run<'a> {
+    /// Writes the journal of a new move, where nothing is.
+    fn write_journal(&mut self, job: Job) -> Result<(), MoveError> {
+        self.forget_stale()?;
+        if let Some(place) = self.place_on_disk() {
+            self.payload.realign.check_journal_place(self.disk, place)?;
+        }
+        let begun = self.with_disks(|disks, place| begin(disks, place, job).map(drop));
+        let is_begun = !matches!(
+            begun,
+            Err(MoveError::Moves(
+                RelocateError::Job(_) | RelocateError::Place(_) | RelocateError::Occupied(_)
+            ))
+        );
+        if begun.is_err()
+            && is_begun
+            && let Some(place) = self.place_on_disk()
+        {
+            // A later move is to find the space empty.
+            let _ = clear(self.disk, place);
+        }
+        begun
+    }
+
     /// The plan.
     pub fn realign(&self) -> &Realign {
         &self.payload.realign
@@ -329,6 +344,8 @@ impl<'a> Run<'a> {
         self.check_way(&state, false)?;
         self.check_table(&state)?;
         self.check_data(&state, false)?;
+        let is_marked = self.payload.table(self.disk)? == Some(Table::Marked);
+        self.owns_space &= is_marked || state == State::NotBegun;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
@@ -350,7 +367,7 @@ impl<'a> Run<'a> {
             let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
             if is_listed { MoveError::HalfWritten(Box::new(error)) } else { error }
         })?;
-        self.end()?;
+        self.end(false)?;
         let in_kernel = tell_kernel(self.disk, Some(Expected::of(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
@@ -376,6 +393,7 @@ impl<'a> Run<'a> {
         self.check_way(&state, true)?;
         self.check_table(&state)?;
         self.check_data(&state, true)?;
+        self.owns_space &= self.payload.table(self.disk)? == Some(Table::Marked);
         // With the old table the disk may have been in use: it stays as it is.
         if state == State::NotBegun && self.payload.table(self.disk)? != Some(Table::Old) {
             self.enter_marked()?;
@@ -423,7 +441,7 @@ impl<'a> Run<'a> {
         if !is_old {
             self.payload.write(self.disk, Table::Old)?;
         }
-        self.end()?;
+        self.end(true)?;
         let in_kernel = tell_kernel(self.disk, Some(Expected::before(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
@@ -511,17 +529,14 @@ impl<'a> Run<'a> {
     }
 
     /// Removes the journal of a move whose end is durable.
-    fn end(&mut self) -> Result<(), MoveError> {
-        let has_moved = self.with_disks(|disks, place| match open(disks, place)? {
-            Some(Recovered::Moved(moved)) => moved.erase().map(|()| true),
-            Some(Recovered::Back(mut back)) => {
-                let has_moved = back.has_moved()?;
-                back.erase().map(|()| has_moved)
-            }
-            None => Ok(false),
+    fn end(&mut self, is_back: bool) -> Result<(), MoveError> {
+        self.with_disks(|disks, place| match open(disks, place)? {
+            Some(Recovered::Moved(moved)) => moved.erase(),
+            Some(Recovered::Back(back)) => back.erase(),
+            None => Ok(()),
             Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
         })?;
-        self.tidy(has_moved);
+        self.tidy(is_back);
         Ok(())
     }
 

@@ -177,6 +177,7 @@ impl<'a> Run<'a> {
             payload,
             is_displaced,
             is_unmarked,
+            owns_space: !is_displaced && !is_unmarked,
             verify,
             skips_bad,
             trust,

@@ -9,6 +9,7 @@
 mod copies;
 mod pieces;
 pub(super) mod restore;
+mod since;
 pub(super) mod wrapped;
 
 use serde::{Deserialize, Serialize};
@@ -364,17 +365,6 @@ impl Payload {
             Some(Step::Write { at: guard.at(), old: Vec::new(), new, what: what.to_owned() })
         };
         self.guards.iter().filter_map(mended).collect()
-    }
-
-    /// Where the disk, which has the old table, holds something else than when the journal was made, in a physical
-    /// sector that would be restored from it.
-    pub(super) fn used_since(&self, disk: &dyn Medium) -> Option<ByteOffset> {
-        let now = guards_of(disk, &self.realign, (&self.places, &self.records));
-        let then = [&self.guards, &self.boot_guards, &self.new_guards, &self.old_guards];
-        let changed = |(then, now): (&Vec<Guard>, &Vec<Guard>)| {
-            then.iter().find(|guard| !now.iter().any(|other| guard.is_as(other))).map(Guard::at)
-        };
-        then.into_iter().zip(&now).find_map(changed).map(ByteOffset::new)
     }
 
     /// Writes them, durably.

@@ -5,11 +5,11 @@
 
 use std::cmp::Reverse;
 
-use straddle_device::Medium;
+use straddle_device::{Medium, ReadError};
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::besides::{Look, behind_mark};
+use super::besides::Look;
 use super::{Realign, RealignError, RealignFile, guard, heads, sample};
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
@@ -81,12 +81,15 @@ impl Realign {
                 continue;
             }
             let needed = journal_len_with(&job, payload)?;
-            // A block more for what says whose the space is.
-            let with_mark = needed.checked_add(block).unwrap_or(needed);
-            for place in self.places(with_mark).into_iter().filter_map(|space| behind_mark(space, block)) {
-                if self.data_under_journal(medium, place, look).map_err(PlanError::from)?.is_none() {
-                    self.journal = Journal::Inside(place);
-                    return Ok(());
+            for place in self.places(needed) {
+                match self.data_under_journal(medium, place, look) {
+                    Ok(None) => {
+                        self.journal = Journal::Inside(place);
+                        return Ok(());
+                    }
+                    // What cannot be read is no place for it either.
+                    Ok(Some(_)) | Err(ReadError::Io { .. }) => {}
+                    Err(error) => return Err(PlanError::from(error).into()),
                 }
             }
             largest = largest.or(Some((self.window, needed)));

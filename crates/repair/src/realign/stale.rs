@@ -2,22 +2,17 @@
 //!
 //! The law of this module: the titles of a journal go only if no command follows it.
 
-use straddle_layout::{Role, TableKind};
 use straddle_relocate::{
     Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect_grown, named_at_ends, open,
 };
-use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
+use straddle_units::Span;
 
 use super::MoveError;
-use super::besides::clear;
 use super::carry::Run;
 use super::displaced;
 use super::media::Place;
 use super::payload::Payload;
 use super::sample::Proof;
-
-/// What takes longer to clear stays: a later move there needs consent.
-const MOST: ByteCount = ByteCount::new(256 * MIB);
 
 impl Run<'_> {
     /// Removes the titles of a journal that does not count, as the table has no marker: of a move that was cut off
@@ -29,9 +24,8 @@ impl Run<'_> {
             Place::Inside => self.payload.realign.unallocated(),
         };
         let block = self.payload.realign.blocks.size();
-        // Those of other plans may begin or end there.
-        let begun = self.place.start().checked_add(block);
-        let ends: Vec<ByteOffset> = std::iter::once(self.place.end()).chain(begun).collect();
+        // Those of other plans may end there.
+        let ends = [self.place.end()];
         // One that is no longer whole, since a partition has taken its other end, still has a title here.
         let others = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends)))?;
         for place in std::iter::once(self.place).chain(others) {
@@ -40,48 +34,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Leaves zeros where the journal was on the disk, and where data were on their way, as far as the table lists nothing
-    /// there: a later move finds the space as empty as this one did. Nothing depends on that.
-    pub(super) fn tidy(&mut self, has_moved: bool) {
-        let realign = &self.payload.realign;
-        let Ok(stack) = straddle_layout::read_stack(self.disk, Some(realign.plan.block()), None) else {
-            return;
-        };
-        if !matches!(stack.kind, TableKind::Gpt | TableKind::Mbr | TableKind::HybridMbr) {
-            return;
-        }
-        let record = |ebr| Span::of_blocks(ebr, LbaCount::new(1), stack.block);
-        let listed = stack.partitions.iter().flat_map(|partition| match partition.role {
-            Role::Extended => [Span::of_blocks(partition.start, LbaCount::new(1), stack.block), None],
-            Role::Primary => [Some(partition.span), None],
-            Role::Logical { ebr } => [Some(partition.span), record(ebr)],
-        });
-        let listed: Vec<Span> = listed.flatten().collect();
-        let ways = realign.moves.iter().filter(|_| has_moved).filter_map(|one| one.destination());
-        let ways =
-            ways.flat_map(|way| way.gaps(realign.claimed())).flat_map(|way| way.gaps(listed.iter().copied()));
-        // A physical sector in which something else begins or ends stays: a write of it could be torn.
-        let whole = |span: Span| {
-            let (start, end) = (realign.blocks.ceil(span.start())?, realign.blocks.floor(span.end())?);
-            Span::new(start, end.checked_since(start)?)
-        };
-        let mut spans: Vec<Span> = ways.filter_map(whole).filter(|way| way.len() <= MOST).collect();
-        if let Some(place) = self.place_on_disk() {
-            let space = realign.space(place);
-            let is_free = stack.usable.is_none_or(|usable| usable.contains(space))
-                && listed.iter().all(|span| !span.overlaps(space));
-            // The mark goes last.
-            let mark = Span::new(space.start(), realign.blocks.size());
-            spans.extend([Some(place), mark].into_iter().flatten().filter(|_| is_free));
-        }
-        for span in spans {
-            // It is over without that.
-            if clear(self.disk, span).is_err() {
-                return;
-            }
-        }
     }
 
     /// Why no command follows the journal at `place`; `None` if there is none, or one of them does.

@@ -6,7 +6,7 @@
 //! the journal would restore is then compared in any case.
 
 use straddle_device::Medium;
-use straddle_relocate::{State, Whereabouts, is_latest};
+use straddle_relocate::{State, Whereabouts, is_latest, slots};
 
 use super::MoveError;
 use super::carry::Run;
@@ -94,6 +94,19 @@ impl Run<'_> {
         })
     }
 
+    /// Refuses data that have come since the journal was made, where nothing reserves the space: in the way, and in
+    /// the journal's space, of which no more than the journal's own was written.
+    fn check_besides_journal(&mut self) -> Result<(), MoveError> {
+        self.payload.realign.check_besides(self.disk)?;
+        if self.place_on_disk().is_none() {
+            return Ok(());
+        }
+        for span in self.with_disks(slots)? {
+            self.payload.realign.check_journal_place(self.disk, span)?;
+        }
+        Ok(())
+    }
+
     /// Checks that the journal is the file that was made for this move, and that the data are where it says.
     pub(super) fn check_data(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
         let table = self.payload.table(self.disk)?;
@@ -115,10 +128,15 @@ impl Run<'_> {
             return Err(MoveError::Copied);
         }
         let is_unmarked = *state == State::NotBegun && table == Some(Table::Old);
-        if is_unmarked && !self.payload.realign.is_wrap() {
+        if is_unmarked {
+            self.check_besides_journal()?;
+        }
+        if is_unmarked && self.payload.realign.is_wrap() {
+            self.payload.realign.check_wrapped(self.disk)?;
+        } else if is_unmarked {
             // The disk may have been in use since.
             self.payload.realign.check_contents(self.disk)?;
-            if let Some(at) = self.payload.used_since(self.disk) {
+            if let Some(at) = self.payload.used_since(self.disk)? {
                 return Err(MoveError::UsedSince(at));
             }
         }

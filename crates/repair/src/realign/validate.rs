@@ -113,8 +113,7 @@ impl Realign {
 
     fn check_journal(&self) -> Result<(), RealignError> {
         let Journal::Inside(place) = self.journal else { return Ok(()) };
-        let space = self.space(place);
-        let is_free = space != place && self.unallocated().iter().any(|gap| gap.contains(space));
+        let is_free = self.unallocated().iter().any(|gap| gap.contains(place));
         let is_whole = self.blocks.is_aligned(place.start()) && self.blocks.is_aligned(place.end());
         let needed = journal_len(&self.job([0; 16], Vec::new())?)?;
         if is_free && is_whole && place.len() >= needed {

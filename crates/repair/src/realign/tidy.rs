@@ -1,0 +1,154 @@
+//! What a move leaves in unallocated space is removed in the end: a later move finds it as empty as this one did.
+//!
+//! The law of this module: only what is this move's is overwritten. Of the places that data went through, that is what
+//! equals the data where they are now; of the journal's space, all of it, but only in a run during which the table has
+//! had the marker from the start on: the space was empty before, and no other program uses a disk with the marker.
+
+use straddle_device::Medium;
+use straddle_layout::{Role, Stack, TableKind};
+use straddle_relocate::Move;
+use straddle_units::{ByteCount, ByteOffset, KIB, LbaCount, MIB, Span};
+
+use super::besides::clear;
+use super::carry::Run;
+use super::payload::wrapped::HEAD;
+use super::sample::hash;
+use super::{Realign, guard};
+
+/// What is compared at once.
+const PIECE: ByteCount = ByteCount::new(MIB);
+
+/// What takes longer to compare stays: a later move there needs consent.
+const MOST: ByteCount = ByteCount::new(KIB * MIB);
+
+/// The unit in which data are compared.
+const SECTOR: usize = 512;
+
+impl Run<'_> {
+    /// Removes it. The move, or its rollback if `is_back`, is over without that: an error ends it.
+    pub(super) fn tidy(&mut self, is_back: bool) {
+        let realign = &self.payload.realign;
+        let Ok(stack) = straddle_layout::read_stack(self.disk, Some(realign.plan.block()), None) else {
+            return;
+        };
+        let Some(taken) = taken(realign, &stack, is_back) else { return };
+        let fields = guard::fields(realign);
+        for way in ways(realign, is_back) {
+            for gap in way.span.gaps(realign.claimed()).into_iter().flat_map(|gap| gap.gaps(taken.clone())) {
+                // A physical sector in which something else begins or ends stays: a write of it could be torn.
+                let Some(gap) = whole_blocks(realign, gap).filter(|gap| gap.len() <= MOST) else { continue };
+                for piece in gap.pieces(PIECE) {
+                    let copies = way.copies(self.disk, piece, &fields, realign.blocks.size());
+                    let copies = copies.unwrap_or_default();
+                    if copies.into_iter().any(|copy| clear(self.disk, copy).is_err()) {
+                        return;
+                    }
+                }
+            }
+        }
+        let Some(place) = self.place_on_disk().filter(|_| self.owns_space) else { return };
+        let is_free = stack.usable.is_none_or(|usable| usable.contains(place) || is_back)
+            && taken.iter().all(|span| !span.overlaps(place));
+        if is_free {
+            let _ = clear(self.disk, place);
+        }
+    }
+}
+
+/// A place that data went to, and did not stay in.
+struct Way {
+    span: Span,
+    /// Where the first byte of it came from, before all moves.
+    origin: ByteOffset,
+    /// Where that is now.
+    now: ByteOffset,
+}
+
+impl Way {
+    /// The physical sectors of `piece`, which lies in this way, that hold copies of the data; `None` if something
+    /// cannot be read.
+    fn copies(&self, disk: &dyn Medium, piece: Span, fields: &[Span], block: ByteCount) -> Option<Vec<Span>> {
+        let skipped = piece.start().checked_since(self.span.start())?;
+        let bytes = |at: ByteOffset| {
+            let mut bytes = vec![0; usize::try_from(piece.len().get()).ok()?];
+            disk.read_at(at, &mut bytes).ok()?;
+            Some(bytes)
+        };
+        let here = bytes(piece.start())?;
+        let data = bytes(self.now.checked_add(skipped)?)?;
+        let origin = self.origin.checked_add(skipped)?.get();
+        let is_copy = |block: Span| {
+            let from = usize::try_from(block.start().checked_since(piece.start())?.get()).ok()?;
+            let range = from..from + usize::try_from(block.len().get()).ok()?;
+            let (here, data) = (here.get(range.clone())?, data.get(range)?);
+            let is_set = here.iter().any(|byte| *byte != 0);
+            // What records the start of a partition was corrected.
+            let is_same = |(index, (one, other)): (usize, (&[u8], &[u8]))| {
+                let at = origin + (from + index * SECTOR) as u64;
+                one == other || hash(one, at, fields) == hash(other, at, fields)
+            };
+            let mut sectors = here.chunks(SECTOR).zip(data.chunks(SECTOR)).enumerate();
+            Some(is_set && sectors.all(is_same))
+        };
+        let mut copies: Vec<Span> = Vec::new();
+        for block in piece.pieces(block).filter(|block| is_copy(*block) == Some(true)) {
+            match copies.last_mut().filter(|last| last.end() == block.start()) {
+                Some(last) => {
+                    *last = Span::new(last.start(), ByteCount::new(last.len().get() + block.len().get()))?
+                }
+                None => copies.push(block),
+            }
+        }
+        Some(copies)
+    }
+}
+
+/// The places that data went through.
+fn ways(realign: &Realign, is_back: bool) -> Vec<Way> {
+    let moves = &realign.moves;
+    let origin = |index: usize| {
+        let earlier = moves[..index].iter().rev();
+        earlier.fold(
+            moves[index].from,
+            |from, one| if one.destination() == Some(from) { one.from } else { from },
+        )
+    };
+    let settled = |index: usize| {
+        moves[index + 1..].iter().fold(moves[index].destination(), |at, one| {
+            if at == Some(one.from) { one.destination() } else { at }
+        })
+    };
+    let way = |(index, one): (usize, &Move)| {
+        let (span, origin) = (one.destination()?, origin(index).start());
+        let now = if is_back { origin } else { settled(index)?.start() };
+        (now != span.start()).then_some(Way { span, origin, now })
+    };
+    let head = realign.is_wrap().then(|| {
+        let start = moves.first()?.to.checked_back(HEAD)?;
+        let span = Span::new(start, HEAD)?;
+        is_back.then_some(Way { span, origin: ByteOffset::ZERO, now: ByteOffset::ZERO })
+    });
+    moves.iter().enumerate().filter_map(way).chain(head.flatten()).collect()
+}
+
+/// What the table that counts has; `None` if it is not one of this move.
+fn taken(realign: &Realign, stack: &Stack, is_back: bool) -> Option<Vec<Span>> {
+    match stack.kind {
+        TableKind::Gpt | TableKind::Mbr | TableKind::HybridMbr => {}
+        TableKind::Content(_) if realign.is_wrap() && is_back => return Some(realign.claimed()),
+        _ => return None,
+    }
+    let record = |ebr| Span::of_blocks(ebr, LbaCount::new(1), stack.block);
+    let listed = stack.partitions.iter().flat_map(|partition| match partition.role {
+        Role::Extended => [Span::of_blocks(partition.start, LbaCount::new(1), stack.block), None],
+        Role::Primary => [Some(partition.span), None],
+        Role::Logical { ebr } => [Some(partition.span), record(ebr)],
+    });
+    Some(listed.flatten().collect())
+}
+
+/// The physical sectors that lie in `span` as a whole.
+fn whole_blocks(realign: &Realign, span: Span) -> Option<Span> {
+    let (start, end) = (realign.blocks.ceil(span.start())?, realign.blocks.floor(span.end())?);
+    Span::new(start, end.checked_since(start)?)
+}
