@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "carry/besides.rs"]
+mod besides;
 mod common;
 #[path = "carry/displaced.rs"]
 mod displaced;

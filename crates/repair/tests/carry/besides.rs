@@ -1,0 +1,167 @@
+//! What no partition has: data there stay, whenever they came, or the move is refused; and a move leaves nothing there.
+
+use std::ops::ControlFlow;
+
+use straddle_relocate::State;
+use straddle_repair::Format;
+use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
+use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
+
+use super::common::{Memory, Random, seeds, target};
+use super::displaced::go;
+use super::{Drive, Shape, Survivor};
+
+/// A little way, a long one, past a neighbour, a detour, and logical partitions.
+fn shapes() -> [Shape; 5] {
+    [
+        Shape::to(Format::Mbr, 16_000, &[(63, 3_001)], &[64]),
+        Shape::to(Format::Mbr, 24_000, &[(63, 3_001)], &[9_000]),
+        Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 3_001)]),
+        Shape::to(Format::Mbr, 20_000, &[(63, 3_000), (3_063, 3_000)], &[3_072, 64]),
+        Shape::with_logical(
+            20_000,
+            &[(63, 2_000)],
+            (2_063, 6_126),
+            &[(2_063, 2_126, 3_000), (5_126, 5_189, 3_000)],
+        ),
+    ]
+}
+
+fn sector(at: u64) -> Span {
+    Span::new(ByteOffset::new(at * 512), ByteCount::new(512)).unwrap()
+}
+
+/// The sectors that no partition of either table has, nor the tables themselves.
+fn unallocated(shape: &Shape) -> Vec<u64> {
+    let (places, all) = (shape.places(), shape.before.len / 512);
+    let zeros = vec![0; 512];
+    let is_zero = |medium: &Memory, at| Shape::bytes(medium, sector(at)) == zeros;
+    let is_free = |at: &u64| {
+        let taken = places.iter().any(|(was, is)| was.contains(sector(*at)) || is.contains(sector(*at)));
+        !taken && is_zero(&shape.before, *at)
+    };
+    (34..all - 33).filter(is_free).collect()
+}
+
+/// The disk after so many writes and flushes of the move.
+fn killed(shape: &Shape, left: u64) -> Memory {
+    let mut drive = Drive::new(shape.before.clone(), left);
+    let _ = shape.begin_and_finish(&mut drive);
+    drive.seen
+}
+
+#[test]
+fn a_move_leaves_nothing_in_unallocated_space() {
+    for shape in shapes() {
+        let zeros = vec![0; 512];
+        let free = unallocated(&shape);
+        // Extended boot records are in the new places of some.
+        let is_left = |medium: &Memory| {
+            let set = |at: &&u64| {
+                Shape::bytes(medium, sector(**at)) != zeros
+                    && Shape::bytes(&shape.after, sector(**at)) == zeros
+            };
+            free.iter().find(set).copied()
+        };
+        assert_eq!(is_left(&shape.after), None, "{}", shape.name);
+        let whole = shape.operations::<Drive>();
+        let step = (whole / seeds("MOVES", 20)).max(1);
+        let mut tried = [0; 2];
+        for left in (0..whole).step_by(usize::try_from(step).unwrap()) {
+            let medium = killed(&shape, left);
+            for goes_back in [false, true] {
+                let mut drive = Drive::new(medium.clone(), u64::MAX);
+                let mut disk = target(&mut drive);
+                let Ok(mut run) = Run::find(&mut disk, None) else { continue };
+                let is_over = matches!(run.state(), Ok(State::Moved | State::Back));
+                let ended = go(run, goes_back);
+                drop(disk);
+                let what = format!("{}, killed after {left}, back: {goes_back}", shape.name);
+                // The new table may count already: then what is in the journal's space may be anybody's.
+                if is_over {
+                    continue;
+                }
+                assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
+                tried[usize::from(goes_back)] += 1;
+                assert_eq!(is_left(&drive.seen), None, "{what}");
+            }
+        }
+        assert!(tried.iter().all(|count| *count > 0), "{}: {tried:?}", shape.name);
+    }
+}
+
+/// Another program writes where no partition is, while no marker is in the table: before the move, or after a kill.
+#[test]
+fn data_in_unallocated_space_stay_whenever_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut refused, mut done, mut resumed) = (0, 0, 0);
+    for (shape, in_file) in shapes()
+        .into_iter()
+        .flat_map(|shape| [(shape, false)])
+        .chain(shapes().into_iter().map(|shape| (shape, true)))
+    {
+        let mut random = Random::new(shape.before.len);
+        let free = unallocated(&shape);
+        let path = folder.path().join(random.next().to_string());
+        let begin_and_finish = |drive: &mut Drive, is_new: bool| {
+            let place = match in_file {
+                true if is_new => JournalPlace::File(NewJournal::create(&path, &shape.realign).unwrap()),
+                true | false => JournalPlace::Inside,
+            };
+            let mut disk = target(drive);
+            let run = shape.realign.begin(&mut disk, place, [3; 16])?;
+            run.finish(&mut |_| ControlFlow::Continue(()))
+        };
+        let mut whole = Drive::new(shape.before.clone(), u64::MAX);
+        begin_and_finish(&mut whole, true).unwrap();
+        let _ = std::fs::remove_file(&path);
+        let cuts: Vec<u64> = (0..seeds("MOVES", 20)).map(|_| random.below(whole.taken.min(30))).collect();
+        for left in cuts {
+            let mut drive = Drive::new(shape.before.clone(), left);
+            let _ = begin_and_finish(&mut drive, true);
+            let mut medium = drive.seen;
+            let journal = || FoundJournal::open(&path).ok();
+            let found = Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).map(drop);
+            let is_marked = !matches!(found, Err(MoveError::Nothing));
+            if is_marked || medium == shape.after {
+                let _ = std::fs::remove_file(&path);
+                continue;
+            }
+            // Near what the move writes, or anywhere.
+            let foreign: Vec<(u64, Vec<u8>)> = (0..3)
+                .map(|_| {
+                    let at = free[usize::try_from(random.below(free.len() as u64)).unwrap()];
+                    (at, (0..64).flat_map(|_| random.next().to_le_bytes()).collect())
+                })
+                .collect();
+            foreign.iter().for_each(|(at, bytes)| medium.put(at * 512, bytes));
+            let what = format!("{}, killed after {left}, file: {in_file}", shape.name);
+            let is_kept = |medium: &Memory, how: &str| {
+                for (at, bytes) in &foreign {
+                    assert!(Shape::bytes(medium, sector(*at)) == *bytes, "{what}, {how}: sector {at}");
+                }
+            };
+            for goes_back in [true, false] {
+                let mut drive = Drive::new(medium.clone(), u64::MAX);
+                let mut disk = target(&mut drive);
+                let ended = Run::search(&mut disk, journal()).and_then(|run| go(run, goes_back));
+                drop(disk);
+                resumed += u64::from(ended.is_ok());
+                is_kept(&drive.seen, &format!("resumed, back: {goes_back}: {ended:?}"));
+            }
+            let mut drive = Drive::new(medium.clone(), u64::MAX);
+            let ended = begin_and_finish(&mut drive, false);
+            is_kept(&drive.seen, &format!("applied again: {ended:?}"));
+            match ended {
+                Ok(_) => done += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Refused, "{what}: {error:?}");
+                    refused += 1;
+                }
+            }
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    println!("{refused} refused, {done} applied again, {resumed} resumed");
+    assert!(refused > 0 && done > 0);
+}
