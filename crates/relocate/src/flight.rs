@@ -180,7 +180,9 @@ impl Flight {
             // Those that the first write has made; the source may have none any more.
             let written = shape.window.written;
             let holes = holes(disks, written, written, blocks);
-            write_without(disks, written, &shape.content(copy), &holes, kept)?;
+            let mut content = shape.content(copy);
+            self.keep_beside(disks, sequence, shape.window, &mut content);
+            write_without(disks, written, &content, &holes, kept)?;
         }
         disks.flush()?;
         if fault::on(Fault::NoCheck) {
@@ -205,6 +207,33 @@ impl Flight {
         is_intact(disks, sequence.window(record.number).from, &record, skip)
     }
 
+    /// Puts what is on the disk now, beside the destination in its first and last physical sector, into the `bytes` to be
+    /// written there: others' data, which their owners may have written since. Where the window's own part of the
+    /// sector is neither what was there before nor what was written, a power cut has torn the sector, and the journal's
+    /// copy is all there is.
+    fn keep_beside(&self, disks: &mut Disks<'_>, sequence: &Sequence, window: Window, bytes: &mut [u8]) {
+        let Window { to, written, .. } = window;
+        if to == written {
+            return;
+        }
+        let known = self.copied(sequence).written;
+        let ends = written.pieces(sequence.blocks().size()).filter(|block| !to.contains(*block));
+        for block in ends {
+            let (own, others): (Vec<_>, Vec<_>) = sectors(block).partition(|sector| to.contains(*sector));
+            let is_torn = own
+                .into_iter()
+                .any(|sector| read(disks, sector).is_err() || !is_one_of(disks, sector, &known));
+            for sector in others.into_iter().filter(|_| !is_torn) {
+                let at = sector.start().checked_since(written.start()).map(in_memory);
+                if let Ok(there) = read(disks, sector)
+                    && let Some(part) = at.and_then(|at| bytes.get_mut(at..at.checked_add(there.len())?))
+                {
+                    part.copy_from_slice(&there);
+                }
+            }
+        }
+    }
+
     /// Brings back what was there before the windows in flight, and makes it durable.
     ///
     /// Only what is needed is written: a sector that cannot be written may be the reason for the rollback.
@@ -222,7 +251,9 @@ impl Flight {
             let shape = Shape::new(sequence.window(record.number));
             let Window { to, written, .. } = shape.window;
             let mut at = written.start();
-            for bytes in shape.overwritten(copy).chunks(block) {
+            let mut overwritten = shape.overwritten(copy).to_vec();
+            self.keep_beside(disks, sequence, shape.window, &mut overwritten);
+            for bytes in overwritten.chunks(block) {
                 let len = ByteCount::new(bytes.len() as u64);
                 let Some(span) = Span::new(at, len) else { break };
                 at = span.end();

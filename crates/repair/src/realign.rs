@@ -90,7 +90,7 @@ use order::Trip;
 pub use payload::restore::BootCode;
 pub(crate) use payload::wrapped::marker_sector;
 use places::{Ground, Item, Passing};
-pub(crate) use recorded::{Which, record};
+pub(crate) use recorded::{Which, record, sites};
 pub use refer::{Reference, hibernated};
 pub use room::Journal;
 pub use start::ELSEWHERE;

@@ -9,12 +9,12 @@ use std::path::Path;
 
 use straddle_device::Medium;
 use straddle_layout::member_marks;
-use straddle_relocate::{FileAccess, Progress};
+use straddle_relocate::{FileAccess, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::gap::Lead;
 use super::run::{CopyWatch, Stage, sectors};
-use super::work::WINDOW;
+use super::work::{SECTOR, WINDOW, windows};
 use super::{Copy, CopyError};
 use crate::encode::Step;
 use crate::plan::WIPED;
@@ -66,6 +66,52 @@ impl Copy {
             }
             done = done.saturating_add(window.len().get());
             let (done, total) = (ByteCount::new(done), ByteCount::new(total));
+            let progress = Progress { done, total, is_back: false, skipped: ByteCount::ZERO };
+            if watch(Stage::Reading, progress).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Checks the data's places on a disk that an earlier run has begun to write to: each sector has zeros, or what this
+    /// run writes there, unless the plan has consent for more.
+    pub(super) fn check_begun(
+        &self,
+        source: &dyn Medium,
+        medium: &dyn Medium,
+        watch: CopyWatch<'_>,
+    ) -> Result<ControlFlow<()>, CopyError> {
+        if self.wipes {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let recorded = self.recorded();
+        let (mut done, mut there, mut data) = (0_u64, Vec::new(), Vec::new());
+        for (from, to) in self.extents.iter().copied().flat_map(windows) {
+            let len = usize::try_from(from.len().get()).unwrap_or(0);
+            there.resize(len, 0);
+            medium.read_at(to, &mut there)?;
+            if first_set(&there).is_some() {
+                data.resize(len, 0);
+                let is_read = source.read_at(from.start(), &mut data).is_ok();
+                for (index, sector) in there.chunks(SECTOR).enumerate() {
+                    let skipped = ByteCount::new((index * SECTOR) as u64);
+                    let (at, origin) = (to.checked_add(skipped), from.start().checked_add(skipped));
+                    let (at, origin) = (at.ok_or(CopyError::TooLarge)?, origin.ok_or(CopyError::TooLarge)?);
+                    let of_source = data.get_mut(index * SECTOR..index * SECTOR + sector.len());
+                    let is_own = of_source.is_some_and(|bytes| {
+                        (is_read || source.read_at(origin, bytes).is_ok()) && *bytes == *sector
+                    });
+                    // What could not be read then may be read now.
+                    let is_filler = || filler(origin).get(..sector.len()) == Some(sector);
+                    let is_recorded = || recorded.iter().any(|span| span.start() <= at && at < span.end());
+                    if first_set(sector).is_some() && !is_own && !is_filler() && !is_recorded() {
+                        return Err(CopyError::WrittenSince { at });
+                    }
+                }
+            }
+            done = done.saturating_add(from.len().get());
+            let (done, total) = (ByteCount::new(done), self.total());
             let progress = Progress { done, total, is_back: false, skipped: ByteCount::ZERO };
             if watch(Stage::Reading, progress).is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -28,6 +28,14 @@ pub enum CopyError {
         /// The first such byte.
         at: ByteOffset,
     },
+    /// A copy that was interrupted would write over bytes that neither it nor the empty disk has there.
+    #[error(
+        "nothing was written: byte {at} is neither zero nor what the copy writes there: something else has written to the new disk since, or the source has changed; 'straddle realign SOURCE --to DISK --wipe' plans to write over it"
+    )]
+    WrittenSince {
+        /// The first such byte.
+        at: ByteOffset,
+    },
     /// It is not known whether the copy would write over something.
     #[error(
         "nothing was written: byte {at} cannot be read, and may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
@@ -131,6 +139,7 @@ impl CopyError {
             Self::Source(_)
             | Self::NotEmpty(_)
             | Self::NotZero { .. }
+            | Self::WrittenSince { .. }
             | Self::Used { .. }
             | Self::TooSmall { .. }
             | Self::OtherSource(_)

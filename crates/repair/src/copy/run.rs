@@ -27,7 +27,9 @@ use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::guid::Seed;
 use crate::plan::{Entry, Format, Situation, WIPED};
-use crate::realign::{Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record};
+use crate::realign::{
+    Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record, sites,
+};
 use crate::target::{Disk, Identity, Target};
 
 /// What the marker of an unfinished copy says, and where.
@@ -115,9 +117,11 @@ impl Copy {
             }
         }
         let places = self.written(disk)?;
-        let is_stopped = matches!(found, Found::Before)
-            && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break();
-        if is_stopped {
+        let checked = match found {
+            Found::Before => self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?,
+            Found::Begun | Found::Finished => self.check_begun(source.medium(), disk, watch)?,
+        };
+        if checked.is_break() {
             return Ok(Copied::Untouched);
         }
         let disk: &mut dyn Disk = &mut Bounded::new(disk, places);
@@ -272,6 +276,16 @@ impl Copy {
             record(&mut noting, place, reference, Which::New)?;
         }
         noting.settle()
+    }
+
+    /// The sectors in which the starts of partitions are recorded, in their new places.
+    pub(super) fn recorded(&self) -> Vec<Span> {
+        let found = self.references.iter().filter_map(|(number, reference)| {
+            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+            let start = self.plan.span(entry)?.start();
+            Some(sites(reference)?.into_iter().filter_map(move |site| site.span(start)))
+        });
+        found.flatten().collect()
     }
 
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.

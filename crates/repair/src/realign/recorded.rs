@@ -34,7 +34,7 @@ pub(crate) enum Which {
 }
 
 /// Bytes of a partition that are written at once, because numbers in them depend on its place.
-pub(super) struct Site {
+pub(crate) struct Site {
     /// Where they are in the partition.
     offset: ByteCount,
     len: ByteCount,
@@ -64,7 +64,7 @@ struct Number {
 }
 
 /// Returns everything in a partition that `reference` has changed; `None` if that cannot be recorded.
-pub(super) fn sites(reference: &Reference) -> Option<Vec<Site>> {
+pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
     let sector = ByteCount::new(boot::SECTOR);
     match reference {
         Reference::BootSector { kind, recorded, correct, sector, copies } => {
@@ -158,7 +158,7 @@ pub(super) fn is_recorded(
 
 impl Site {
     /// Its bytes on the disk, if the partition starts at byte `start`.
-    pub(super) fn span(&self, start: ByteOffset) -> Option<Span> {
+    pub(crate) fn span(&self, start: ByteOffset) -> Option<Span> {
         Span::new(start.checked_add(self.offset)?, self.len)
     }
 

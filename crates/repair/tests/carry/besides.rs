@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use straddle_relocate::State;
 use straddle_repair::Format;
-use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
+use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run, Wanted};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::{Memory, Random, seeds, target};
@@ -164,4 +164,47 @@ fn data_in_unallocated_space_stay_whenever_they_came() {
     }
     println!("{refused} refused, {done} applied again, {resumed} resumed");
     assert!(refused > 0 && done > 0);
+}
+
+/// A partition that stays begins in the physical sector where the destination ends, and is used while the move is
+/// interrupted.
+#[test]
+fn writes_to_a_partition_beside_the_destination_stay() {
+    // From sector 64 on, to 3065: seven sectors of a physical one are others'.
+    let contents = |medium: &mut Memory| {
+        let label: Vec<u8> = (0..8192_u32).map(|at| u8::try_from(at % 249).unwrap()).collect();
+        medium.put(3_066 * 512, &label);
+    };
+    let starts = vec![(1, ByteOffset::new(64 * 512))];
+    let wanted = Wanted { partitions: vec![1], starts, ..Wanted::default() };
+    let parts = [(63, 3_001), (3_066, 2_000)];
+    let shape = Shape::with(contents, "512e", Format::Mbr, 16_000, &parts, &wanted);
+    let (old, new) = shape.places()[0];
+    let beside = shape.places()[1].0;
+    let mut random = Random::new(5);
+    let mut kept = [0; 2];
+    for left in 0..shape.operations::<Drive>() {
+        let mut medium = killed(&shape, left);
+        if Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).is_err() {
+            continue;
+        }
+        let written: Vec<u8> = (0..64 * 4).flat_map(|_| random.next().to_le_bytes()).collect();
+        medium.put(beside.start().get(), &written);
+        for goes_back in [false, true] {
+            let mut drive = Drive::new(medium.clone(), u64::MAX);
+            let mut disk = target(&mut drive);
+            let ended = Run::find(&mut disk, None).and_then(|run| go(run, goes_back));
+            drop(disk);
+            let what = format!("killed after {left}, back: {goes_back}: {ended:?}");
+            let there = Span::new(beside.start(), ByteCount::new(written.len() as u64)).unwrap();
+            assert!(Shape::bytes(&drive.seen, there) == written, "{what}");
+            if !matches!(ended, Ok(Outcome::Complete(_))) {
+                continue;
+            }
+            kept[usize::from(goes_back)] += 1;
+            let (place, expected) = if goes_back { (old, &shape.before) } else { (new, &shape.after) };
+            assert!(Shape::bytes(&drive.seen, place) == Shape::bytes(expected, place), "{what}");
+        }
+    }
+    assert!(kept.iter().all(|count| *count > 0), "{kept:?}");
 }
