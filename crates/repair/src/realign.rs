@@ -333,7 +333,8 @@ fn attempt(
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
-    realign.check_besides(situation.medium)?;
+    realign.check_tails(situation.medium)?;
+    realign.check_besides(situation.medium, None)?;
     Ok(realign)
 }
 

@@ -9,7 +9,7 @@ use straddle_layout::is_erased;
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::payload::wrapped::HEAD;
-use super::{Realign, RealignError};
+use super::{Realign, RealignError, Trim};
 use crate::plan::{Slot, span_of};
 use crate::target::Disk;
 
@@ -42,16 +42,36 @@ const END: ByteCount = ByteCount::new(64 * KIB);
 const LAST: ByteCount = ByteCount::new(33 * 4096);
 
 impl Realign {
-    /// Refuses data where the moves go, outside of the present partitions.
-    pub(super) fn check_besides(&self, medium: &dyn Medium) -> Result<(), RealignError> {
+    /// Refuses data where the moves go, outside of the present partitions and of a `journal` that is there already.
+    pub(super) fn check_besides(
+        &self,
+        medium: &dyn Medium,
+        journal: Option<Span>,
+    ) -> Result<(), RealignError> {
         if self.wipes {
             return Ok(());
         }
-        for span in self.written().into_iter().flat_map(|span| span.gaps(self.claimed())) {
+        let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
+        for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
             if let Some(at) =
                 first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
             {
                 return Err(RealignError::Occupied { at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses data in what partitions lose of their ends. That nothing lies behind the end of the contents is known of
+    /// some KiB only.
+    pub(super) fn check_tails(&self, medium: &dyn Medium) -> Result<(), RealignError> {
+        let block = self.plan.block();
+        for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
+            let entry = self.plan.before().iter().find(|entry| entry.number == number);
+            let old = entry.and_then(|entry| span_of(entry, block));
+            let Some(tail) = old.and_then(|old| Span::new(old.end().checked_back(by)?, by)) else { continue };
+            if first_data(medium, looked_at(tail), true).map_err(crate::error::PlanError::from)?.is_some() {
+                return Err(RealignError::Unclaimed { number });
             }
         }
         Ok(())

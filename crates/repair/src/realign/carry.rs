@@ -134,7 +134,8 @@ impl Realign {
             true => self.check_wrapped(disk)?,
             false => self.check_contents(disk)?,
         }
-        self.check_besides(disk)?;
+        self.check_tails(disk)?;
+        self.check_besides(disk, None)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
             (Place::File(file), _) => Span::first(file.size),

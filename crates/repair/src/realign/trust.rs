@@ -97,7 +97,7 @@ impl Run<'_> {
     /// Refuses data that have come since the journal was made, where nothing reserves the space: in the way, and in
     /// the journal's space, of which no more than the journal's own was written.
     fn check_besides_journal(&mut self) -> Result<(), MoveError> {
-        self.payload.realign.check_besides(self.disk)?;
+        self.payload.realign.check_besides(self.disk, self.place_on_disk())?;
         if self.place_on_disk().is_none() {
             return Ok(());
         }
