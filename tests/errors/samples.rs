@@ -133,7 +133,8 @@ fn of_boots() -> Vec<Sample> {
     vec![
         sample(*failed()),
         sample(BootError::Run { program: "a program", source: cause() }),
-        sample(BootError::Removed { again: text(), source: failed() }),
+        sample(BootError::Removed(failed())),
+        sample(BootError::MayMove { command: text(), source: failed() }),
         sample(BootError::Store(json())),
         sample(BootError::Plan(PlanError::Read(ReadError::Io { at: at(), source: cause() }).into())),
         sample(BootError::Target(DiskError::Io(cause()))),

@@ -68,10 +68,15 @@ pub enum BootError {
         status: ExitStatus,
     },
     /// What had been installed was removed again.
-    #[error("nothing is prepared; run {again} again")]
-    Removed {
-        /// The command that makes the initramfs without it.
-        again: String,
+    #[error("nothing is prepared")]
+    Removed(#[source] Box<Self>),
+    /// What had been installed may be in an initramfs: none could be made without it.
+    #[error(
+        "'{command}' failed, also without the move: a start with an initramfs that was made before it failed moves the partitions; mend that, then cancel with --at-boot=cancel"
+    )]
+    MayMove {
+        /// The command that makes every initramfs.
+        command: String,
         /// Why it could not be installed.
         source: Box<Self>,
     },
@@ -136,7 +141,7 @@ impl BootError {
             Self::Change(error) => error.kind(),
             Self::Read(error) => error.kind(),
             Self::Move(error) => error.kind(),
-            Self::Removed { source, .. } | Self::NotMoved(source) => source.kind(),
+            Self::Removed(source) | Self::MayMove { source, .. } | Self::NotMoved(source) => source.kind(),
             Self::File { .. } | Self::Run { .. } | Self::Generator { .. } => ErrorKind::Failed,
             Self::NotPrepared | Self::Store(_) | Self::NotListed | Self::NoRestart(_) => ErrorKind::Failed,
             // Something was written, whatever the cause.

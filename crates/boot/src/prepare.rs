@@ -20,7 +20,7 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`BootError`]; nothing is prepared.
+    /// [`BootError`]; nothing is prepared, but for [`BootError::MayMove`].
     pub fn prepare(
         &self,
         disk: &Path,
@@ -33,7 +33,7 @@ impl System {
         self.install(&stable_name(disk), realign, program)
     }
 
-    /// Installs everything, or nothing. What is prepared for another disk stays.
+    /// Installs everything, or nothing if the initramfs can be made without it. What is prepared for another disk stays.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
         if let Some(other) = self.prepared().filter(|other| !is_same(other, disk)) {
             return Err(BootError::AnotherDisk(other));
@@ -47,13 +47,21 @@ impl System {
         let installed = write(&home.join("straddle"), &program, 0o755)
             .and_then(|()| write(&home.join("plan.json"), plan.as_bytes(), 0o600))
             .and_then(|()| write(&home.join("disk"), format!("{}\n", disk.display()).as_bytes(), 0o644))
-            .and_then(|()| generator.install(self))
-            .and_then(|()| generator.run(self));
-        installed.map_err(|error| {
-            let _ = fs::remove_dir_all(home);
-            let _ = generator.remove(self);
-            BootError::Removed { again: generator.command(), source: Box::new(error) }
-        })
+            .and_then(|()| generator.install(self));
+        let (error, is_made) = match installed {
+            Err(error) => (error, false),
+            Ok(()) => match generator.run(self) {
+                Err(error) => (error, true),
+                Ok(()) => return Ok(()),
+            },
+        };
+        let removed = generator.remove(self);
+        // It may have made the initramfs of one kernel before it failed at another's.
+        if is_made && removed.and_then(|_| generator.run(self)).is_err() {
+            return Err(BootError::MayMove { command: generator.command(), source: Box::new(error) });
+        }
+        let _ = fs::remove_dir_all(home);
+        Err(BootError::Removed(Box::new(error)))
     }
 
     /// The disk for which a move is prepared.

@@ -49,9 +49,14 @@ impl Machine {
 
     /// A generator that appends its name and arguments to a file, and ends with this status.
     fn add_generator(&self, name: &str, status: u8) {
+        self.add_generator_that(name, &format!("exit {status}"));
+    }
+
+    /// The same, which ends as this command does.
+    fn add_generator_that(&self, name: &str, ends: &str) {
         let path = self.system.path("/usr/sbin").join(name);
         let calls = self.folder.path().join("calls");
-        let script = format!("#!/bin/sh\necho {name} \"$@\" >>{}\nexit {status}\n", calls.display());
+        let script = format!("#!/bin/sh\necho {name} \"$@\" >>{}\n{ends}\n", calls.display());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -197,11 +202,25 @@ fn what_cannot_be_installed_leaves_nothing() {
     let machine = Machine::new();
     assert!(matches!(machine.install(), Err(BootError::NoGenerator)));
 
+    // As long as an initramfs may have the move, it can be cancelled.
     machine.add_generator("update-initramfs", 1);
     let before = machine.files();
     let error = machine.install().unwrap_err();
-    assert_eq!((error.kind(), machine.files()), (ErrorKind::Failed, before));
-    assert!(error.to_string().contains("run update-initramfs -u -k all again"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    assert!(matches!(error, BootError::MayMove { .. }), "{error:?}");
+    assert!(machine.system.home().join("plan.json").exists());
+    machine.add_generator("update-initramfs", 0);
+    machine.system.cancel(&machine.disk()).unwrap();
+    machine.add_generator("update-initramfs", 1);
+    assert_eq!(machine.files(), before);
+
+    // It fails with the move, and not without it.
+    let hook = machine.system.path("/etc/initramfs-tools/hooks/straddle");
+    machine.add_generator_that("update-initramfs", &format!("test ! -e {}", hook.display()));
+    let before = machine.files();
+    let error = machine.install().unwrap_err();
+    assert!(matches!(error, BootError::Removed(_)), "{error:?}");
+    assert_eq!(machine.files(), before);
 
     // Another program's file, also one that is a link to nowhere, is neither replaced nor removed.
     machine.add_generator("update-initramfs", 0);
