@@ -142,7 +142,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
-        let mut here = place.clone();
+        let mut here = Place { base: ByteOffset::ZERO, ..place.clone() };
         here.path.push(Step::partition(partition.number));
         // Partitions on other members of an array are reported there.
         let reported = findings.len();

@@ -40,7 +40,7 @@ const MAX_PASSES: usize = 3;
 /// Reads the layers on the run `span` of `device`, up to file systems; `None` if nothing is recognised there.
 ///
 /// `block` is the device's logical block size, if known; it helps to read partition tables inside other
-/// layers. A table at the start of the run itself is not looked for: the caller has already read it.
+/// layers. A partition may hold one too, of the disk of a virtual machine; an empty one is none there, but boot code.
 ///
 /// `below` of a layer, and of each piece of its space, counts from the first byte of the same device. For the
 /// returned layer this is `device`. For a layer on another layer's space it is that space. For a logical
@@ -53,7 +53,7 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
         cuts: MAX_CUTS,
         metadata: MAX_METADATA,
     };
-    let place = Place { depth: 0, block, may_hold_table: false };
+    let place = Place { depth: 0, block, may_hold_table: true };
     walk.content(device, span, place, &mut Vec::new())
 }
 
@@ -141,25 +141,31 @@ impl Walk {
 
     /// Identifies what `local` holds by its first bytes.
     fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Found> {
-        let mut kind = None;
-        if place.may_hold_table {
+        // If not everything is mapped, only the first contiguous part can be probed.
+        let front = local.slice(ByteOffset::ZERO, front(local));
+        let named = || {
+            let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
+            signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?)
+        };
+        // On a partition a table is rare, and looked for last.
+        let mut kind = if place.depth == 0 { named() } else { None };
+        if place.may_hold_table && kind.is_none() {
             match read_stack(local, place.block, None) {
                 Ok(stack) => match stack.kind {
                     TableKind::Content(content) => kind = Some(content),
                     TableKind::Foreign(name) => kind = signature::named(name),
                     TableKind::None | TableKind::Kernel => {}
                     TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
-                        return Some(Found::Table(stack));
+                        if place.depth > 0 || is_of_a_disk(&stack, local.len()) {
+                            return Some(Found::Table(stack));
+                        }
                     }
                 },
                 Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
             }
         }
-        // If not everything is mapped, only the first contiguous part can be probed.
-        let front = local.slice(ByteOffset::ZERO, front(local));
-        if kind.is_none() {
-            let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
-            kind = signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?);
+        if place.depth > 0 && kind.is_none() {
+            kind = named();
         }
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
@@ -339,6 +345,12 @@ impl Medium for Metered<'_> {
         self.read.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.medium.read_at(at, buf)
     }
+}
+
+/// Whether a table at the start of a partition is that of a disk of this size: it lists partitions, and all of them fit.
+fn is_of_a_disk(stack: &Stack, len: ByteCount) -> bool {
+    !stack.partitions.is_empty()
+        && stack.partitions.iter().all(|partition| Span::first(len).contains(partition.span))
 }
 
 /// Returns where the data of `layer`, and of the layers above it, begins in the space below it.

@@ -4,8 +4,9 @@
 //! data are aligned. If it can, and the partition itself starts on a boundary, that way is named, and the
 //! partition moves only if it is asked for.
 
-use straddle_layout::Partition;
+use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Partition, Role, Stack};
 use straddle_units::{BlockSize, Boundary, ByteCount, KIB, MIB};
 
 /// Where the data of a partition begin that are to be aligned.
@@ -53,8 +54,21 @@ fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
         Facts::Pv(pv) => Some((ByteCount::new(pv.data_start.get()), "first physical extent")),
         Facts::Md(md) => Some((md.data_offset, "part of the array's data")),
         Facts::Mapped(mapped) => Some((ByteCount::new(mapped.payload?.get()), "payload")),
-        Facts::Lv(_) | Facts::FileSystem(_) | Facts::Table(_) | Facts::Opaque => None,
+        Facts::Table(table) => Some((first_inside(table)?, "first partition inside")),
+        Facts::Lv(_) | Facts::FileSystem(_) | Facts::Opaque => None,
     }
+}
+
+/// The start of the first partition of a table inside another layer, if one place aligns them all.
+fn first_inside(table: &Stack) -> Option<ByteCount> {
+    let mut starts = table
+        .partitions
+        .iter()
+        .filter(|partition| partition.role != Role::Extended)
+        .map(|partition| ByteCount::new(partition.span.start().get()));
+    let first = starts.next()?;
+    let past = first.remainder(USUAL_PHYSICAL);
+    starts.all(|start| start.remainder(USUAL_PHYSICAL) == past).then_some(first)
 }
 
 /// Whether what a layer provides is on the partition in one run.
