@@ -384,3 +384,46 @@ fn labels_of_fat_are_what_blkid_reads() {
         }
     }
 }
+
+/// The disk of a virtual machine in a partition: its partitions count, and moves place it for them. The fix is judged
+/// by sfdisk's reading of both tables.
+#[test]
+fn a_table_inside_a_partition_is_judged_by_its_partitions() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    // Where the partition starts, where the one inside it does, and whether the data of both together are aligned.
+    for (outer, inner, is_aligned) in [(2048, 63, false), (65, 63, true), (2048, 2048, true)] {
+        let dir = Dir::new("nested");
+        let image = dir.image("disk.img", 256 << 20);
+        write_table(&image, 512, &format!("label: dos\nstart={outer}, size=400000, type=83\n"));
+        let inside = dir.image("inner.img", 400_000 * 512);
+        write_table(&inside, 512, &format!("label: dos\nstart={inner}, size=300000, type=83\n"));
+        shell(&format!("mkfs.ext4 -q -F -b 4096 -E offset={} inner.img 150000k", inner * 512), dir.path());
+        let dd = "dd if=inner.img of=disk.img conv=notrunc,sparse bs=1M oflag=seek_bytes status=none";
+        shell(&format!("{dd} seek={}", outer * 512), dir.path());
+        let what = format!("{outer} + {inner}");
+        let (severities, status) = judged(&image, "S054");
+        let errors = severities.iter().filter(|one| *one == "error").count();
+        assert_eq!((errors, status), if is_aligned { (0, 0) } else { (1, 1) }, "{what}: {severities:?}");
+        if is_aligned {
+            continue;
+        }
+        for line in ["realign disk.img --save move.json", "apply move.json --write disk.img"] {
+            shell(&format!("{STRADDLE} {line}"), dir.path());
+        }
+        assert_eq!(judged(&image, "S054").1, 0, "{what}, moved");
+        let starts = |of: &str| -> u64 {
+            let dump = run(Command::new("sfdisk").args(["-d", of]).current_dir(dir.path()), "");
+            let start = dump.split("start=").nth(1).unwrap().trim_start().split(',').next().unwrap();
+            start.trim().parse().unwrap()
+        };
+        let moved = starts("disk.img");
+        shell(
+            &format!("dd if=disk.img of=moved.img bs=512 skip={moved} count=400000 status=none"),
+            dir.path(),
+        );
+        assert_eq!((moved + starts("moved.img")) % 2048, 0, "{what}");
+        shell("cmp moved.img inner.img", dir.path());
+    }
+}
