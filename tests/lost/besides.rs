@@ -237,3 +237,33 @@ fn a_hibernated_system_is_named_instead_of_a_command() {
     let said = text(&straddle_in(&dir, &["check", "disk.img"]).stdout);
     assert!(said.contains("hibernated system"), "{said}");
 }
+
+/// What a deleted partition's file system accounts for stays, although it is zeros where the move would go.
+#[test]
+fn what_a_deleted_partition_reaches_stays() {
+    if !present(&["mkfs.ext4", "sfdisk", "e2fsck"]) {
+        return;
+    }
+    let dir = Dir::new("deleted");
+    let image = dir.image("disk.img", 150 << 20);
+    let table = "label: dos\nstart=2048, size=98000, type=83\nstart=100063, size=207137, type=83\n";
+    write_table(&image, 512, table);
+    shell("mkfs.ext4 -q -F -b 4096 -E offset=1048576 disk.img 49000k", dir.path());
+    shell("mkfs.ext4 -q -F -b 4096 -E offset=51232256 disk.img 103568k", dir.path());
+    shell("sfdisk -q --delete disk.img 1", dir.path());
+    let (at, len) = (1 << 20, 98_000 * 512);
+    let before = get(&image, at, len);
+    let (status, said) = run(&dir, &["realign", "disk.img", "--save", "move.json"]);
+    if status == 0 {
+        // The journal finds no room beside it.
+        let apply = ["apply", "move.json", "--write", "disk.img", "--journal", "journal"];
+        let (status, said) = run(&dir, &apply);
+        assert_eq!(status, 0, "{said}");
+    }
+    assert!(get(&image, at, len) == before, "{said}");
+    let dump = shell("sfdisk -d disk.img", dir.path());
+    let start = dump.rsplit("start=").next().unwrap().split(',').next().unwrap();
+    assert!(start.trim().parse::<u64>().unwrap() >= 2048 + 98_000, "{status}: {said}\n{dump}");
+    let (status, _) = run(&dir, &["realign", "disk.img", "--wipe"]);
+    assert_eq!(status, 0);
+}

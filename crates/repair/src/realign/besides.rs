@@ -5,8 +5,9 @@
 //! long spans the ends and samples are read: what finds a file system there is at its start.
 
 use straddle_device::{Medium, ReadError};
-use straddle_layout::is_erased;
-use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
+use straddle_layout::view::View;
+use straddle_layout::{is_erased, read_layers};
+use straddle_units::{ByteCount, ByteOffset, KIB, Lba, MIB, Span};
 
 use super::payload::wrapped::HEAD;
 use super::{Realign, RealignError, Trim};
@@ -38,6 +39,9 @@ pub(super) enum Look {
 /// What [`Look::Ends`] reads of each end.
 const END: ByteCount = ByteCount::new(64 * KIB);
 
+/// Where the first partition begins on a disk with tracks of 63 sectors.
+const TRACK: u64 = 63;
+
 /// How many bytes at the end of a disk the backup of a new GPT takes, and what is kept in the last sectors.
 const LAST: ByteCount = ByteCount::new(33 * 4096);
 
@@ -53,6 +57,9 @@ impl Realign {
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
+            if let Some(deleted) = self.deleted(medium, span) {
+                return Err(RealignError::Occupied { at: deleted.start() });
+            }
             if let Some(at) =
                 first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
             {
@@ -85,6 +92,24 @@ impl Realign {
         }
     }
 
+    /// Contents that reach into `span` and that no partition has, such as those of a partition that was deleted: they may
+    /// hold zeros there. They are looked for where partitions begin: behind another one, on a MiB, at sector 63.
+    fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
+        let block = self.plan.block();
+        let disk = Span::first(self.plan.disk().size);
+        let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
+        let even = gap.start().get().max(1).next_multiple_of(MIB);
+        let track = Lba::new(TRACK).to_bytes(block)?;
+        [gap.start(), ByteOffset::new(even), track]
+            .into_iter()
+            .filter(|at| gap.start() <= *at && *at < span.start())
+            .find_map(|at| {
+                let rest = Span::new(at, gap.end().checked_since(at)?)?;
+                let layer = read_layers(&View::of_drive(medium), rest, Some(block))?;
+                Span::new(at, layer.used(rest.len())?).filter(|contents| contents.overlaps(span))
+            })
+    }
+
     /// What the moves write, but for the journal and for the sectors of the table that are always its own.
     fn written(&self) -> Vec<Span> {
         let ends = self.moves.iter().filter_map(|one| one.destination());
@@ -105,6 +130,9 @@ impl Realign {
     ) -> Result<Option<ByteOffset>, ReadError> {
         if self.wipes {
             return Ok(None);
+        }
+        if let Some(deleted) = self.deleted(medium, place) {
+            return Ok(Some(deleted.start()));
         }
         let parts = match look {
             Look::Ends if place.len().get() > 2 * END.get() => ends(place, END).collect(),
