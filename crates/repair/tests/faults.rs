@@ -237,6 +237,15 @@ struct Ended {
     persistent: bool,
 }
 
+/// The old layout counts, and no data have moved. The copies of a GPT differ (`plan --repair`), or an error has kept an
+/// earlier attempt from removing what it left (`--wipe`).
+fn is_left_over(error: &MoveError) -> bool {
+    matches!(
+        error,
+        MoveError::Apply(ApplyError::OtherDisk(_)) | MoveError::Plan(RealignError::Occupied { .. })
+    )
+}
+
 /// Begins or goes on until nothing is left to do.
 fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
     let mut ended = Ended::default();
@@ -279,10 +288,7 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 match case.realign.begin(&mut target, JournalPlace::Inside, [9; 16]) {
                     Ok(run) if skips => run.skip_bad().finish_listing(on, list),
                     Ok(run) => run.finish_listing(on, list),
-                    // The copies of a GPT differ; the old one counts, and no data have moved: `plan --repair`.
-                    Err(MoveError::Apply(ApplyError::OtherDisk(_))) if attempt > 0 => break,
-                    // What an error has kept an earlier attempt from removing: --wipe.
-                    Err(MoveError::Plan(RealignError::Occupied { .. })) if attempt > 0 => break,
+                    Err(error) if attempt > 0 && is_left_over(&error) => break,
                     Err(error) => {
                         // It says what it could not make out, and does not begin.
                         let is_right = matches!(error.kind(), ErrorKind::Failed | ErrorKind::Refused);

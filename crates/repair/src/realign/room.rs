@@ -87,7 +87,7 @@ impl Realign {
                         self.journal = Journal::Inside(place);
                         return Ok(());
                     }
-                    // What cannot be read is no place for it either.
+                    // Neither is it where something cannot be read.
                     Ok(Some(_)) | Err(ReadError::Io { .. }) => {}
                     Err(error) => return Err(PlanError::from(error).into()),
                 }
