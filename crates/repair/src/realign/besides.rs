@@ -5,6 +5,7 @@
 //! long spans the ends and samples are read: what finds a file system there is at its start.
 
 use straddle_device::{Medium, ReadError};
+use straddle_layout::layer::Facts;
 use straddle_layout::view::View;
 use straddle_layout::{is_erased, read_layers};
 use straddle_units::{ByteCount, ByteOffset, KIB, Lba, MIB, Span};
@@ -76,7 +77,15 @@ impl Realign {
         for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
             let entry = self.plan.before().iter().find(|entry| entry.number == number);
             let old = entry.and_then(|entry| span_of(entry, block));
-            let Some(tail) = old.and_then(|old| Span::new(old.end().checked_back(by)?, by)) else { continue };
+            let Some(old) = old else { continue };
+            let Some(tail) = old.end().checked_back(by).and_then(|start| Span::new(start, by)) else {
+                continue;
+            };
+            // cryptsetup opens nothing that ends within an encryption sector.
+            let layer = read_layers(&View::of_drive(medium), old, Some(block));
+            if layer.is_some_and(|layer| matches!(layer.facts, Facts::Luks(luks) if by < luks.sector_size)) {
+                continue;
+            }
             if first_data(medium, looked_at(tail), true).map_err(crate::error::PlanError::from)?.is_some() {
                 return Err(RealignError::Unclaimed { number });
             }
