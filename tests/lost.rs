@@ -6,6 +6,8 @@
 mod besides;
 #[path = "tools/made.rs"]
 mod made;
+#[path = "lost/tables.rs"]
+mod tables;
 mod tools;
 
 use std::fs;

@@ -27,11 +27,20 @@ pub struct Moves {
     pub copy: Option<PlannedCopy>,
     /// Why nothing may be moved in place, by whatever program, if that is not for want of room.
     pub refused: Option<String>,
+    /// The first byte of data that rewriting the copies of a damaged GPT would destroy.
+    pub in_the_way: Option<ByteOffset>,
 }
 
 impl Default for Moves {
     fn default() -> Self {
-        Self { options: Some(String::new()), unfinished: None, planned: None, copy: None, refused: None }
+        Self {
+            options: Some(String::new()),
+            unfinished: None,
+            planned: None,
+            copy: None,
+            refused: None,
+            in_the_way: None,
+        }
     }
 }
 

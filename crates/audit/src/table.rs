@@ -12,6 +12,9 @@ use crate::shell::{file_about, operand};
 /// The number of blocks that an MBR entry can address with its 32-bit fields.
 const MBR_REACH: LbaCount = LbaCount::new(1 << 32);
 
+/// The size of an entry of a GPT.
+const ENTRY_BYTES: u64 = 128;
+
 /// If the disk extends beyond an MBR's reach by no more than this, it is not worth reporting.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
@@ -89,6 +92,9 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
 
 /// The fix for a problem, and another one if other programs have one: the rule's, if there is no more specific one.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
+    if let Some(at) = context.moves.in_the_way.filter(|_| is_of_copies(problem) && has_copy(context)) {
+        return (in_the_way(context, at), None);
+    }
     match problem {
         copies if is_of_copies(copies) && has_copy(context) => match (rewrite(context), by_sgdisk(context)) {
             (Some(fix), other) => (fix, other),
@@ -115,6 +121,25 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         Problem::ProtectiveWithoutGpt { .. } => (Fix::advice(as_clause(rules::GPT_UNUSABLE.fix)), None),
         _ => (Fix::advice(as_clause(rule_of(problem).0.fix)), None),
     }
+}
+
+/// The advice where something else lies in a place of the table, from byte `at` on.
+fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
+    // The array of the first copy begins in block 2.
+    let array = ByteOffset::new(2 * context.stack.block.get());
+    let room = at.checked_since(array).map_or(0, |room| room.get() / ENTRY_BYTES);
+    let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
+    let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
+    let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
+        format!(", and only a GPT of at most {room} entries leaves them (sgdisk --resize-table={room})")
+    } else {
+        String::new()
+    };
+    Fix::advice(format!(
+        "none is safe: byte {at} holds data that are no part of the table, perhaps a boot loader, where a copy of it belongs\
+         {smaller}; what rewrites the table destroys them: if they are left over, straddle plan --repair --relocate-backup \
+         --wipe gives them up",
+    ))
 }
 
 /// Whether writing the protective MBR and both copies of the GPT mends it.

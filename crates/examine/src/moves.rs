@@ -6,8 +6,9 @@ use straddle_audit::{Moves, Planned, PlannedCopy, Unfinished};
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Target};
-use straddle_layout::Stack;
-use straddle_repair::{Situation, realign};
+use straddle_layout::{Damage, Stack};
+use straddle_repair::{Situation, in_the_way_of_copies, realign};
+use straddle_units::ByteOffset;
 
 use crate::{Examiner, in_use, sectors};
 
@@ -41,6 +42,7 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
     if let Some(unfinished) = found(target, stack) {
         return Moves { unfinished: Some(unfinished), ..moves };
     }
+    let moves = Moves { in_the_way: in_the_way(target, stack), ..moves };
     // Arrays and mappings have no table of their own as a rule.
     let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
     // A damaged table is mended first.
@@ -52,6 +54,14 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
         Err(refused) => Moves { copy: copy(examiner, name, target, stack), refused, ..moves },
         Ok(planned) => Moves { planned: Some(planned), ..moves },
     }
+}
+
+/// Returns the first byte of data that rewriting a damaged GPT would destroy.
+fn in_the_way(target: &Target, stack: &Stack) -> Option<ByteOffset> {
+    let is_rewritten = |damage| matches!(damage, Damage::Copies | Damage::Protection | Damage::End);
+    stack.problems.iter().any(|problem| is_rewritten(problem.damage())).then_some(())?;
+    let medium = target.medium.as_deref()?;
+    in_the_way_of_copies(&Situation { medium, topology: &target.topology, stack, serial: None })
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.

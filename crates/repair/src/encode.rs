@@ -8,6 +8,7 @@
 
 mod gpt;
 mod mbr;
+mod over;
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr::SECTOR_BYTES;
@@ -51,24 +52,27 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
 }
 
 /// Returns the steps of `plan` on the disk `medium`, on which `stack` was read.
+///
+/// # Errors
+///
+/// If the table cannot be written so that a power cut leaves the old one or the new one, or if it would go over data
+/// that no table accounts for and the plan does not list.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
-    let block = plan.block().get();
-    // If the present table counts in another sector size, structures of both tables can share a larger
-    // sector.
-    let unit = block.min(stack.block.get());
-    let mut steps = Steps { medium, block, unit, steps: Vec::new() };
-    match plan.table().format {
-        Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
-        Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
+    let steps = Steps::of_table(plan, medium, stack)?;
+    // What fills a disk moves away before a table round it is written.
+    if !plan.is_around() {
+        over::check(plan, medium, stack, &steps.steps)?;
     }
-    spare_old_chain(plan, stack, &steps.steps)?;
-    // From here on nothing needs the previous contents.
-    for wipe in plan.wipe() {
-        let len = usize::try_from(wipe.len().get()).unwrap_or(0);
-        steps.write(wipe.start().get(), &vec![0; len], "erased contents")?;
-    }
-    steps.flush();
-    Ok(steps.steps)
+    steps.wiped(plan)
+}
+
+/// The same for a disk of which nothing is kept.
+pub(crate) fn encode_over_all(
+    plan: &Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+) -> Result<Vec<Step>, PlanError> {
+    Steps::of_table(plan, medium, stack)?.wiped(plan)
 }
 
 /// Returns the extended boot records before and after `plan`, each with its byte; `None` if no logical
@@ -113,6 +117,33 @@ struct Steps<'a> {
     /// The size in bytes of the units in which steps are written.
     unit: u64,
     steps: Vec<Step>,
+}
+
+impl<'a> Steps<'a> {
+    /// The steps that write the table.
+    fn of_table(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
+        let block = plan.block().get();
+        // If the present table counts in another sector size, structures of both tables can share a larger
+        // sector.
+        let unit = block.min(stack.block.get());
+        let mut steps = Self { medium, block, unit, steps: Vec::new() };
+        match plan.table().format {
+            Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
+            Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
+        }
+        spare_old_chain(plan, stack, &steps.steps)?;
+        Ok(steps)
+    }
+
+    /// The steps, and those that clear what the plan wipes: nothing needs the previous contents by then.
+    fn wiped(mut self, plan: &Plan) -> Result<Vec<Step>, PlanError> {
+        for wipe in plan.wipe() {
+            let len = usize::try_from(wipe.len().get()).unwrap_or(0);
+            self.write(wipe.start().get(), &vec![0; len], "erased contents")?;
+        }
+        self.flush();
+        Ok(self.steps)
+    }
 }
 
 impl Steps<'_> {

@@ -1,7 +1,7 @@
 //! Why a plan cannot be made.
 
 use straddle_device::ReadError;
-use straddle_units::ByteCount;
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::plan::Format;
 
@@ -82,6 +82,14 @@ pub enum PlanError {
     WouldHarm {
         /// blkid's TYPEs, as a list in words.
         names: String,
+    },
+    /// The table would go over data that no table accounts for.
+    #[error(
+        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, where the table would be written: --wipe gives them up"
+    )]
+    Occupied {
+        /// Their first byte.
+        at: ByteOffset,
     },
     /// A partition type that is not known.
     #[error(

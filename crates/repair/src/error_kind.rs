@@ -31,6 +31,7 @@ impl PlanError {
             | Self::WouldReplace { .. }
             | Self::WouldHarm { .. }
             | Self::WouldLose { .. }
+            | Self::Occupied { .. }
             | Self::NotItsTable { .. }
             | Self::TwoOwners { .. }
             | Self::TwoSteps(_)

@@ -44,7 +44,7 @@ pub use kinds::type_name;
 pub use lost::Lost;
 pub use plan::{
     Change, ChangeFile, ConsideredFile, Entry, EntryFile, FingerprintFile, Format, LostFile, Plan, PlanFile,
-    Situation, Slot, SlotFile, Table, TableFile, VERSION, WipeFile, make,
+    Situation, Slot, SlotFile, Table, TableFile, VERSION, WipeFile, in_the_way_of_copies, make,
 };
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};

@@ -11,7 +11,7 @@ use straddle_layout::view::View;
 use straddle_layout::{
     Beside, Content, Role, Stack, TableKind, beside, is_blank, optical_extent, read_layers,
 };
-use straddle_units::{BlockSize, Span};
+use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::error::PlanError;
 use crate::plan::{Change, Table, span_of};
@@ -25,7 +25,7 @@ const UNKNOWN: &str = "data that are not recognised";
 /// Something on the disk that the new table does not lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The partition's number; `None` for content of the disk as a whole.
+    /// The partition's number; `None` for content of the disk as a whole, or outside of partitions.
     pub partition: Option<u32>,
     /// The content's type, as blkid names it; `None` if it is not recognised.
     pub content: Option<String>,
@@ -39,6 +39,8 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.partition {
             Some(number) => write!(f, "partition {number}: ")?,
+            // The first sector is always the table's.
+            None if self.at.start() != ByteOffset::ZERO => write!(f, "outside of partitions: ")?,
             None => write!(f, "the whole disk: ")?,
         }
         let unknown = if self.partition.is_some() { "no known content" } else { UNKNOWN };
@@ -108,6 +110,11 @@ pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<
         TableKind::None if !is_blank(medium)? => Ok(Some(UNKNOWN)),
         _ => Ok(None),
     }
+}
+
+/// What no table accounts for.
+pub(crate) fn outside(at: Span) -> Lost {
+    lost(None, None, at)
 }
 
 fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {

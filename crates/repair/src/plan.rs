@@ -48,10 +48,11 @@ use straddle_layout::{
 };
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
+use crate::encode;
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::{Considered, Grain};
-use crate::guid::Identities;
+use crate::guid::{Identities, Seed};
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
@@ -145,6 +146,21 @@ impl Plan {
     pub(crate) fn noting(mut self, notes: impl Iterator<Item = String>) -> Self {
         self.notes.extend(notes);
         self
+    }
+
+    /// Returns the plan with what its table would be written over although no table accounts for it, which only a wipe
+    /// allows.
+    fn over_accounted(mut self, situation: &Situation<'_>, wipes: bool) -> Result<Self, PlanError> {
+        let Situation { medium, stack, .. } = *situation;
+        if wipes {
+            self.lost.extend(self.writes_over(medium, stack)?.into_iter().map(lost::outside));
+            return Ok(self);
+        }
+        match encode::encode(&self, medium, stack) {
+            // Why else it cannot be written is said where it would be.
+            Err(error @ (PlanError::Occupied { .. } | PlanError::CannotConvert(_))) => Err(error),
+            _ => Ok(self),
+        }
     }
 
     /// Whether a new table is made; otherwise the present one is changed.
@@ -278,7 +294,17 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         notes,
         seed: request.seed.to_string(),
     };
-    plan.checked()
+    plan.over_accounted(situation, request.wipe)?.checked()
+}
+
+/// The first byte of data that rewriting both copies of the present GPT would destroy, if there are any.
+pub fn in_the_way_of_copies(situation: &Situation<'_>) -> Option<ByteOffset> {
+    let mut request = Request::new(Seed(0));
+    (request.repair, request.relocate_backup) = (true, true);
+    match make(situation, &request) {
+        Err(PlanError::Occupied { at }) => Some(at),
+        _ => None,
+    }
 }
 
 /// Names what a change to the disk's table would destroy besides, and refuses that without a wipe. Also

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "preserve/over.rs"]
+mod over;
 
 use common::{Memory, block_of, plan_and_write, stack_of};
 use straddle_device::Medium;

@@ -106,7 +106,7 @@ pub(crate) struct PlanArguments {
 
     /// Also erase the previous contents where new partitions begin (their first 68 KiB), and allow a disk
     /// that holds something besides a GPT or an MBR: a file system, another kind of table, firmware RAID
-    /// metadata.
+    /// metadata, or data where the table is written, such as a boot loader. The plan lists what is lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 

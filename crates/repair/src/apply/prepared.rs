@@ -147,9 +147,10 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
     // Content that was unknown to the plan and is now recognised counts; a changed label does not.
     let is_reported = |lost: &&Lost| {
-        plan.lost()
-            .iter()
-            .any(|listed| (listed.partition, &listed.content) == (lost.partition, &lost.content))
+        plan.lost().iter().any(|listed| {
+            (listed.partition, &listed.content) == (lost.partition, &lost.content)
+                && listed.at.contains(lost.at)
+        })
     };
     match found.iter().find(|lost| !is_reported(lost)) {
         None => Ok(()),

@@ -22,7 +22,7 @@ use super::layout::Item;
 use super::work::{Unreadable, Work};
 use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
-use crate::encode::{Step, encode};
+use crate::encode::{Step, encode_over_all};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::guid::Seed;
@@ -298,7 +298,7 @@ impl Copy {
         first[..code.len()].copy_from_slice(code);
         let after = Unmarked { disk, first };
         let stack = read_stack(&after, Some(self.plan.block()), None)?;
-        Ok(encode(&self.plan, &after, &without_table(stack))?)
+        Ok(encode_over_all(&self.plan, &after, &without_table(stack))?)
     }
 
     /// Writes the table, with the boot code in its first sector.

@@ -29,7 +29,7 @@ const HEADS: u64 = 255;
 const TRACK: u64 = 63;
 
 /// The byte range of an entry in a table of four.
-fn slot(index: usize) -> std::ops::Range<usize> {
+pub(super) fn slot(index: usize) -> std::ops::Range<usize> {
     ENTRIES_AT + index * ENTRY_BYTES..ENTRIES_AT + (index + 1) * ENTRY_BYTES
 }
 

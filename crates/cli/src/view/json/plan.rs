@@ -52,7 +52,8 @@ pub(crate) struct PlanReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Lost")]
 struct LostReport {
-    /// The number of the partition; absent for contents of the whole disk.
+    /// The number of the partition; absent for contents of the whole disk, and for data outside of
+    /// partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<u32>,
     /// The TYPE that blkid reports; absent if unknown.

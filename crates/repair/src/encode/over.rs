@@ -1,0 +1,193 @@
+//! What a table may be written over.
+//!
+//! The law of this module: a table goes only over sectors that hold nothing (zeros, or ones where a medium was
+//! erased), what is written there anyway, or a structure of a partition table: the first sector, a listed or empty
+//! extended boot record, a GPT header, and entries of a GPT. Everything else is somebody's, such as a boot loader
+//! between the table and the first partition, and goes only if the plan lists it under what is lost. That is checked
+//! where a plan is made and again before anything is written. Data that move are not there any more by then.
+
+use straddle_device::fields::{array, has, le32, le64};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::format::gpt::{self, entry, header};
+use straddle_layout::format::mbr;
+use straddle_layout::{Stack, is_erased};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+use super::mbr::slot;
+use super::{Step, Steps};
+use crate::error::PlanError;
+use crate::fingerprint::{Structure, bytes_of, structures};
+use crate::plan::{Change, Plan, former};
+
+/// The unit in which data are found.
+const SECTOR: usize = mbr::SECTOR_BYTES;
+/// The size of an entry of a GPT; larger ones are a multiple of it.
+const ENTRY: usize = gpt::ENTRY_BYTES as usize;
+/// The attribute bits of an entry that are reserved and zero (UEFI specification, table 5-8).
+const RESERVED: u64 = 0x0000_FFFF_FFFF_FFF8;
+/// No disk has more sectors.
+const MOST_SECTORS: u64 = 1 << 48;
+
+/// Refuses steps that write over what is no structure of a table and not listed as lost.
+pub(super) fn check(
+    plan: &Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+    steps: &[Step],
+) -> Result<(), PlanError> {
+    let Some(first) = unaccounted(plan, medium, stack, steps)?.first().copied() else { return Ok(()) };
+    let at = first.start();
+    if plan.converts().is_some() {
+        let why = format!(
+            "byte {at} holds data that are no part of it, where the converted table would be written"
+        );
+        return Err(PlanError::CannotConvert(why));
+    }
+    let moves = |change: Change| matches!(change, Change::Moved { .. });
+    if plan.table().partitions.iter().any(|entry| moves(entry.change)) {
+        let why = format!(
+            "byte {at} holds data that are no part of it, perhaps a boot loader's, where it would be written: straddle plan \
+             --repair --wipe gives them up"
+        );
+        return Err(PlanError::Unchangeable(why));
+    }
+    Err(PlanError::Occupied { at })
+}
+
+/// The spans that `steps` would write over although no table accounts for what is there.
+pub(super) fn unaccounted(
+    plan: &Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+    steps: &[Step],
+) -> Result<Vec<Span>, ReadError> {
+    let mut odd: Vec<Span> = Vec::new();
+    for step in steps {
+        let Step::Write { at, old, new, .. } = step else { continue };
+        let sectors = old.chunks(SECTOR).zip(new.chunks(SECTOR));
+        for (at, (old, new)) in (*at..).step_by(SECTOR).zip(sectors) {
+            let is_structure =
+                is_erased(old) || is_header(at, old, new) || is_record(old) || are_entries(old, new);
+            if at != 0 && old != new && !is_structure {
+                odd.extend(Span::new(ByteOffset::new(at), ByteCount::new(old.len() as u64)));
+            }
+        }
+    }
+    if odd.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = known(plan, medium, stack)?;
+    odd.retain(|span| !known.iter().any(|one| one.contains(*span)));
+    odd.sort_by_key(|span| span.start());
+    let mut found: Vec<Span> = Vec::new();
+    for span in odd {
+        match found.last_mut().filter(|last| last.end() >= span.start()) {
+            Some(last) => {
+                let len = span.end().max(last.end()).checked_since(last.start()).unwrap_or(last.len());
+                *last = Span::new(last.start(), len).unwrap_or(*last);
+            }
+            None => found.push(span),
+        }
+    }
+    Ok(found)
+}
+
+/// The places of which it is known what is there: listed as lost, moved away before the table is written, or
+/// structures of a table that are whole, which are records and arrays of entries whose checksum is right.
+fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
+    let mut known: Vec<Span> = plan.lost().iter().map(|lost| lost.at).collect();
+    known.extend(plan.table().partitions.iter().filter_map(|entry| match entry.change {
+        Change::Moved { from, sectors } => former(from, sectors, plan.block()),
+        _ => None,
+    }));
+    if plan.moves_logical() {
+        // They are written only where the moves may write.
+        known.extend(plan.record_sectors());
+    }
+    let found = structures(medium, stack, plan.block())?;
+    let records = found.into_iter().filter(|(structure, _)| *structure == Structure::ExtendedBootRecord);
+    known.extend(records.map(|(_, span)| span));
+    let mut blocks = vec![BlockSize::B512, BlockSize::B4096, plan.block(), stack.block];
+    blocks.sort_unstable();
+    blocks.dedup();
+    for block in blocks {
+        let last = block.blocks_floor(medium.len()).last_lba().unwrap_or_default();
+        let headers = [Some(Lba::new(1)), Some(last), alternate(medium, block)];
+        known.extend(headers.into_iter().flatten().filter_map(|lba| array_of(medium, block, lba)));
+    }
+    Ok(known)
+}
+
+/// Whether what is at byte `at` is a GPT header, of whatever table, or a damaged one: of the table that is written there,
+/// or one whose size and place are right.
+fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
+    let is_signed = |bytes| has(bytes, 0, gpt::SIGNATURE);
+    let guid = |bytes| array::<16>(bytes, header::DISK_GUID);
+    let blocks = [BlockSize::B512, BlockSize::B4096].map(BlockSize::get);
+    let is_at = |block: u64| le64(old, header::MY_LBA).checked_mul(block) == Some(at);
+    let is_placed = le32(old, header::HEADER_SIZE) == gpt::HEADER_BYTES && blocks.into_iter().any(is_at);
+    is_signed(old) || is_placed || (is_signed(new) && guid(old) == guid(new))
+}
+
+/// Whether it is an extended boot record: only the first two entries of such a sector are used, and nothing else.
+fn is_record(old: &[u8]) -> bool {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    is_zero(&old[..mbr::ENTRIES_AT]) && is_zero(&old[slot(2).start..mbr::SIGNATURE_AT])
+}
+
+/// Whether each entry of a sector of an array is empty, real, or a damaged one of those that are written there: with one
+/// wrong field, or one wrong bit.
+fn are_entries(old: &[u8], new: &[u8]) -> bool {
+    old.chunks(ENTRY).zip(new.chunks(ENTRY)).all(|(old, new)| {
+        let fields = [0..entry::GUID, entry::GUID..entry::START, entry::START..entry::ATTRIBUTES];
+        let same =
+            fields.into_iter().filter(|field| old.get(field.clone()) == new.get(field.clone())).count();
+        let bits: u32 = old.iter().zip(new).map(|(old, new)| (old ^ new).count_ones()).sum();
+        let is_damaged = (same >= 2 && !is_erased(new)) || bits <= 1;
+        let is_empty = is_erased(old) || old.iter().map(|byte| byte.count_ones()).sum::<u32>() <= 1;
+        is_damaged || is_empty || is_entry(old)
+    })
+}
+
+/// Whether these bytes can be an entry, of this disk or of another one. The type is zero if it was deleted. One of the
+/// fields may be damaged, but not its place.
+fn is_entry(bytes: &[u8]) -> bool {
+    let (start, last) = (le64(bytes, entry::START), le64(bytes, entry::LAST));
+    let is_placed = start >= 1 && start <= last && last < MOST_SECTORS;
+    let units = bytes[entry::NAME].chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    let is_named = char::decode_utf16(units).all(|unit| unit.is_ok());
+    let is_identified = bytes[entry::GUID..entry::START].iter().any(|byte| *byte != 0);
+    let is_usual = le64(bytes, entry::ATTRIBUTES) & RESERVED == 0;
+    is_placed && [is_named, is_identified, is_usual].into_iter().filter(|holds| *holds).count() >= 2
+}
+
+/// Where the header in block 1 says that the other one is.
+fn alternate(medium: &dyn Medium, block: BlockSize) -> Option<Lba> {
+    let header = bytes_of(medium, Span::of_blocks(Lba::new(1), LbaCount::new(1), block)?).ok()?;
+    has(&header, 0, gpt::SIGNATURE).then(|| Lba::new(le64(&header, header::ALTERNATE_LBA)))
+}
+
+/// The array of entries of the header in block `lba`, if its checksum is right.
+fn array_of(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
+    let header = bytes_of(medium, Span::of_blocks(lba, LbaCount::new(1), block)?).ok()?;
+    let len = u64::from(le32(&header, header::ENTRY_COUNT)) * u64::from(le32(&header, header::ENTRY_SIZE));
+    if !has(&header, 0, gpt::SIGNATURE) || len > gpt::MAX_ARRAY_BYTES {
+        return None;
+    }
+    let start = Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
+    let entries = bytes_of(medium, Span::new(start, ByteCount::new(len))?).ok()?;
+    // The rest of its last sector is its own too.
+    let whole = len.next_multiple_of(SECTOR as u64);
+    let is_whole = crc32fast::hash(&entries) == le32(&header, header::ENTRIES_CRC);
+    is_whole.then(|| Span::new(start, ByteCount::new(whole))).flatten()
+}
+
+impl Plan {
+    /// What its table would be written over although no table accounts for it; nothing if it cannot be written.
+    pub(crate) fn writes_over(&self, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, PlanError> {
+        match Steps::of_table(self, medium, stack) {
+            Ok(steps) => Ok(unaccounted(self, medium, stack, &steps.steps)?),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+}
