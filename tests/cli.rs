@@ -4,6 +4,8 @@
 
 #[path = "cli/explained.rs"]
 mod explained;
+#[path = "cli/hints.rs"]
+mod hints;
 #[path = "cli/json_names.rs"]
 mod json_names;
 #[path = "tools/process.rs"]

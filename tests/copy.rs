@@ -526,6 +526,12 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
         folder,
         "cmp <(tail -c +$((31 * 1048576 + 1)) a.raw | head -c 20M) <(tail -c +$((31 * 1048576 + 1)) n.raw | head -c 20M)",
     );
+    // The command that is printed for an overlay names the file below it, as it has to be given.
+    let (status, text) = straddle(folder, &["realign", "over.qcow2"]);
+    assert!(status == 4 && text.matches("--allow-backing a.raw").count() == 2, "{text}");
+    let (_, printed) = text.split_once("moved in place: ").unwrap();
+    let (printed, _) = printed.split_once("; qemu-img").unwrap();
+    shell(folder, &format!("{printed} >/dev/null; cmp n.raw over.raw; rm over.raw"));
     // An overlay, with the file below it; that is not written over.
     let allow = ["--allow-backing", "a.raw"];
     let plan = ["realign", "over.qcow2", "--to", "o.raw", "--save", "o.json"];

@@ -329,7 +329,7 @@ fn a_grown_disk_gets_its_backup_at_the_end_first() {
         list(report, "findings").iter().find(is_it).cloned().unwrap_or_else(|| panic!("{report:#}"))
     };
     let end = of(&before, "S002");
-    assert!(list(&end["fix"], "commands").is_empty() && end["instead"].is_null(), "{end:#}");
+    assert!(list(&end["fix"], "commands").is_empty() && end["alternative"].is_null(), "{end:#}");
     assert!(word(&end["fix"], "summary").contains("S034"), "{end:#}");
     let commands = of(&before, "S034")["fix"]["commands"].clone();
     let lines: Vec<String> = commands.as_array().unwrap().iter().map(|line| word(line, "line")).collect();

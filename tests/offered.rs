@@ -479,7 +479,7 @@ fn nothing_is_moved_on_a_zoned_disk() {
         write_table(&tree.dir.join("dev/sda"), 512, "label: dos\nstart=63, size=65536\n");
         let report = tree.report();
         let found = list(&report, "findings").iter().find(|finding| word(finding, "code") == "S001").unwrap();
-        let (fix, instead) = (&found["fix"], &found["instead"]);
+        let (fix, instead) = (&found["fix"], &found["alternative"]);
         let commands = list(fix, "commands").len() + instead["commands"].as_array().map_or(0, Vec::len);
         let summary = word(fix, "summary");
         assert_eq!(commands == 0, is_zoned, "{found}");

@@ -202,7 +202,8 @@ fn extract(image: &Path, to: &Path) {
 /// The blocks of commands in a report, each with its risk.
 fn blocks(report: &Value) -> Vec<(String, Vec<String>)> {
     let mut blocks = Vec::new();
-    let fixes = list(report, "findings").iter().flat_map(|finding| [&finding["fix"], &finding["instead"]]);
+    let fixes =
+        list(report, "findings").iter().flat_map(|finding| [&finding["fix"], &finding["alternative"]]);
     for fix in fixes.filter(|fix| fix.is_object()) {
         let commands = fix["commands"].as_array().into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();

@@ -108,7 +108,7 @@ fn no_command_reaches_what_another_program_has_connected() {
             .unwrap();
     let fixes = list(&report["targets"][0], "findings").iter();
     let fixes =
-        fixes.flat_map(|finding| [&finding["fix"], &finding["instead"]]).filter(|fix| fix.is_object());
+        fixes.flat_map(|finding| [&finding["fix"], &finding["alternative"]]).filter(|fix| fix.is_object());
     let of_node: Vec<Vec<String>> = fixes
         .map(|fix| list(fix, "commands").iter().map(|line| word(line, "line")).collect())
         .filter(|lines: &Vec<String>| lines.iter().any(|line| line.contains("/dev/nbd0")))

@@ -273,7 +273,7 @@ fn a_member_with_its_metadata_at_its_end_is_not_to_be_shrunk() {
             report["targets"][0]["findings"].as_array().unwrap().iter().filter(of).collect();
         assert!(findings.iter().any(|finding| finding["code"] == "S001"), "{kind}: {text}");
         for finding in findings {
-            let fix = finding["fix"].to_string() + &finding["instead"].to_string();
+            let fix = finding["fix"].to_string() + &finding["alternative"].to_string();
             assert!(!fix.contains("shrink") && !fix.contains("grow"), "{kind}: {finding:#}");
         }
     }

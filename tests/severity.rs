@@ -243,6 +243,20 @@ fn an_iso_that_is_a_disk_is_left_alone() {
         assert_eq!(word(finding, "severity"), "advice", "{finding}");
         assert!(finding["fix"].is_null() || list(&finding["fix"], "commands").is_empty(), "{finding}");
     }
+    // What lies behind the image, such as a partition for what persists, is written to.
+    let behind = sectors.next_multiple_of(2048) + 1;
+    run(Command::new("truncate").args(["-s", "64M"]).arg(&image), "");
+    mbr(&image, [(0x17, 0, sectors), (0x83, behind, 40_000)]);
+    let report = tools::check(&image, &ARGS);
+    let of = |number: u64| {
+        let mine = list(&report, "findings").iter().filter(move |f| f["partition"] == number);
+        mine.map(|f| (word(f, "code"), word(f, "severity"))).collect::<Vec<_>>()
+    };
+    assert!(of(2).contains(&("S001".to_owned(), "error".to_owned())), "{report}");
+    assert!(of(1).iter().all(|(_, severity)| severity == "advice"), "{report}");
+    let refused = tools::transcript(&tools::straddle_in(&dir, &["realign", "a.iso"]));
+    assert!(refused.contains("a hybrid ISO 9660 image") && !refused.contains("both lists"), "{refused}");
+    run(Command::new("truncate").arg("-s").arg((u64::from(sectors) * 512).to_string()).arg(&image), "");
     // As GRUB does: a GPT whose first partition is a gap.
     let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];
     run(Command::new("sgdisk").args(options).arg(&image), "");
@@ -315,8 +329,8 @@ fn what_moves_a_boot_sector_says_so() {
         put(&dir, &image, make, 2049, 40000);
         let report = tools::check(&image, &ARGS);
         let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S001").unwrap();
-        assert!(word(&finding["instead"]["commands"][0], "line").contains("--move-data"), "{finding}");
-        assert_eq!(word(&finding["instead"], "caution").contains("S068"), says, "{make}: {finding}");
+        assert!(word(&finding["alternative"]["commands"][0], "line").contains("--move-data"), "{finding}");
+        assert_eq!(word(&finding["alternative"], "caution").contains("S068"), says, "{make}: {finding}");
     }
 }
 

@@ -189,7 +189,7 @@ fn nothing_else_is_advised_while_a_move_is_unfinished() {
         let report = check(&dir);
         assert!(!of_rule(&report, "S001").is_empty(), "{report}");
         for finding in list(&report, "findings") {
-            let is_advised = !finding["fix"].is_null() || !finding["instead"].is_null();
+            let is_advised = !finding["fix"].is_null() || !finding["alternative"].is_null();
             assert_eq!(is_advised, finding["code"] == "S047", "{finding}");
         }
     }

@@ -230,6 +230,45 @@ fn the_printed_command_makes_room() {
     }
 }
 
+/// What makes a swap smaller keeps its names; what LVM has in a file is attached for that.
+#[test]
+fn the_command_that_makes_room_keeps_names_and_reaches_files() {
+    if !present(&["mkswap", "blkid"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let printed = || {
+        let (status, text) = straddle(folder, &["realign", "disk.img", "--wrap"]);
+        assert_eq!(status, 4, "{text}");
+        let (_, command) = text.split_once(": to make it smaller: ").unwrap();
+        command.split_once("; to copy").unwrap().0.to_owned()
+    };
+    let names = || shell(folder, "blkid -p -o value -s LABEL -s UUID -s TYPE disk.img");
+    shell(folder, "truncate -s 64M disk.img; mkswap -q -L \"it's swap\" disk.img");
+    let before = names();
+    let command = printed();
+    assert!(before.contains("it's swap"), "{before}");
+    shell(folder, &format!("{command} >/dev/null 2>&1"));
+    assert_eq!(names(), before, "{command}");
+    let (status, text) = straddle(folder, &["realign", "disk.img", "--wrap", "--wipe"]);
+    assert_eq!(status, 0, "{text}");
+    let is_root =
+        fs::metadata("/proc/self").is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0);
+    if !present(&["pvcreate", "losetup"]) || !is_root {
+        return;
+    }
+    shell(
+        folder,
+        "rm disk.img; truncate -s 64M disk.img; loop=$(losetup -f --show disk.img); pvcreate -q $loop >/dev/null 2>&1; losetup -d $loop",
+    );
+    let command = printed();
+    assert!(command.contains("losetup --find --show disk.img") && command.contains("--detach"), "{command}");
+    shell(folder, &format!("{{ {command}; }} < <(yes) >/dev/null 2>&1; [ -z \"$(losetup -j disk.img)\" ]"));
+    let (status, text) = straddle(folder, &["realign", "disk.img", "--wrap"]);
+    assert_eq!(status, 0, "{text}");
+}
+
 /// Without `--wrap`, the option is named; with it, a disk with a table is refused.
 #[test]
 fn what_is_not_asked_for_is_not_done() {

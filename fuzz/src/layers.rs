@@ -113,7 +113,7 @@ fn whole_disk(kind: Content, layer: Layer) -> Stack {
         layer: Some(layer),
         partitions: Vec::new(),
         problems: Vec::new(),
-        is_hybrid_iso: false,
+        hybrid_iso: None,
         has_long_entries: false,
     }
 }

@@ -89,3 +89,28 @@ fn a_plan_as_json_matches_its_schema() {
     shell(folder, report["next"].as_str().unwrap());
     shell(folder, JUDGE);
 }
+
+/// A GPT keeps its number of entries: a boot loader lies behind a short one.
+#[test]
+fn a_short_table_stays_short() {
+    if !present(&["sgdisk"]) {
+        return;
+    }
+    for entries in [4_u64, 56, 128, 256] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path();
+        shell(
+            folder,
+            &format!(
+                "truncate -s 64M a.img; sgdisk -S {entries} a.img >/dev/null; sgdisk -n 1:2048:40000 a.img >/dev/null
+                 [ {entries} != 56 ] || {{ yes loader || true; }} | head -c 24k | dd of=a.img bs=1k seek=8 conv=notrunc status=none"
+            ),
+        );
+        let (status, text) = straddle(folder, &["realign", "a.img", "--to", "n.img", "--save", "c.json"]);
+        assert_eq!(status, 0, "{entries}: {text}");
+        let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.img", "--write", "n.img"]);
+        assert_eq!(status, 0, "{entries}: {text}");
+        shell(folder, &format!("sgdisk -p n.img | grep -q 'holds up to {entries} entries'"));
+        shell(folder, "sgdisk -v n.img | grep -q 'No problems found'");
+    }
+}

@@ -30,7 +30,7 @@ fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
 /// Every command that the fixes of `disk.img` print, in one text.
 fn printed(dir: &Dir) -> String {
     let report = check_in(dir.path(), Path::new("disk.img"), &[]);
-    let fixes = list(&report, "findings").iter().flat_map(|one| [&one["fix"], &one["instead"]]);
+    let fixes = list(&report, "findings").iter().flat_map(|one| [&one["fix"], &one["alternative"]]);
     fixes
         .filter_map(|fix| fix["commands"].as_array())
         .flatten()

@@ -21,7 +21,7 @@ fn fixes(dir: &Dir, code: &str) -> (String, usize) {
     let finding = finding.unwrap_or_else(|| panic!("no {code}: {report}"));
     let of = |fix: &serde_json::Value| fix["commands"].as_array().map_or(0, Vec::len);
     let summary = finding["fix"]["summary"].as_str().unwrap_or_default().to_owned();
-    (summary, of(&finding["fix"]) + of(&finding["instead"]))
+    (summary, of(&finding["fix"]) + of(&finding["alternative"]))
 }
 
 /// What is refused names the first byte, writes nothing, and is done with `--wipe`, which names what it writes over.
@@ -131,6 +131,10 @@ fn what_tools_leave_behind_is_written_over() {
     let mut written = 0;
     for make in made {
         for change in then {
+            // Where there is no GPT, that is somebody's.
+            if change.starts_with("printf") && make.contains("type=5") {
+                continue;
+            }
             let dir = Dir::new("leftovers");
             shell(&format!("truncate -s 64M disk.img; {{ {make}; }} >/dev/null 2>&1"), dir.path());
             shell(&format!("{{ {change}; }} >/dev/null 2>&1 || true"), dir.path());

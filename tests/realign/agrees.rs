@@ -92,7 +92,7 @@ fn disk(random: &mut SplitMix64) -> (&'static str, u64, String, Vec<Put>) {
 fn printed(report: &Value) -> (BTreeSet<u64>, bool) {
     let (mut numbers, mut is_copy) = (BTreeSet::new(), false);
     for finding in list(report, "findings") {
-        for fix in [&finding["fix"], &finding["instead"]] {
+        for fix in [&finding["fix"], &finding["alternative"]] {
             let line = fix["commands"][0]["line"].as_str().unwrap_or_default();
             if line.starts_with("straddle realign") {
                 numbers.insert(number(finding, "partition"));

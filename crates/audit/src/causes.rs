@@ -100,7 +100,7 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|f| f.rule.about != About::Container && has_commands(f)) {
         let Some(fix) = &mut finding.fix else { continue };
         fix.without_commands();
-        finding.instead = None;
+        finding.alternative = None;
         fix.summary += &format!(
             ", after the conversion ({code}): check has the commands for the new image (check --ignore {code}: those \
              for this one)"

@@ -168,7 +168,7 @@ pub struct Finding {
     /// Its fix, if there is one.
     pub fix: Option<Fix>,
     /// Another fix, with other programs; it has commands. Never both.
-    pub instead: Option<Fix>,
+    pub alternative: Option<Fix>,
     /// The findings from which it merely follows: the fix is given there, and not here.
     pub follows: Vec<Cause>,
     /// Where it is reported.
@@ -189,7 +189,7 @@ impl Finding {
             miss: None,
             message,
             fix: None,
-            instead: None,
+            alternative: None,
             follows: Vec::new(),
             reported: Reported::Here,
             also: Vec::new(),
@@ -244,12 +244,12 @@ impl Finding {
 
     /// Its fixes: the one, and the other.
     pub fn fixes_mut(&mut self) -> impl Iterator<Item = &mut Fix> {
-        self.fix.iter_mut().chain(&mut self.instead)
+        self.fix.iter_mut().chain(&mut self.alternative)
     }
 
     /// Removes its fixes.
     pub(crate) fn unfixed(&mut self) {
-        (self.fix, self.instead) = (None, None);
+        (self.fix, self.alternative) = (None, None);
     }
 
     /// This finding with `fix` as its fix.

@@ -39,7 +39,7 @@ impl Findings {
     /// is removed as a whole.
     pub fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
         for finding in &mut self.list {
-            finding.instead.take_if(|fix| would_harm(fix));
+            finding.alternative.take_if(|fix| would_harm(fix));
             finding.fix.iter_mut().filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
         }
     }
@@ -48,7 +48,7 @@ impl Findings {
     /// at the first failure.
     pub fn join_commands(&mut self, wanted: impl Fn(&Fix) -> bool, joined: impl Fn(&str) -> String) {
         for finding in &mut self.list {
-            for fix in finding.fix.iter_mut().chain(&mut finding.instead).filter(|fix| wanted(fix)) {
+            for fix in finding.fix.iter_mut().chain(&mut finding.alternative).filter(|fix| wanted(fix)) {
                 let lines: Vec<&str> = fix.commands.iter().map(|command| &command.line[..]).collect();
                 let line = joined(&lines.join(" && "));
                 fix.commands.truncate(1);

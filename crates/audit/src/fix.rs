@@ -116,7 +116,8 @@ fn candidate(
     } else if !shrinks && by_sfdisk {
         // sfdisk moves data only to a place of the same size or larger.
         (true, Some(entry.sfdisk("--move-data ")))
-    } else if is_known(partition) {
+    } else if is_known(partition) || partition.unclaimed == Unclaimed::All {
+        // The table alone would lead to other bytes than those that are in it, or to fewer.
         (false, None)
     } else {
         (false, entry.table_only(by_sfdisk))

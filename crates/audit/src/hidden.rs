@@ -39,7 +39,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     // Zero means that no position is recorded, as mkfs writes on an image, or as exFAT defines.
     if hidden == 0
         || hidden == start
-        || context.stack.is_hybrid_iso
+        || context.stack.is_in_iso(partition)
         || hidden == behind_record(context, partition, sector)
     {
         return;

@@ -354,10 +354,10 @@ fn off(
     );
     let rebuilt = rebuild::on_boundary(&place.label(), layer, miss.boundary);
     let moved = moves::of_data(place.context, piece.drive);
-    let instead = moved.is_some().then(|| rebuilt.clone());
+    let alternative = moved.is_some().then(|| rebuilt.clone());
     let fix = Some(moved.unwrap_or(rebuilt));
     let (layer, at) = (place.path.clone(), Some(shown.drive));
-    Finding { layer, at, miss: Some(miss), fix, instead, ..Finding::new(rule, place.subject, message) }
+    Finding { layer, at, miss: Some(miss), fix, alternative, ..Finding::new(rule, place.subject, message) }
 }
 
 /// The advice that two misaligned layers cancel each other out.

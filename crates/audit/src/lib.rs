@@ -242,7 +242,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     layers::check(context, &mut findings);
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
-    if context.stack.is_hybrid_iso {
+    if context.stack.is_hybrid_iso() {
         // A tool that changes such an image's table changes the file system that contains it.
         findings.iter_mut().flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
@@ -250,12 +250,12 @@ pub fn run(context: &Context<'_>) -> Findings {
     if context.moves.unfinished.is_some() {
         // What looks unallocated has the data of the partitions that move: nothing else may be written first.
         for finding in findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE) {
-            (finding.fix, finding.instead) = (None, None);
+            (finding.fix, finding.alternative) = (None, None);
         }
     }
     // The other fix is worth nothing without its commands.
     for finding in &mut findings {
-        finding.instead.take_if(|fix| fix.commands.is_empty());
+        finding.alternative.take_if(|fix| fix.commands.is_empty());
     }
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     causes::suspect(context, &mut findings);

@@ -225,7 +225,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
         None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one".to_owned(),
     };
     let mut caution =
-        "the source is only read, and the copy has its identities: do not use both at the same time"
+        "the source is opened read-only, and the copy has its identities: do not use both at the same time"
             .to_owned();
     if let Some(back) = back {
         caution += &format!("; {back} makes it a {} image again", format.as_deref().unwrap_or_default());

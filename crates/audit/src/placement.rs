@@ -40,15 +40,18 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_in_doubt(context, partition, &mut found);
     weigh::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
-    let mut instead = None;
+    let mut alternative = None;
     let fix = match stays {
         // A new start would misalign data that is now aligned.
         true => Some(Fix::advice(
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
+        false if reaches_past_end(context, partition) => {
+            Some(Fix::advice("correct what S042 says first: the partition reaches past the disk's end"))
+        }
         false if found.iter().any(|f| curable(&f)) => {
             let (first, second) = fixes(context, partition);
-            instead = second;
+            alternative = second;
             if first.as_ref().is_some_and(realigns) {
                 leave_ends(&mut found);
             }
@@ -58,10 +61,15 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     };
     if let Some(fix) = fix {
         for finding in found.iter_mut().filter(|f| curable(&&**f)) {
-            (finding.fix, finding.instead) = (Some(fix.clone()), instead.clone());
+            (finding.fix, finding.alternative) = (Some(fix.clone()), alternative.clone());
         }
     }
     findings.append(&mut found);
+}
+
+/// Whether the disk ends before the partition does.
+fn reaches_past_end(context: &Context<'_>, partition: &Partition) -> bool {
+    partition.span.end().get() > context.size.get()
 }
 
 /// The fix for a badly placed partition, and another one: a plan of `straddle realign` comes first, unless it is
@@ -197,7 +205,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             continue;
         }
         // The partitions of an ISO image that is also a disk image are windows on a single file system.
-        if context.stack.is_hybrid_iso && is_advice {
+        if is_advice && context.stack.is_in_iso(partition) {
             continue;
         }
         let above = Above::of(&partition.layer, named.boundary);

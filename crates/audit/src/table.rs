@@ -22,7 +22,7 @@ const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // The partitions of an ISO image that is also a disk image are windows on a single file system.
     let by_design = |problem: &&Problem| {
-        context.stack.is_hybrid_iso
+        context.stack.is_hybrid_iso()
             && matches!(problem, Problem::Overlap { .. } | Problem::HybridDiffers { .. })
     };
     let problems = context.stack.problems.iter().filter(|problem| !by_design(problem));
@@ -46,8 +46,8 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     if matches!(problem, Problem::NoProtectiveMbr { .. }) && context.stack.kind == TableKind::Mbr {
         return beside_mbr(at);
     }
-    let (fix, instead) = fix_of(context, problem);
-    Finding { at: Some(at), fix: Some(fix), instead, ..Finding::new(rule, subject, problem.to_string()) }
+    let (fix, alternative) = fix_of(context, problem);
+    Finding { at: Some(at), fix: Some(fix), alternative, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
 /// The finding for a GPT beside an MBR that does not announce it.
@@ -136,7 +136,7 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
         String::new()
     };
     Fix::advice(format!(
-        "none is safe: byte {at} holds data that are no part of the table, perhaps a boot loader, where a copy of it belongs\
+        "none is safe: byte {at} holds data that do not belong to the table, perhaps a boot loader, where a copy of it belongs\
          {smaller}; what rewrites the table destroys them: if they are left over, straddle plan --repair --relocate-backup \
          --wipe gives them up",
     ))
@@ -218,7 +218,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
 
 /// Puts `advice` in the place of a fix that writes the table, which another finding has to go before.
 fn hold_back(finding: &mut Finding, advice: &str) {
-    finding.instead = None;
+    finding.alternative = None;
     if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
         *fix = Fix::advice(advice);
     }

@@ -57,7 +57,7 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
             }
             Subject::Disk => match &context.stack.kind {
                 TableKind::Content(content) if content.is_only_read() => {
-                    Some(format!("{content} is only read"))
+                    Some(format!("{content} is read-only"))
                 }
                 _ => None,
             },
@@ -72,17 +72,17 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
 /// Reduces a finding to advice, for the given reason.
 fn lower(finding: &mut Finding, why: &str) {
     finding.severity = Severity::Advice;
-    finding.message += &format!("; it costs nothing here: {why}");
+    finding.message += &format!("; harmless here: {why}");
     finding.unfixed();
 }
 
 /// Why the position of this partition does not matter, if it does not.
 pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
-    if context.stack.is_hybrid_iso {
-        return Some("the disk is an ISO 9660 image, which is only read".to_owned());
+    if context.stack.is_in_iso(partition) {
+        return Some("it is part of an ISO 9660 image, which is read-only".to_owned());
     }
     if let Some(name) = partition.content.filter(|content| content.is_only_read()) {
-        return Some(format!("{name} is only read"));
+        return Some(format!("{name} is read-only"));
     }
     if is_boards_boot(context, partition) {
         return Some(

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use straddle_audit::{Context, Finding, Findings};
+use straddle_audit::{Context, Finding, Findings, Subject};
 use straddle_device::topology::Topology;
 use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -39,7 +39,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         layer: None,
         partitions,
         problems: Vec::new(),
-        is_hybrid_iso: false,
+        hybrid_iso: None,
         has_long_entries: false,
     };
     let topology = Topology::unknown();
@@ -115,4 +115,65 @@ fn a_target_that_a_terminal_would_obey_is_in_no_command() {
     let fixes: Vec<_> = found.iter().filter_map(|f| f.fix.as_ref()).collect();
     assert!(!fixes.is_empty());
     assert!(fixes.iter().all(|c| c.commands.is_empty() && !c.summary.is_empty()));
+}
+
+/// Start and end, in sectors, of the place that a command of sfdisk, sgdisk or parted gives to partition 1.
+fn written(line: &str) -> (u64, u64) {
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+    };
+    if let Some((_, rest)) = line.split_once("-n 1:") {
+        let place = numbers(rest);
+        return (place[0], place[1] + 1);
+    }
+    if let Some((_, rest)) = line.split_once("mkpart ") {
+        let ends: Vec<&str> =
+            rest.split(' ').filter(|word| word.ends_with('s') && !numbers(word).is_empty()).collect();
+        return (numbers(ends[0])[0], numbers(ends[1])[0] + 1);
+    }
+    let place = numbers(line.split('|').next().unwrap());
+    (place[0], place[0] + place[1])
+}
+
+/// A table that changes alone leads to other bytes, or to fewer: that is for empty partitions.
+#[test]
+fn no_command_leaves_behind_what_is_not_known() {
+    let kinds = [(TableKind::Gpt, PartitionType::Guid([1; 16])), (TableKind::Mbr, PartitionType::Mbr(0x83))];
+    let last = SIZE.get() / 512 - 40;
+    let mut shrunk = 0;
+    for (table, kind) in kinds {
+        for start in [63, 64, 2047, 2048, 2049, 4100] {
+            for count in [63, 2048, 2049, 4101, last - start - 1, last - start] {
+                for neighbour in [false, true] {
+                    let findings_of = |unclaimed| {
+                        let mut one = partition(1, start, count, Role::Primary, kind);
+                        one.unclaimed = unclaimed;
+                        let behind = partition(2, start + count, 8, Role::Primary, kind);
+                        let all = if neighbour { vec![one, behind] } else { vec![one] };
+                        findings(table.clone(), None, all)
+                    };
+                    let [empty, full] = [Unclaimed::Nothing, Unclaimed::All].map(findings_of);
+                    let commands = |all: &[Finding]| -> Vec<String> {
+                        let mine = all.iter().filter(|f| f.subject == Subject::Partition(1));
+                        let fixes = mine.flat_map(|f| [&f.fix, &f.alternative]).flatten();
+                        fixes.flat_map(|fix| &fix.commands).map(|command| command.line.clone()).collect()
+                    };
+                    for line in commands(&full).iter().filter(|line| !line.contains("--move-data")) {
+                        let (from, to) = written(line);
+                        assert!(from == start && to >= start + count, "{start}+{count}: {line}");
+                    }
+                    let says_why = |f: &&Finding| {
+                        f.fix.as_ref().is_some_and(|fix| {
+                            fix.caution.as_deref().is_some_and(|caution| caution.contains("it is not empty"))
+                        })
+                    };
+                    if commands(&full).len() < commands(&empty).len() {
+                        assert!(full.iter().any(|f| says_why(&f)), "{start}+{count}");
+                        shrunk += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(shrunk > 10, "{shrunk}");
 }

@@ -146,7 +146,7 @@ fn stack() -> Stack {
         usable: None,
         layer: None,
         partitions: Vec::new(),
-        is_hybrid_iso: false,
+        hybrid_iso: None,
         has_long_entries: false,
         problems: Vec::new(),
     }
@@ -275,7 +275,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             usable: None,
             layer: Some(layer),
             partitions: Vec::new(),
-            is_hybrid_iso: false,
+            hybrid_iso: None,
             has_long_entries: false,
             problems: Vec::new(),
         };

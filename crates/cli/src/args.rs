@@ -14,7 +14,7 @@ mod serve;
 mod sim;
 mod trace;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -65,6 +65,22 @@ pub(crate) struct Arguments {
     /// When to colour the output; `auto` depends on the terminal and NO_COLOR.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
+}
+
+/// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`.
+pub(crate) fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
+}
+
+/// The number of a partition.
+fn partition_number(text: &str) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "not a partition number".to_owned())
 }
 
 /// When to colour.

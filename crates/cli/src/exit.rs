@@ -10,7 +10,7 @@ use straddle_repair::PlanError;
 use straddle_reproduce::experiment::ExperimentError;
 use straddle_units::ErrorKind;
 
-use crate::args::{Arguments, Colour};
+use crate::args::{Arguments, Colour, as_options};
 use crate::output::{self, Styles};
 
 /// How a command ended, from best to worst. Of several targets the worst counts.
@@ -219,7 +219,8 @@ fn of_parser<E: Error + Clone + 'static>(error: &clap::Error) -> Option<E> {
 /// Returns the error with the words typed, or taken from a file's name, made printable. clap's message has
 /// them as they are.
 fn shown(error: clap::Error) -> clap::Error {
-    let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let typed: Vec<String> =
+        as_options(std::env::args_os()).iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if !typed.iter().any(|word| word.contains(is_hidden)) {
         return error;
     }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between
     // two writes.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let run = args::Arguments::try_parse()
+    let run = args::Arguments::try_parse_from(args::as_options(std::env::args_os()))
         .map_or_else(exit::of_command_line, |arguments| commands::run(&arguments));
     let exit = run.unwrap_or_else(|error| exit::of_error(&error));
     ExitCode::from(exit.code())

@@ -14,14 +14,19 @@ pub(crate) fn command(
     words: &str,
     allowed: &[PathBuf],
 ) -> Option<String> {
-    let name = error.chain().find_map(missing)?;
-    // A relative name in an image is relative to the image's folder.
-    let beside = target.parent().unwrap_or(Path::new("")).join(name);
-    if !beside.is_file() {
-        return None;
-    }
+    let beside = needed(error.chain(), target)?;
     let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", quote_path(file)));
     Some(format!("straddle {verb}{} {words}", files.collect::<String>()))
+}
+
+/// Returns the file that the image at `target` needs and that was not opened, if that is one of these `causes`.
+pub(crate) fn needed<'a>(
+    mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
+    target: &Path,
+) -> Option<PathBuf> {
+    let name = causes.find_map(missing)?;
+    // A relative name in an image is relative to the image's folder.
+    Some(target.parent().unwrap_or(Path::new("")).join(name)).filter(|beside| beside.is_file())
 }
 
 /// Returns the file that was not opened, as the image names it.

@@ -10,7 +10,7 @@ use straddle_audit::{RULES, Rule};
 use straddle_drive::Profile;
 
 /// The topics, in the order in which they are listed.
-const TEXTS: [&str; 23] = [
+const TEXTS: [&str; 26] = [
     include_str!("topics/fdisk.toml"),
     include_str!("topics/cfdisk.toml"),
     include_str!("topics/parted.toml"),
@@ -34,6 +34,9 @@ const TEXTS: [&str; 23] = [
     include_str!("topics/4kn-boot.toml"),
     include_str!("topics/reliability.toml"),
     include_str!("topics/smart.toml"),
+    include_str!("topics/read-modify-write.toml"),
+    include_str!("topics/ashift.toml"),
+    include_str!("topics/emmc.toml"),
 ];
 
 /// Something that is explained: a tool, a word or a number.

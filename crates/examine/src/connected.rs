@@ -18,7 +18,7 @@ pub(crate) fn prepare(
     findings: &mut Findings,
 ) -> Option<(String, Option<String>)> {
     let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
-    let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
+    let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
     if !all.into_iter().any(names_node) {
         return None;
     }

@@ -313,7 +313,7 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
 fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
-    let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.instead));
+    let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
     let lines: Vec<&str> = fixes.flat_map(|fix| &fix.commands).map(|command| command.line.as_str()).collect();
     // A copy reads the file as it is.
     let is_own = |line: &&str| [" --to ", " --from "].iter().any(|option| line.contains(option));

@@ -38,7 +38,7 @@ pub struct FindingReport {
     pub fix: Option<FixReport>,
     /// Another fix, with other programs; absent if there is none. Only one of the two is to be run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    instead: Option<FixReport>,
+    alternative: Option<FixReport>,
     /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from
     /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -173,7 +173,7 @@ pub(crate) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         message: finding.sentence(),
         cost: cost.map(cost_report),
         fix: finding.fix.as_ref().map(fix_report),
-        instead: finding.instead.as_ref().map(fix_report),
+        alternative: finding.alternative.as_ref().map(fix_report),
         follows: finding.follows.iter().map(cause_report).collect(),
     }
 }

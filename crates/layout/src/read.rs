@@ -9,7 +9,7 @@ use crate::model::stack::{Partition, Problem, Stack, TableKind};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::tables::read::{
-    Known, checked, content_stack, is_hybrid_iso, looked_into, read_checked, read_table, whole,
+    Known, checked, content_stack, hybrid_iso, looked_into, read_checked, read_table, whole,
 };
 use crate::unclaimed::unclaimed;
 use crate::watched::Watched;
@@ -57,7 +57,7 @@ fn read_followed(
     let reader = Reader::open(medium, known.block())?;
     let mut stack = table(&reader, known);
     follow(medium, &mut stack);
-    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
+    stack.hybrid_iso = hybrid_iso(&reader, &stack)?;
     Ok(stack)
 }
 

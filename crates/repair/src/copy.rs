@@ -28,11 +28,12 @@ use straddle_layout::{Role, Stack, TableKind, beside, is_marker};
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
+use crate::encode::CurrentGpt;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
-use crate::plan::{Entry, Format, Plan, Situation};
+use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
 use crate::realign::{Reference, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
@@ -156,7 +157,7 @@ pub fn new_size(
     let mut size = source.size();
     // A larger disk can have a larger grain, which needs more.
     for _ in 0..SIZES {
-        match places(&items, topology, size, format, wanted) {
+        match places(&items, topology, size, (format, entries(source)), wanted) {
             Ok(_) => return Ok(size),
             Err(needed) => {
                 size = ByteCount::new(needed.checked_next_multiple_of(MIB).ok_or(CopyError::TooLarge)?);
@@ -166,18 +167,31 @@ pub fn new_size(
     Err(CopyError::TooLarge)
 }
 
+/// The number of entries of the new GPT: the source's, if it has one. A boot loader may lie behind a short array.
+fn entries(source: &Situation<'_>) -> u32 {
+    let present = match source.stack.kind {
+        TableKind::Gpt => CurrentGpt::read(source.medium, source.stack).ok(),
+        _ => None,
+    };
+    present
+        .map(|gpt| gpt.entries())
+        .filter(|entries| (1..=MOST_ENTRIES).contains(entries))
+        .unwrap_or(GPT_ENTRIES)
+}
+
 /// The starts of `items` on a disk of this size and topology with a table of this format; else how many bytes
 /// are needed.
 fn places(
     items: &[Item],
     topology: &Topology,
     size: ByteCount,
-    format: Format,
+    (format, entries): (Format, u32),
     wanted: &CopyWanted,
 ) -> Result<Vec<ByteOffset>, u64> {
     let block = topology.logical.value();
     let ground = ground(topology, size, wanted);
-    let blocks = if format == Format::Gpt { 1 + 128 * 128 / block.get() } else { 0 };
+    let array = u64::from(entries) * GPT_ENTRY_BYTES;
+    let blocks = if format == Format::Gpt { 1 + array.div_ceil(block.get()) } else { 0 };
     let reserve = blocks.saturating_mul(block.get());
     let end = ByteOffset::new(size.get().saturating_sub(reserve));
     layout::starts(items, ground, end)
@@ -206,11 +220,11 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     if source.block() != block {
         crate::contents::check(source.medium, source.stack, block)?;
     }
-    let size = target.size();
-    let starts = places(&items, target.topology, size, format, wanted)
+    let (size, entries) = (target.size(), entries(source));
+    let starts = places(&items, target.topology, size, (format, entries), wanted)
         .or_else(|_| {
             items.iter_mut().for_each(|item| item.len = item.used);
-            places(&items, target.topology, size, format, wanted)
+            places(&items, target.topology, size, (format, entries), wanted)
         })
         .map_err(|needed| CopyError::TooSmall { needed, size })?;
     let ground = ground(target.topology, size, wanted);
@@ -287,6 +301,7 @@ fn request(
     (request.table, request.grain) = (Some(format), wanted.grain);
     if wanted.wrap.is_none() {
         request.disk_id = identity(source.stack, format);
+        request.entries = Some(entries(source)).filter(|_| format == Format::Gpt);
     }
     for (item, start) in items.iter().zip(starts) {
         let entry = crate::plan::kept(&item.partition);
@@ -340,7 +355,7 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
         }
         _ => return Err(CopyError::Source("it has no table that is copied: GPT or MBR".to_owned())),
     };
-    if stack.is_hybrid_iso
+    if stack.is_hybrid_iso()
         || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
     {
         return Err(CopyError::Source(

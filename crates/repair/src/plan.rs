@@ -39,6 +39,7 @@ mod table;
 mod validate;
 mod whole_disk;
 
+use serde_json::error::Category;
 use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
@@ -63,6 +64,7 @@ pub(crate) use moved::{Base, Records, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
+pub(crate) use validate::MOST_ENTRIES;
 pub(crate) use whole_disk::{Around, ONLY, first_start};
 
 /// The version of the plan file's format.
@@ -235,7 +237,13 @@ impl Plan {
 
     /// Reads a stored plan.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
-        let unread = |error: serde_json::Error| PlanError::Invalid(error.to_string());
+        let unread = |error: serde_json::Error| match error.classify() {
+            // Nothing of it is one, as of a disk image.
+            Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
+                PlanError::Invalid("it is not a plan of straddle".to_owned())
+            }
+            _ => PlanError::Invalid(error.to_string()),
+        };
         let json = serde_json::from_str::<serde_json::Value>(text).map_err(unread)?;
         file::check_version(json["version"].as_u64())?;
         serde_json::from_str::<PlanFile>(text).map_err(unread)?.try_into()
@@ -401,9 +409,10 @@ impl<'a> Draft<'a> {
         let too_small = || PlanError::DiskTooSmall(self.situation.size());
         let (first_usable, last_usable, entries) = match format {
             Format::Gpt => {
-                let array = (u64::from(GPT_ENTRIES) * GPT_ENTRY_BYTES).div_ceil(self.block().get());
+                let entries = self.request.entries.unwrap_or(GPT_ENTRIES);
+                let array = (u64::from(entries) * GPT_ENTRY_BYTES).div_ceil(self.block().get());
                 let last = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
-                (array + 2, last, GPT_ENTRIES)
+                (array + 2, last, entries)
             }
             Format::Mbr => {
                 let last = blocks.min(MBR_LBAS).checked_sub(1).ok_or_else(too_small)?;

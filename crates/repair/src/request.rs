@@ -2,6 +2,7 @@
 //!
 //! The law of this module: it turns text into a [`Request`] and knows nothing of a disk.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::Deserialize;
@@ -95,6 +96,8 @@ pub struct Request {
     pub wipe: bool,
     /// The identifier of a new table; `None` for a random one.
     pub disk_id: Option<String>,
+    /// The number of entries of a new GPT; `None` for 128, as every tool makes.
+    pub entries: Option<u32>,
     /// The seed of new identifiers.
     pub seed: Seed,
 }
@@ -119,6 +122,7 @@ impl Request {
             grain: None,
             wipe: false,
             disk_id: None,
+            entries: None,
             seed,
         }
     }
@@ -180,9 +184,14 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let mut words = text.split(',');
         let mut part = Self::new(words.next().unwrap_or_default().parse()?);
+        let mut given = BTreeSet::new();
         for word in words {
+            let key = word.split_once('=').map_or(word, |(key, _)| key).trim();
+            if !given.insert(key) {
+                return Err(PlanError::Syntax(format!("'{key}' is given twice")));
+            }
             match word.split_once('=') {
-                Some((key, value)) => part.set(key.trim(), value.trim())?,
+                Some((_, value)) => part.set(key, value.trim())?,
                 None if word.trim() == "boot" => part.bootable = true,
                 None => {
                     return Err(PlanError::Syntax(format!(
@@ -374,6 +383,8 @@ mod tests {
             "1G,number=x",
             "1G,attrs=-1",
             "1GB",
+            "1G,name=a,name=b",
+            "1G,boot,boot",
         ] {
             assert!(matches!(text.parse::<Part>(), Err(PlanError::Syntax(_))), "{text}");
         }

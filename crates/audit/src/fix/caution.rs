@@ -10,6 +10,16 @@ use crate::finding::Command;
 pub(super) const TABLE_ONLY: &str =
     "this changes the table only: for an empty partition, or with its data restored from a backup afterwards";
 
+/// Why there is no command for a partition in which nothing is recognised.
+fn without_command(partition: &Partition) -> &'static str {
+    if partition.unclaimed == Unclaimed::All {
+        "it is not empty, and what is in it is not known: a command that changes only the table would lose it; back it up, make the partition again like \
+         this, and restore it there"
+    } else {
+        "no tool does this to the one partition alone"
+    }
+}
+
 /// The caution for a fix: a table is not its data, and tools have limits.
 pub(super) fn caution(
     context: &Context<'_>,
@@ -23,7 +33,7 @@ pub(super) fn caution(
     let mut parts: Vec<String> = Vec::new();
     let mut say = |text: &str| parts.push(text.to_owned());
     if commands.is_empty() && !is_known(partition) {
-        return Some("no tool does this to the one partition alone".to_owned());
+        return Some(without_command(partition).to_owned());
     }
     if has("mkswap") {
         say(swap::ORDER);
@@ -50,7 +60,7 @@ pub(super) fn caution(
         });
     } else if has("--move-data") {
         say("this moves the data along: offline, and it cannot resume if interrupted");
-        if !is_known(partition) {
+        if !is_known(partition) && partition.unclaimed != Unclaimed::All {
             say("for an empty partition leave --move-data out");
         }
     } else if moves || shrinks {

@@ -134,7 +134,7 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
         // ntfsresize leaves the last cluster to the copy of the boot sector, if the size is in clusters.
         Way::Ntfsresize => Some(format!("ntfsresize --size {} DEVICE", to.floor_to(fs?.block).get())),
         Way::Fatresize => Some(format!("fatresize --size {bytes} DEVICE")),
-        Way::Mkswap => Some(format!("mkswap --uuid {} DEVICE {}", swap::dashed(&layer.uuid)?, bytes / KIB)),
+        Way::Mkswap => Some(format!("mkswap {}DEVICE {}", swap::kept(layer)?, bytes / KIB)),
         Way::Pvresize => {
             let bytes = to.floor_to(PV_GRAIN).get();
             Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))

@@ -26,9 +26,18 @@ pub(super) fn of(partition: &Partition) -> Option<&Layer> {
 /// The line that changes the entry and recreates the swap. `None` on an image, which has no partition device
 /// that would follow the entry, and if the UUID or label that the swap is found by is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
+    if entry.context.is_image {
+        return None;
+    }
+    let line = format!("swaplabel DEVICE && {} && mkswap {}DEVICE", entry.sfdisk("").line, kept(layer)?);
+    Some(Command { tool: "sfdisk", line })
+}
+
+/// The options with which mkswap makes the swap again with the page size, label and UUID that it has, each before a
+/// space; `None` if they are not fully known.
+pub(super) fn kept(layer: &Layer) -> Option<String> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
-    let is_hidden = layer.name.contains(straddle_device::shown::is_hidden);
-    if entry.context.is_image || is_hidden {
+    if layer.name.contains(straddle_device::shown::is_hidden) {
         return None;
     }
     let page = match fs.block.get() {
@@ -39,10 +48,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
         "" => String::new(),
         name => format!("--label {} ", quote(name)),
     };
-    let uuid = dashed(&layer.uuid)?;
-    let line =
-        format!("swaplabel DEVICE && {} && mkswap {page}{label}--uuid {uuid} DEVICE", entry.sfdisk("").line);
-    Some(Command { tool: "sfdisk", line })
+    Some(format!("{page}{label}--uuid {} ", dashed(&layer.uuid)?))
 }
 
 /// Formats 32 hexadecimal digits as a UUID with dashes.

@@ -18,7 +18,7 @@ pub(crate) struct InsteadArguments {
     #[arg(long, value_enum, value_name = "FORMAT", requires = "wrap")]
     pub(crate) table: Option<TableFormat>,
 
-    /// Copy everything to this other disk or image instead, laid out right; the target is only read.
+    /// Copy everything to this other disk or image instead, laid out right; the target is opened read-only.
     ///
     /// A file that does not exist is made by 'straddle apply', as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_paths(),

@@ -9,7 +9,7 @@ use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
 use super::instead::InsteadArguments;
-use super::{block_size, positive_size};
+use super::{block_size, partition_number, positive_size};
 use crate::target::local_paths;
 
 /// Examples for `plan --help`.
@@ -51,7 +51,7 @@ pub(crate) struct PlanArguments {
     pub(crate) add: Vec<Part>,
 
     /// Remove a partition from the existing table. Can be repeated.
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
     /// Grow a partition to a size, or as far as there is room, with room left for --add. Only its entry
@@ -217,11 +217,11 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Save what is overwritten to this new file on another disk [default: PLAN.undo].
+    /// For plans of tables: save what is overwritten to this new file on another disk [default: PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
 
-    /// Disk or image to copy from, with a plan of 'straddle realign --to'. It is only read.
+    /// Disk or image to copy from, with a plan of 'straddle realign --to'. It is opened read-only.
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub(crate) from: Option<PathBuf>,
 
@@ -237,7 +237,7 @@ pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// Check everything and show what would be written, but write nothing.
+    /// For plans of tables: check everything and show what would be written, but write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -305,7 +305,7 @@ pub(crate) struct RealignArguments {
     pub(crate) target: PathBuf,
 
     /// Align only this partition [default: those that have to move, as `check` says]. Can be repeated.
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) partition: Vec<u32>,
 
     /// Move a partition to this place instead of the nearest aligned one. Can be repeated.

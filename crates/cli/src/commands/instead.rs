@@ -1,10 +1,12 @@
 //! The parts of `straddle realign` that do not move partitions in place: `--wrap` and `--to`.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use straddle_audit::file_about;
 use straddle_device::OpenError;
-use straddle_examine::ChangeError;
-use straddle_layout::{FsKind, TableKind};
+use straddle_examine::{ChangeError, Present};
+use straddle_layout::{Content, FsKind, TableKind, VolumeKind};
 use straddle_repair::realign::{self, Realign, RealignError, Shrink, Wrap};
 use straddle_repair::{Format, Seed, Situation, TargetError};
 
@@ -14,6 +16,7 @@ use super::realign::opened;
 use crate::args::RealignArguments;
 use crate::exit::RefusedError;
 use crate::output::quote_path;
+use crate::overlay;
 
 /// Plans a partition round what fills the target.
 pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name: &str) -> Result<Realign> {
@@ -27,11 +30,9 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
             "to copy it to a larger disk: straddle realign {operand}{} --wrap --to NEW",
             how_seen(arguments)
         );
-        // resize2fs cuts a file off behind the file system.
         let is_file = arguments.target.metadata().is_ok_and(|metadata| metadata.is_file());
-        let size = situation.medium.len().get();
-        let size = if is_file { format!(" && truncate -s {size} {operand}") } else { String::new() };
-        let first = shrinking(shrink, &operand, &size).map_or_else(
+        let size = is_file.then(|| situation.medium.len().get());
+        let first = shrinking(shrink, &operand, size).map_or_else(
             || "no tool makes it smaller".to_owned(),
             |command| format!("to make it smaller: {command}"),
         );
@@ -41,11 +42,22 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
     made.with_context(|| name.to_owned())
 }
 
-/// Returns the command that makes the contents smaller; `size` restores the size of a file.
-fn shrinking(shrink: &Shrink, operand: &str, size: &str) -> Option<String> {
-    let command = shrink.command.as_ref()?.replace("DEVICE", operand);
-    let cuts = matches!(shrink.content?.file_system(), Some(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4));
-    Some(if cuts { command + size } else { command })
+/// Returns the command that makes the contents smaller; `size` is that of a file.
+fn shrinking(shrink: &Shrink, operand: &str, size: Option<u64>) -> Option<String> {
+    let command = shrink.command.as_ref()?;
+    let Some(size) = size else { return Some(command.replace("DEVICE", operand)) };
+    Some(match shrink.content? {
+        // LVM takes devices only.
+        Content::Volume(VolumeKind::Pv) => {
+            let command = command.replace("DEVICE", "\"$loop\"");
+            format!("loop=$(losetup --find --show {operand}) && {command}; losetup --detach \"$loop\"")
+        }
+        // resize2fs cuts a file off behind the file system.
+        Content::FileSystem(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4) => {
+            format!("{} && truncate -s {size} {operand}", command.replace("DEVICE", operand))
+        }
+        _ => command.replace("DEVICE", operand),
+    })
 }
 
 /// Adds the option for a disk without a table, if it can be given a partition, and the copy for one without room.
@@ -99,10 +111,16 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
     let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
     let wrap = if arguments.instead.wrap { " --wrap" } else { "" };
     let plan = file_about(&arguments.target.display().to_string(), "copy.json");
-    let (seen, opened) = (how_seen(arguments), how_opened(arguments.format, &[]));
+    // No file that an image names is opened unasked: of a chain of them, the first is known.
+    let backing = Present::to_copy(&arguments.target, &opened(arguments))
+        .err()
+        .and_then(|error| overlay::needed(anyhow::Error::from(error).chain(), &arguments.target));
+    let backing: Vec<PathBuf> = backing.into_iter().collect();
+    let (seen, read) =
+        (how_seen(arguments) + &how_opened(None, &backing), how_opened(arguments.format, &backing));
     let text = format!(
         "it is {kind}, in which nothing is moved in place: straddle realign {operand}{seen}{wrap} --to {raw} --save {plan} && straddle \
-         apply {plan} --from {operand}{opened} --write {raw}"
+         apply {plan} --from {operand}{read} --write {raw}"
     );
     let back = if is_qcow2 {
         format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it {kind} again")

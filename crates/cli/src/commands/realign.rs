@@ -240,6 +240,8 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
         Outcome::Complete(bad) => bad.is_empty(),
         Outcome::Paused => true,
     };
+    // That it is over is known even if nothing can be printed.
+    let unsaid = |said: &str| format!("{shown}: {said}, but that cannot be written to standard output");
     match ended {
         Outcome::Paused => {
             writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
@@ -249,17 +251,14 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
             return Ok(Exit::INTERRUPTED);
         }
         Outcome::Complete(_) if is_back => {
-            writeln!(out, "{shown}: the old layout and its contents are back")?;
+            let said = "the old layout and its contents are back";
+            writeln!(out, "{shown}: {said}").and_then(|()| out.flush()).with_context(|| unsaid(said))?;
         }
         Outcome::Complete(_) => {
-            writeln!(
-                out,
-                "{shown}: {} moved, the new table is written and read back",
-                ByteCount::new(moved)
-            )?;
+            let said = format!("{} moved, the new table is written and read back", ByteCount::new(moved));
+            writeln!(out, "{shown}: {said}").and_then(|()| out.flush()).with_context(|| unsaid(&said))?;
         }
     }
-    out.flush()?;
     Ok(if is_whole { Exit::Success } else { Exit::Findings })
 }
 

@@ -33,10 +33,16 @@ impl Foreign {
     /// Returns the command that makes a raw image of `file`, whose name is quoted for a shell where needed.
     pub fn command(&self, file: &str) -> Option<String> {
         let quoted = |name: &str| quote_path(Path::new(name));
-        let raw = quoted(&format!("{file}.raw"));
+        let raw = quoted(&raw_name(file));
         let line = self.command.replace("FILE.raw", "\u{0}").replace("FILE", &quoted(file));
         (!line.is_empty()).then(|| line.replace('\u{0}', &raw))
     }
+}
+
+/// The file that a command makes of `file`: one that does not exist, since the shell would overwrite it.
+pub(crate) fn raw_name(file: &str) -> String {
+    let name = |number: u32| if number == 0 { format!("{file}.raw") } else { format!("{file}.{number}.raw") };
+    (0..).map(name).find(|name| !Path::new(name).exists()).unwrap_or_else(|| name(0))
 }
 
 /// The bytes that identify a form.

@@ -11,7 +11,7 @@ use super::{OpenError, Options, Target, Through, describe, open_for_reading};
 use crate::address::Address;
 use crate::claim::FileId;
 use crate::image::{
-    self, Access, Allowed, Foreign, Format, ImageError, Limits, Opened, SectorSizes, UnpackError,
+    self, Access, Allowed, Foreign, Format, ImageError, Limits, Opened, SectorSizes, UnpackError, raw_name,
 };
 use crate::medium::{FileMedium, Medium};
 use crate::topology::{Figure, Source, Topology};
@@ -138,7 +138,7 @@ fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Opti
         let helps = !matches!(source, UnpackError::Damaged { .. });
         OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
     })?;
-    let through = Through { packing, unpacked: format!("{name}.raw"), command: command.unwrap_or_default() };
+    let through = Through { packing, unpacked: raw_name(&name), command: command.unwrap_or_default() };
     Ok(Some((through, unpacked)))
 }
 

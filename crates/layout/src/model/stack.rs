@@ -364,15 +364,25 @@ pub struct Stack {
     pub partitions: Vec<Partition>,
     /// What is wrong with the table.
     pub problems: Vec<Problem>,
-    /// Whether the medium is an ISO 9660 image that is also a disk (isohybrid): its partitions are windows on
-    /// one read-only file system, and overlap by design.
-    pub is_hybrid_iso: bool,
+    /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid): its partitions there are windows on
+    /// one read-only file system, and overlap by design. Those behind it, such as for persistence, are like others.
+    pub hybrid_iso: Option<Span>,
     /// Whether the entries of the GPT are not 128 bytes long, which the standard allows but sgdisk does not
     /// read.
     pub has_long_entries: bool,
 }
 
 impl Stack {
+    /// Whether the medium is an ISO 9660 image that is also a disk.
+    pub const fn is_hybrid_iso(&self) -> bool {
+        self.hybrid_iso.is_some()
+    }
+
+    /// Whether a partition begins in the ISO 9660 image that is also this disk.
+    pub fn is_in_iso(&self, partition: &Partition) -> bool {
+        self.hybrid_iso.is_some_and(|iso| partition.span.start() < iso.end())
+    }
+
     /// A partition of a Windows dynamic disk (LDM). The database at the end of such a disk, or in a partition of its own,
     /// lists the volumes by their places; the table is only for other systems.
     pub fn dynamic(&self) -> Option<u32> {

@@ -163,7 +163,7 @@ const MBR_NAMES: [(u8, &str); 41] = [
     (0x27, "Hidden NTFS WinRE"),
     (0x39, "Plan 9"),
     (0x41, "PPC PReP Boot"),
-    (0x42, "SFS"),
+    (0x42, "Windows dynamic disk"),
     (0x81, "Minix / old Linux"),
     (0x82, "Linux swap / Solaris"),
     (0x83, "Linux"),

@@ -55,7 +55,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
         layer: None,
         partitions,
         problems,
-        is_hybrid_iso: false,
+        hybrid_iso: None,
         has_long_entries: false,
     }
 }

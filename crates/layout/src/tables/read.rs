@@ -11,6 +11,7 @@ use straddle_units::{BlockSize, ByteOffset, Lba, Span};
 use super::gpt::{self, Depth, Found};
 use super::mbr::{Mbr, SIGNATURE_AT};
 use super::{check, member, sectors};
+use crate::beside::optical_extent;
 use crate::model::content::{Content, FsKind};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::reader::Reader;
@@ -47,7 +48,7 @@ pub fn read_stack(
     for partition in looked_into(&mut stack) {
         partition.content = signature::identify(&reader, partition.span);
     }
-    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
+    stack.hybrid_iso = hybrid_iso(&reader, &stack)?;
     Ok(stack)
 }
 
@@ -75,17 +76,23 @@ pub(crate) fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partit
 /// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): position and value of its identifier.
 const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"CD001");
 
-/// Whether the descriptor of an ISO 9660 file system is in a partition and belongs to it. A descriptor from
-/// before the table is in no partition, or in one that holds something else.
-pub(crate) fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
+/// The bytes of an ISO 9660 image, if its descriptor is in a partition and belongs to it. A descriptor from before the
+/// table is in no partition, or in one that holds something else.
+pub(crate) fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Result<Option<Span>, ReadError> {
     let (at, identifier) = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
         p.span.start() <= at
             && at < p.span.end()
             && matches!(p.content, None | Some(Content::FileSystem(FsKind::Iso9660)))
     };
-    stack.partitions.iter().any(holds)
-        && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier
+    let is_one = stack.partitions.iter().any(holds)
+        && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier;
+    if !is_one {
+        return Ok(None);
+    }
+    // What says not how long it is may be as long as the medium.
+    let extent = optical_extent(reader.medium())?.filter(|extent| extent.end() > at);
+    Ok(Some(extent.unwrap_or(Span::first(reader.len()))))
 }
 
 /// Determines what the medium holds, in the order in which Linux would find it.
@@ -282,7 +289,7 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
         layer: None,
         partitions: Vec::new(),
         problems: Vec::new(),
-        is_hybrid_iso: false,
+        hybrid_iso: None,
         has_long_entries: false,
     }
 }

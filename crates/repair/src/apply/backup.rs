@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use sha2::{Digest, Sha256};
 use straddle_device::hex::{decode as unhex, encode as hex};
 use straddle_device::{Medium, ReadError};
@@ -333,7 +334,13 @@ impl Backup {
             return Err(damaged("not a regular file, or larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
-        let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
+            // Nothing of it is one, as of a disk image.
+            Category::Syntax if (error.line(), error.column()) <= (1, 1) => {
+                damaged("it is not a backup of straddle apply".to_owned())
+            }
+            _ => damaged(error.to_string()),
+        })?;
         if backup.version != VERSION {
             return Err(damaged(format!(
                 "its version is {}, and this program reads {VERSION}",

@@ -28,7 +28,7 @@ const RESERVED: u64 = 0x0000_FFFF_FFFF_FFF8;
 /// No disk has more sectors.
 const MOST_SECTORS: u64 = 1 << 48;
 
-/// Refuses steps that write over what is no structure of a table and not listed as lost.
+/// Refuses steps that write over what is neither a structure of a table nor listed as lost.
 pub(super) fn check(
     plan: &Plan,
     medium: &dyn Medium,
@@ -39,14 +39,14 @@ pub(super) fn check(
     let at = first.start();
     if plan.converts().is_some() {
         let why = format!(
-            "byte {at} holds data that are no part of it, where the converted table would be written"
+            "byte {at} holds data that do not belong to it, where the converted table would be written"
         );
         return Err(PlanError::CannotConvert(why));
     }
     let moves = |change: Change| matches!(change, Change::Moved { .. });
     if plan.table().partitions.iter().any(|entry| moves(entry.change)) {
         let why = format!(
-            "byte {at} holds data that are no part of it, perhaps a boot loader's, where it would be written: straddle plan \
+            "byte {at} holds data that do not belong to it, perhaps a boot loader's, where it would be written: straddle plan \
              --repair --wipe gives them up"
         );
         return Err(PlanError::Unchangeable(why));

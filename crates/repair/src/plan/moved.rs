@@ -44,9 +44,14 @@ impl<'a> Base<'a> {
     /// Reads the present table with the checks of every change to it.
     pub(crate) fn of(situation: &'a Situation<'a>, request: &Request) -> Result<Self, PlanError> {
         let stack = situation.stack;
-        if stack.kind == TableKind::HybridMbr || stack.is_hybrid_iso {
-            let why = "its MBR lists partitions too, and both lists would have to change at once".to_owned();
-            return Err(PlanError::Unchangeable(why));
+        let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
+        if stack.kind == TableKind::HybridMbr {
+            return unchangeable("its MBR lists partitions too, and both lists would have to change at once");
+        }
+        if stack.is_hybrid_iso() {
+            return unchangeable(
+                "it is that of a hybrid ISO 9660 image, whose file system lies under its partitions",
+            );
         }
         named_harm(situation, request)?;
         let spared = Spared::of(situation)?;

@@ -12,7 +12,7 @@ use crate::kinds;
 /// The length of a name in UTF-16 units (UEFI specification, table 5-6).
 const NAME_UNITS: usize = 36;
 /// The most entries of an array: this program reads no larger one.
-const MOST_ENTRIES: u32 = 1024;
+pub(crate) const MOST_ENTRIES: u32 = 1024;
 
 impl Plan {
     /// Returns the plan if it is valid.

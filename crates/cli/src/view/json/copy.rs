@@ -22,7 +22,7 @@ pub(crate) struct CopyReport {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The disk that is copied; it is only read.
+    /// The disk that is copied; it is opened read-only.
     source: SourceReport,
     /// The new disk or image, as named on the command line.
     target: String,

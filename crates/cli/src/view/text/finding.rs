@@ -74,8 +74,9 @@ pub(super) fn finding_text(
     }
     let shares = |other: &&Finding| other.fix == finding.fix;
     let shown = before.iter().map(|(other, _)| *other).find(shares);
-    let instead = finding.instead.as_ref();
-    let instead = instead.filter(|_| !before.iter().any(|(other, _)| other.instead == finding.instead));
+    let instead = finding.alternative.as_ref();
+    let instead =
+        instead.filter(|_| !before.iter().any(|(other, _)| other.alternative == finding.alternative));
     match (&finding.fix, shown) {
         (Some(fix), None) => {
             let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
