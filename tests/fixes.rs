@@ -59,7 +59,7 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
 /// Every block of commands in a report, without duplicates.
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
-    let both = |finding: &'_ Value| ["fix", "instead"].map(|name| finding.get(name).cloned());
+    let both = |finding: &'_ Value| ["fix", "alternative"].map(|name| finding.get(name).cloned());
     let listed = list(report, "findings").iter();
     for (finding, fix) in listed.flat_map(|f| both(f).into_iter().flatten().map(move |fix| (f, fix))) {
         let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
@@ -190,7 +190,7 @@ const DAMAGES: [(&str, &str); 10] = [
     ("primary header", "dd if=/dev/zero of=disk.img bs=512 seek=1 count=1 conv=notrunc status=none"),
     ("primary entries", "printf x | dd of=disk.img bs=1 seek=1100 conv=notrunc status=none"),
     ("backup header", "dd if=/dev/zero of=disk.img bs=512 seek=131071 count=1 conv=notrunc status=none"),
-    ("backup entries", "dd if=/dev/urandom of=disk.img bs=512 seek=131039 count=1 conv=notrunc status=none"),
+    ("backup entries", "printf x | dd of=disk.img bs=1 seek=$((131039 * 512 + 76)) conv=notrunc status=none"),
     ("grown", "truncate -s 96M disk.img"),
     ("no protective MBR", "dd if=/dev/zero of=disk.img bs=512 count=1 conv=notrunc status=none"),
 ];

@@ -335,7 +335,8 @@ fn sgdisk_is_given_no_name_that_it_would_cut() {
         let script = format!("label: gpt\nstart=2049, size=8192, name=\"{name}\"\n");
         run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(&image), &script);
         let report = tools::check(&image, &[]);
-        let fix = tools::list(&report, "findings").iter().find_map(|finding| finding.get("instead")).unwrap();
+        let fix =
+            tools::list(&report, "findings").iter().find_map(|finding| finding.get("alternative")).unwrap();
         let commands = tools::list(fix, "commands");
         let by_sgdisk = commands.iter().any(|command| tools::word(command, "tool") == "sgdisk");
         assert!(!commands.is_empty(), "{fix}");
