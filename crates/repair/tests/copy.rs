@@ -140,34 +140,39 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
 /// Beside the marker of an unfinished copy another program writes to the new disk: that is kept.
 #[test]
 fn what_was_written_beside_the_marker_is_kept() {
-    let (format, parts) = SHAPES[0];
-    let old = source(format, parts);
-    let copy = planned(&old, None, &WANTED).unwrap();
-    let blank = Memory::new(copy.plan().disk().size.get());
-    let mut whole = Cut::new(blank.clone(), u64::MAX);
-    run(&copy, &old, &mut whole, false).unwrap();
-    let operations = u64::MAX - whole.left;
-    let mut random = Random::new(2);
-    let (mut refused, mut complete) = (0, 0);
-    for cut in 0..operations {
-        let mut drive = Cut::new(blank.clone(), cut);
-        run(&copy, &old, &mut drive, false).unwrap_err();
-        let mut medium = drive.seen;
+    for (format, parts) in SHAPES {
+        let old = source(format, parts);
+        let copy = planned(&old, None, &WANTED).unwrap();
+        let blank = Memory::new(copy.plan().disk().size.get());
+        let mut whole = Cut::new(blank.clone(), u64::MAX);
+        run(&copy, &old, &mut whole, false).unwrap();
+        let operations = u64::MAX - whole.left;
         let extent = copy.extents()[0];
-        let at = extent.to.get() / 512 + random.below(extent.from.len().get() / 512);
-        medium.put(at * 512, &[0xA5; 512]);
-        let mut drive = Cut::new(medium, u64::MAX);
-        match run(&copy, &old, &mut drive, false) {
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Refused, "cut after {cut}: {error}");
+        let last = blank.len / 512 - 1;
+        let mut random = Random::new(2);
+        let mut refused = 0;
+        for cut in 0..3 * operations {
+            let mut drive = Cut::new(blank.clone(), cut / 3);
+            run(&copy, &old, &mut drive, false).unwrap_err();
+            let mut medium = drive.seen;
+            // Where data go, or the start and the end of the disk, with the table.
+            let at = match cut % 3 {
+                0 => extent.to.get() / 512 + random.below(extent.from.len().get() / 512),
+                1 => 1 + random.below(135),
+                _ => last - random.below(33),
+            };
+            medium.put(at * 512, &[0xA5; 512]);
+            let mut drive = Cut::new(medium, u64::MAX);
+            if let Err(error) = run(&copy, &old, &mut drive, false) {
+                assert_eq!(error.kind(), ErrorKind::Refused, "{format}, cut after {}: {error}", cut / 3);
                 refused += 1;
             }
-            Ok(done) => complete += u64::from(matches!(done, Copied::Complete(_) | Copied::Already(_))),
+            let what = format!("{format}, cut after {}: sector {at}", cut / 3);
+            assert_eq!(bytes(&drive.seen, at * 512, 512), [0xA5; 512], "{what}");
         }
-        assert_eq!(bytes(&drive.seen, at * 512, 512), [0xA5; 512], "cut after {cut}: sector {at}");
+        println!("{format}: {refused} of {} refused", 3 * operations);
+        assert!(refused > operations);
     }
-    println!("{refused} refused, {complete} complete");
-    assert!(refused > operations / 2);
 }
 
 /// The sectors in which the firmware of boards and boot code look for boot loaders.

@@ -51,15 +51,16 @@ impl Journal {
 
     /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
     fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<(), RelocateError> {
-        let zeros = self.padded(&[]);
+        let len = in_memory(ByteCount::new(SECTOR));
         for at in blocks {
-            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+            let mut block = self.padded(&[]);
+            let is_read = disks.read(self.device, *at, &mut block).is_ok();
             // What cannot be read may be overwritten all the same.
-            let is_other = disks.read(self.device, *at, &mut sector).is_ok()
-                && !is_title(&sector)
-                && !self.is_own(&sector);
-            if !is_other {
-                disks.write(self.device, *at, &zeros)?;
+            if !is_read || is_title(&block[..len]) || self.is_own(&block[..len]) {
+                // Another program may have written to the rest of the physical sector.
+                let end = if is_read { len } else { block.len() };
+                block[..end].fill(0);
+                disks.write(self.device, *at, &block)?;
             }
         }
         disks.flush()

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use straddle_device::Medium;
+use straddle_device::{Medium, MemoryMedium};
 use straddle_layout::member_marks;
 use straddle_relocate::{FileAccess, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -74,17 +74,19 @@ impl Copy {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Checks the data's places on a disk that an earlier run has begun to write to: each sector has zeros, or what this
-    /// run writes there, unless the plan has consent for more.
+    /// Checks the `places` that are written, on a disk that an earlier run has begun to write to: each sector but the first,
+    /// which has the marker, has zeros, or what this run writes there, unless the plan has consent for more.
     pub(super) fn check_begun(
         &self,
-        source: &dyn Medium,
+        (source, lead): (&dyn Medium, &Lead),
         medium: &dyn Medium,
+        places: &[Span],
         watch: CopyWatch<'_>,
     ) -> Result<ControlFlow<()>, CopyError> {
         if self.wipes {
             return Ok(ControlFlow::Continue(()));
         }
+        self.check_besides(lead, medium, places)?;
         let recorded = self.recorded();
         let (mut done, mut there, mut data) = (0_u64, Vec::new(), Vec::new());
         for (from, to) in self.extents.iter().copied().flat_map(windows) {
@@ -118,6 +120,36 @@ impl Copy {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The same for what is not data: the start of the disk, and the table.
+    fn check_besides(&self, lead: &Lead, medium: &dyn Medium, places: &[Span]) -> Result<(), CopyError> {
+        let mut own: Vec<(u64, Vec<u8>)> = lead.core().map(|(at, core)| (at.get(), core.to_vec())).collect();
+        let blank = MemoryMedium::sparse(Vec::new(), medium.len());
+        own.extend(self.steps(&blank, lead)?.into_iter().filter_map(|step| match step {
+            Step::Write { at, new, .. } => Some((at, new)),
+            _ => None,
+        }));
+        let is_own = |at: ByteOffset, sector: &[u8]| {
+            own.iter().any(|(start, bytes)| {
+                let from = at.get().checked_sub(*start).and_then(|from| usize::try_from(from).ok());
+                from.and_then(|from| bytes.get(from..from.checked_add(sector.len())?)) == Some(sector)
+            })
+        };
+        let data = || self.extents.iter().filter_map(|one| one.destination());
+        let spans = places.iter().flat_map(|place| place.gaps(data()));
+        for window in spans.flat_map(|span| span.pieces(WINDOW)) {
+            let mut bytes = vec![0; usize::try_from(window.len().get()).unwrap_or(0)];
+            medium.read_at(window.start(), &mut bytes)?;
+            for (index, sector) in bytes.chunks(SECTOR).enumerate() {
+                let at = window.start().checked_add(ByteCount::new((index * SECTOR) as u64));
+                let at = at.ok_or(CopyError::TooLarge)?;
+                if at != ByteOffset::ZERO && first_set(sector).is_some() && !is_own(at, sector) {
+                    return Err(CopyError::WrittenSince { at });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every place that is written on `medium`, in ascending order and apart from each other.

@@ -119,7 +119,9 @@ impl Copy {
         let places = self.written(disk)?;
         let checked = match found {
             Found::Before => self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?,
-            Found::Begun | Found::Finished => self.check_begun(source.medium(), disk, watch)?,
+            Found::Begun | Found::Finished => {
+                self.check_begun((source.medium(), &lead), disk, &places, watch)?
+            }
         };
         if checked.is_break() {
             return Ok(Copied::Untouched);

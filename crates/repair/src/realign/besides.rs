@@ -4,11 +4,13 @@
 //! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made and again where it is carried out. Of
 //! long spans the ends and samples are read: what finds a file system there is at its start.
 
+use std::collections::BTreeSet;
+
 use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::Facts;
 use straddle_layout::view::View;
 use straddle_layout::{is_erased, read_layers};
-use straddle_units::{ByteCount, ByteOffset, KIB, Lba, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, Lba, MIB, Span};
 
 use super::payload::wrapped::HEAD;
 use super::{Realign, RealignError, Trim};
@@ -39,6 +41,9 @@ pub(super) enum Look {
 
 /// What [`Look::Ends`] reads of each end.
 const END: ByteCount = ByteCount::new(64 * KIB);
+
+/// How many of the MiBs of a space are looked at.
+const EVENS: u64 = 64;
 
 /// Where the first partition begins on a disk with tracks of 63 sectors.
 const TRACK: u64 = 63;
@@ -102,21 +107,28 @@ impl Realign {
     }
 
     /// Contents that reach into `span` and that no partition has, such as those of a partition that was deleted: they may
-    /// hold zeros there. They are looked for where partitions begin: behind another one, on a MiB, at sector 63.
+    /// hold zeros there. They are looked for where partitions begin: behind another one or such contents, at sector 63,
+    /// and on the first MiBs of the space.
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
         let block = self.plan.block();
         let disk = Span::first(self.plan.disk().size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
         let even = gap.start().get().max(1).next_multiple_of(MIB);
-        let track = Lba::new(TRACK).to_bytes(block)?;
-        [gap.start(), ByteOffset::new(even), track]
-            .into_iter()
-            .filter(|at| gap.start() <= *at && *at < span.start())
-            .find_map(|at| {
-                let rest = Span::new(at, gap.end().checked_since(at)?)?;
-                let layer = read_layers(&View::of_drive(medium), rest, Some(block))?;
-                Span::new(at, layer.used(rest.len())?).filter(|contents| contents.overlaps(span))
-            })
+        let evens = (0..EVENS).map(|index| even.saturating_add(index * MIB));
+        let track = Lba::new(TRACK).to_bytes(block)?.get();
+        let mut starts: BTreeSet<u64> = evens.chain([gap.start().get(), track]).collect();
+        while let Some(start) = starts.pop_first().filter(|start| *start < span.start().get()) {
+            let at = ByteOffset::new(start);
+            let Some(rest) = gap.end().checked_since(at).and_then(|len| Span::new(at, len)) else { break };
+            let Some(contents) = contents_at(medium, rest, block).filter(|_| gap.start() <= at) else {
+                continue;
+            };
+            if contents.overlaps(span) {
+                return Some(contents);
+            }
+            starts.insert(contents.end().get());
+        }
+        None
     }
 
     /// What the moves write, but for the journal and for the sectors of the table that are always its own.
@@ -176,6 +188,19 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
         disk.write_at(piece.start(), &zeros)?;
     }
     disk.flush()
+}
+
+/// What begins at the start of `rest`, as far as it says that it reaches.
+fn contents_at(medium: &dyn Medium, rest: Span, block: BlockSize) -> Option<Span> {
+    // Superblocks are in the first bytes: where these are erased there are none.
+    let head = rest.len().min(HEAD);
+    let mut bytes = vec![0; usize::try_from(head.get()).ok()?];
+    medium.read_at(rest.start(), &mut bytes).ok()?;
+    if is_erased(&bytes) {
+        return None;
+    }
+    let layer = read_layers(&View::of_drive(medium), rest, Some(block))?;
+    Span::new(rest.start(), layer.used(rest.len())?)
 }
 
 /// The bytes of an NTFS boot sector by which it is recognised: the manufacturer's name.

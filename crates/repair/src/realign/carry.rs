@@ -68,7 +68,7 @@ pub struct Run<'a> {
     pub(super) is_displaced: bool,
     /// Whether the disk had no table: the journal alone says that there is a move.
     pub(super) is_unmarked: bool,
-    /// Whether nothing but this move can have written to the journal's space on the disk.
+    /// Whether nothing but this move can have written to the journal's space on the disk, and to where data went.
     pub(super) owns_space: bool,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,

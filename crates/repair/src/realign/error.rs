@@ -127,7 +127,7 @@ pub enum RealignError {
     },
     /// Data lie where the moves would write, and no partition has them.
     #[error(
-        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, where the move would write: --wipe gives them up"
+        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, or what an earlier move left, where the move would write: --wipe gives them up"
     )]
     Occupied {
         /// Their first byte.

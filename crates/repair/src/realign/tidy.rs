@@ -1,8 +1,8 @@
 //! What a move leaves in unallocated space is removed in the end: a later move finds it as empty as this one did.
 //!
-//! The law of this module: only what is this move's is overwritten. Of the places that data went through, that is what
-//! equals the data where they are now; of the journal's space, all of it, but only in a run during which the table has
-//! had the marker from the start on: the space was empty before, and no other program uses a disk with the marker.
+//! The law of this module: only what is this move's is overwritten, and only in a run during which the table has had the
+//! marker from the start on: the space was empty before, and no other program uses a disk with the marker. Of the
+//! places that data went through, that is what equals the data where they are now; of the journal's space, all of it.
 
 use straddle_device::Medium;
 use straddle_layout::{Role, Stack, TableKind};
@@ -27,6 +27,9 @@ const SECTOR: usize = 512;
 impl Run<'_> {
     /// Removes it. The move, or its rollback if `is_back`, is over without that: an error ends it.
     pub(super) fn tidy(&mut self, is_back: bool) {
+        if !self.owns_space {
+            return;
+        }
         let realign = &self.payload.realign;
         let Ok(stack) = straddle_layout::read_stack(self.disk, Some(realign.plan.block()), None) else {
             return;
@@ -46,7 +49,7 @@ impl Run<'_> {
                 }
             }
         }
-        let Some(place) = self.place_on_disk().filter(|_| self.owns_space) else { return };
+        let Some(place) = self.place_on_disk() else { return };
         let is_free = stack.usable.is_none_or(|usable| usable.contains(place) || is_back)
             && taken.iter().all(|span| !span.overlaps(place));
         if is_free {
