@@ -50,6 +50,16 @@ fn killed(shape: &Shape, left: u64) -> Memory {
     drive.seen
 }
 
+/// What a move brings to a sector: its owner may have a copy of the data there.
+fn copied_to(shape: &Shape, at: u64) -> Option<Vec<u8>> {
+    let brings = shape.realign.moves().iter().find(|one| {
+        let is_old = shape.places().iter().any(|(was, _)| *was == one.from);
+        is_old && one.destination().is_some_and(|to| to.contains(sector(at)))
+    })?;
+    let skipped = at - brings.to.get() / 512;
+    Some(Shape::bytes(&shape.before, sector(brings.from.start().get() / 512 + skipped)))
+}
+
 #[test]
 fn a_move_leaves_nothing_in_unallocated_space() {
     for shape in shapes() {
@@ -131,7 +141,11 @@ fn data_in_unallocated_space_stay_whenever_they_came() {
             let foreign: Vec<(u64, Vec<u8>)> = (0..3)
                 .map(|_| {
                     let at = free[usize::try_from(random.below(free.len() as u64)).unwrap()];
-                    (at, (0..64).flat_map(|_| random.next().to_le_bytes()).collect())
+                    let copied = copied_to(&shape, at).filter(|_| random.chance(50));
+                    (
+                        at,
+                        copied.unwrap_or_else(|| (0..64).flat_map(|_| random.next().to_le_bytes()).collect()),
+                    )
                 })
                 .collect();
             foreign.iter().for_each(|(at, bytes)| medium.put(at * 512, bytes));
