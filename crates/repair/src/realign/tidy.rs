@@ -36,10 +36,15 @@ impl Run<'_> {
         };
         let Some(taken) = taken(realign, &stack, is_back) else { return };
         let fields = guard::fields(realign);
+        // So does one with a part of the table.
+        let disk = Span::first(realign.plan.disk().size);
+        let table = stack.usable.map_or(vec![Span::first(stack.block.bytes())], |usable| disk.gaps([usable]));
+        let others: Vec<Span> = taken.iter().copied().chain(realign.claimed()).chain(table).collect();
         for way in ways(realign, is_back) {
             for gap in way.span.gaps(realign.claimed()).into_iter().flat_map(|gap| gap.gaps(taken.clone())) {
-                // A physical sector in which something else begins or ends stays: a write of it could be torn.
-                let Some(gap) = whole_blocks(realign, gap).filter(|gap| gap.len() <= MOST) else { continue };
+                // A physical sector that a partition has a part of stays: a write of it could be torn.
+                let gap = whole_blocks(realign, gap, &others).filter(|gap| gap.len() <= MOST);
+                let Some(gap) = gap else { continue };
                 for piece in gap.pieces(PIECE) {
                     let copies = way.copies(self.disk, piece, &fields, realign.blocks.size());
                     let copies = copies.unwrap_or_default();
@@ -71,14 +76,16 @@ impl Way {
     /// The physical sectors of `piece`, which lies in this way, that hold copies of the data; `None` if something
     /// cannot be read.
     fn copies(&self, disk: &dyn Medium, piece: Span, fields: &[Span], block: ByteCount) -> Option<Vec<Span>> {
-        let skipped = piece.start().checked_since(self.span.start())?;
-        let bytes = |at: ByteOffset| {
-            let mut bytes = vec![0; usize::try_from(piece.len().get()).ok()?];
-            disk.read_at(at, &mut bytes).ok()?;
-            Some(bytes)
-        };
-        let here = bytes(piece.start())?;
-        let data = bytes(self.now.checked_add(skipped)?)?;
+        let mut here = vec![0; usize::try_from(piece.len().get()).ok()?];
+        let mut data = here.clone();
+        disk.read_at(piece.start(), &mut here).ok()?;
+        // Beside the way, in the first and the last physical sector, there is nothing.
+        let (first, end) = (piece.start().max(self.span.start()), piece.end().min(self.span.end()));
+        let skipped = first.checked_since(self.span.start())?;
+        let lead = usize::try_from(first.checked_since(piece.start())?.get()).ok()?;
+        let len = usize::try_from(end.checked_since(first)?.get()).ok()?;
+        let part = data.get_mut(lead..lead.checked_add(len)?)?;
+        disk.read_at(self.now.checked_add(skipped)?, part).ok()?;
         let origin = self.origin.checked_add(skipped)?.get();
         let is_copy = |block: Span| {
             let from = usize::try_from(block.start().checked_since(piece.start())?.get()).ok()?;
@@ -87,7 +94,7 @@ impl Way {
             let is_set = here.iter().any(|byte| *byte != 0);
             // What records the start of a partition was corrected.
             let is_same = |(index, (one, other)): (usize, (&[u8], &[u8]))| {
-                let at = origin + (from + index * SECTOR) as u64;
+                let at = (origin + (from + index * SECTOR) as u64).saturating_sub(lead as u64);
                 one == other || hash(one, at, fields) == hash(other, at, fields)
             };
             let mut sectors = here.chunks(SECTOR).zip(data.chunks(SECTOR)).enumerate();
@@ -150,8 +157,16 @@ fn taken(realign: &Realign, stack: &Stack, is_back: bool) -> Option<Vec<Span>> {
     Some(listed.flatten().collect())
 }
 
-/// The physical sectors that lie in `span` as a whole.
-fn whole_blocks(realign: &Realign, span: Span) -> Option<Span> {
-    let (start, end) = (realign.blocks.ceil(span.start())?, realign.blocks.floor(span.end())?);
+/// The physical sectors that `span` touches, but for those that have a part of one of the `others`.
+fn whole_blocks(realign: &Realign, span: Span, others: &[Span]) -> Option<Span> {
+    let blocks = realign.blocks;
+    let is_free = |start: ByteOffset, end: ByteOffset| {
+        let beside = end.checked_since(start).and_then(|len| Span::new(start, len));
+        beside.is_some_and(|beside| others.iter().all(|other| !other.overlaps(beside)))
+    };
+    let disk = ByteOffset::new(realign.plan.disk().size.get());
+    let start = blocks.floor(span.start()).filter(|start| is_free(*start, span.start()));
+    let end = blocks.ceil(span.end()).filter(|end| *end <= disk && is_free(span.end(), *end));
+    let (start, end) = (start.or(blocks.ceil(span.start()))?, end.or(blocks.floor(span.end()))?);
     Span::new(start, end.checked_since(start)?)
 }

@@ -31,13 +31,14 @@ fn sector(at: u64) -> Span {
     Span::new(ByteOffset::new(at * 512), ByteCount::new(512)).unwrap()
 }
 
-/// The sectors that no partition of either table has, nor the tables themselves.
-fn unallocated(shape: &Shape) -> Vec<u64> {
+/// The sectors that no partition of the old table has, nor of the new one `with_new`, nor the tables themselves.
+fn unallocated(shape: &Shape, with_new: bool) -> Vec<u64> {
     let (places, all) = (shape.places(), shape.before.len / 512);
     let zeros = vec![0; 512];
     let is_zero = |medium: &Memory, at| Shape::bytes(medium, sector(at)) == zeros;
     let is_free = |at: &u64| {
-        let taken = places.iter().any(|(was, is)| was.contains(sector(*at)) || is.contains(sector(*at)));
+        let is_in = |span: &Span| span.contains(sector(*at));
+        let taken = places.iter().any(|(was, is)| is_in(was) || (with_new && is_in(is)));
         !taken && is_zero(&shape.before, *at)
     };
     (34..all - 33).filter(is_free).collect()
@@ -50,21 +51,30 @@ fn killed(shape: &Shape, left: u64) -> Memory {
     drive.seen
 }
 
-/// What a move brings to a sector: its owner may have a copy of the data there.
-fn copied_to(shape: &Shape, at: u64) -> Option<Vec<u8>> {
+/// What a move brings to the physical sector around a free one: its owner may have a copy of the data there.
+fn copied_to(shape: &Shape, free: &[u64], at: u64) -> Option<(u64, Vec<u8>)> {
+    let block = at / 8 * 8..at / 8 * 8 + 8;
+    if !block.clone().all(|at| free.contains(&at)) {
+        return None;
+    }
     let brings = shape.realign.moves().iter().find(|one| {
         let is_old = shape.places().iter().any(|(was, _)| *was == one.from);
-        is_old && one.destination().is_some_and(|to| to.contains(sector(at)))
+        let to = one.destination().unwrap();
+        is_old && block.clone().all(|at| to.contains(sector(at)))
     })?;
-    let skipped = at - brings.to.get() / 512;
-    Some(Shape::bytes(&shape.before, sector(brings.from.start().get() / 512 + skipped)))
+    let from = brings.from.start().get() / 512 + (block.start - brings.to.get() / 512);
+    Some((block.start, (from..from + 8).flat_map(|at| Shape::bytes(&shape.before, sector(at))).collect()))
 }
 
 #[test]
 fn a_move_leaves_nothing_in_unallocated_space() {
     for shape in shapes() {
         let zeros = vec![0; 512];
-        let free = unallocated(&shape);
+        let free = unallocated(&shape, true);
+        // Of physical sectors that a partition has a part of, what moved there stays.
+        let old = unallocated(&shape, false);
+        let is_whole = |at: &u64| (at / 8 * 8..at / 8 * 8 + 8).all(|at| old.binary_search(&at).is_ok());
+        let whole_blocks: Vec<u64> = old.iter().copied().filter(is_whole).collect();
         // Extended boot records are in the new places of some.
         let is_left = |medium: &Memory| {
             let set = |at: &&u64| {
@@ -94,6 +104,10 @@ fn a_move_leaves_nothing_in_unallocated_space() {
                 assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
                 tried[usize::from(goes_back)] += 1;
                 assert_eq!(is_left(&drive.seen), None, "{what}");
+                if goes_back {
+                    let set = |at: &&u64| Shape::bytes(&drive.seen, sector(**at)) != zeros;
+                    assert_eq!(whole_blocks.iter().find(set), None, "{what}");
+                }
             }
         }
         assert!(tried.iter().all(|count| *count > 0), "{}: {tried:?}", shape.name);
@@ -111,7 +125,7 @@ fn data_in_unallocated_space_stay_whenever_they_came() {
         .chain(shapes().into_iter().map(|shape| (shape, true)))
     {
         let mut random = Random::new(shape.before.len);
-        let free = unallocated(&shape);
+        let free = unallocated(&shape, false);
         let path = folder.path().join(random.next().to_string());
         let begin_and_finish = |drive: &mut Drive, is_new: bool| {
             let place = match in_file {
@@ -138,22 +152,15 @@ fn data_in_unallocated_space_stay_whenever_they_came() {
                 continue;
             }
             // Near what the move writes, or anywhere.
-            let foreign: Vec<(u64, Vec<u8>)> = (0..3)
-                .map(|_| {
-                    let at = free[usize::try_from(random.below(free.len() as u64)).unwrap()];
-                    let copied = copied_to(&shape, at).filter(|_| random.chance(50));
-                    (
-                        at,
-                        copied.unwrap_or_else(|| (0..64).flat_map(|_| random.next().to_le_bytes()).collect()),
-                    )
-                })
-                .collect();
-            foreign.iter().for_each(|(at, bytes)| medium.put(at * 512, bytes));
+            let at = free[usize::try_from(random.below(free.len() as u64)).unwrap()];
+            let copied = copied_to(&shape, &free, at).filter(|_| random.chance(70));
+            let (at, foreign): (u64, Vec<u8>) =
+                copied.unwrap_or_else(|| (at, (0..64).flat_map(|_| random.next().to_le_bytes()).collect()));
+            medium.put(at * 512, &foreign);
             let what = format!("{}, killed after {left}, file: {in_file}", shape.name);
             let is_kept = |medium: &Memory, how: &str| {
-                for (at, bytes) in &foreign {
-                    assert!(Shape::bytes(medium, sector(*at)) == *bytes, "{what}, {how}: sector {at}");
-                }
+                let there = Span::new(sector(at).start(), ByteCount::new(foreign.len() as u64)).unwrap();
+                assert!(Shape::bytes(medium, there) == foreign, "{what}, {how}: sector {at}");
             };
             for goes_back in [true, false] {
                 let mut drive = Drive::new(medium.clone(), u64::MAX);
