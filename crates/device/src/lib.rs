@@ -28,6 +28,7 @@ mod standby;
 pub mod sysfs;
 mod target;
 pub mod topology;
+mod watched;
 
 pub use address::{Address, AddressError, Scheme};
 pub use assume::{Assume, AssumeError};
@@ -39,3 +40,4 @@ pub use sysfs::{DeviceKind, KernelPartition};
 pub use target::{
     Discovered, OpenError, Options, Target, Through, Traffic, Zoned, discover, open, open_object,
 };
+pub use watched::Watched;

@@ -16,7 +16,6 @@ mod signature;
 mod tables;
 mod unclaimed;
 mod volumes;
-mod watched;
 
 pub use beside::{
     Beside, Neighbour, RivalContent, RivalTable, beside, member_marks, optical_extent, rival_content,

@@ -1,6 +1,6 @@
 //! Reading everything on a medium: its table, and every layer on each partition or on the whole.
 
-use straddle_device::{Medium, ReadError};
+use straddle_device::{Medium, ReadError, Watched};
 use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::descend::read_layers;
@@ -12,7 +12,6 @@ use crate::tables::read::{
     Known, checked, content_stack, hybrid_iso, looked_into, read_checked, read_table, whole,
 };
 use crate::unclaimed::unclaimed;
-use crate::watched::Watched;
 
 /// Reads what `medium` holds as [`read_stack`](crate::read_stack) does, and every layer on each partition, or
 /// on the whole medium if there is no table.
@@ -68,7 +67,11 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
     let block = Some(stack.block);
     let mut unread: Vec<Problem> = Vec::new();
     let mut note = |number: Option<u32>| {
-        unread.extend(watched.take().map(|(at, why)| Problem::Unreadable { number, at, why }));
+        unread.extend(watched.take().map(|(at, why)| Problem::Unreadable {
+            number,
+            at,
+            why: why.to_string(),
+        }));
     };
     if matches!(stack.kind, TableKind::Content(_) | TableKind::None) {
         let whole = Span::new(ByteOffset::ZERO, medium.len());

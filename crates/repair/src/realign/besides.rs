@@ -63,13 +63,13 @@ impl Realign {
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
-            if let Some(deleted) = self.deleted(medium, span) {
-                return Err(RealignError::Occupied { at: deleted.start() });
-            }
             if let Some(at) =
                 first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
             {
                 return Err(RealignError::Occupied { at });
+            }
+            if let Some(deleted) = self.deleted(medium, span) {
+                return Err(RealignError::Occupied { at: deleted.start() });
             }
         }
         Ok(())
@@ -152,15 +152,14 @@ impl Realign {
         if self.wipes {
             return Ok(None);
         }
-        if let Some(deleted) = self.deleted(medium, place) {
-            return Ok(Some(deleted.start()));
-        }
         let parts = match look {
             Look::Ends if place.len().get() > 2 * END.get() => ends(place, END).collect(),
             // All of it is cleared in the end.
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
-        first_data(medium, parts, self.is_wrap())
+        // Most places with data show it at once.
+        let found = first_data(medium, parts, self.is_wrap())?;
+        Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
     }
 
     /// What the present table accounts for.

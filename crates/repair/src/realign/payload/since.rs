@@ -2,11 +2,8 @@
 //!
 //! The law of this module: what cannot be read is not said to have been written.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
-
-use straddle_device::{Medium, ReadError};
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_device::{Medium, ReadError, Watched};
+use straddle_units::ByteOffset;
 
 use super::{Payload, guards_of};
 use crate::realign::guard::Guard;
@@ -15,36 +12,16 @@ impl Payload {
     /// Where the disk, which has the old table, holds something else than when the journal was made, in a physical
     /// sector that would be restored from it. An error if that is because something cannot be read now.
     pub(in crate::realign) fn used_since(&self, disk: &dyn Medium) -> Result<Option<ByteOffset>, ReadError> {
-        let disk = Heedful { disk, failed: Mutex::new(None) };
+        let disk = Watched::new(disk);
         let now = guards_of(&disk, &self.realign, (&self.places, &self.records));
         let then = [&self.guards, &self.boot_guards, &self.new_guards, &self.old_guards];
         let changed = |(then, now): (&Vec<Guard>, &Vec<Guard>)| {
             then.iter().find(|guard| !now.iter().any(|other| guard.is_as(other))).map(Guard::at)
         };
         let found = then.into_iter().zip(&now).find_map(changed).map(ByteOffset::new);
-        match disk.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((at, kind)) if found.is_some() => Err(ReadError::Io { at, source: kind.into() }),
+        match disk.take() {
+            Some((at, source)) if found.is_some() => Err(ReadError::Io { at, source }),
             _ => Ok(found),
         }
-    }
-}
-
-/// A medium that remembers what could not be read.
-struct Heedful<'d> {
-    disk: &'d dyn Medium,
-    failed: Mutex<Option<(ByteOffset, io::ErrorKind)>>,
-}
-
-impl Medium for Heedful<'_> {
-    fn len(&self) -> ByteCount {
-        self.disk.len()
-    }
-
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        let read = self.disk.read_at(at, buf);
-        if let Err(ReadError::Io { at, source }) = &read {
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((*at, source.kind()));
-        }
-        read
     }
 }
