@@ -8,7 +8,11 @@ use crate::tools::{Dir, check_in, list, number, present, shell, straddle_in, tex
 
 /// Bytes that are not zeros.
 fn foreign(seed: u8, len: usize) -> Vec<u8> {
-    (0..len).map(|at| u8::try_from((at * 7 + usize::from(seed)) % 251 + 1).unwrap()).collect()
+    let period: Vec<u8> =
+        (0..251).map(|at| u8::try_from((at * 7 + usize::from(seed)) % 251 + 1).unwrap()).collect();
+    let mut bytes = period.repeat(len / 251 + 1);
+    bytes.truncate(len);
+    bytes
 }
 
 fn put(image: &Path, at: u64, bytes: &[u8]) {

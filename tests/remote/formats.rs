@@ -185,9 +185,9 @@ fn compressed_objects_and_archives_are_not_fetched() {
         return;
     }
     let dir = Dir::new("remote");
-    let image = dir.image("disk.img", 64 << 20);
-    crate::tools::write_table(&image, 512, "label: gpt\nstart=2048, size=40000\n");
-    let random = "head -c 9000000 /dev/urandom | dd of=disk.img bs=1M seek=1 conv=notrunc status=none";
+    let image = dir.image("disk.img", 16 << 20);
+    crate::tools::write_table(&image, 512, "label: gpt\nstart=2048, size=20000\n");
+    let random = "head -c 3000000 /dev/urandom | dd of=disk.img bs=1M seek=1 conv=notrunc status=none";
     shell(
         &format!("{random}; gzip -k disk.img; xz -k0 disk.img; bzip2 -k disk.img; tar -cf disk.tar disk.img"),
         dir.path(),

@@ -23,7 +23,8 @@ const ERASED: [u8; 2] = [0x00, 0xFF];
 
 /// Whether a sector reads as if it was never written or has been erased.
 pub fn is_erased(sector: &[u8]) -> bool {
-    ERASED.iter().any(|erased| sector.iter().all(|byte| byte == erased))
+    // Each byte equals the one before it: one comparison of memory, and not a loop over bytes.
+    sector.split_first().is_none_or(|(first, rest)| ERASED.contains(first) && *rest == sector[..rest.len()])
 }
 
 /// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or
