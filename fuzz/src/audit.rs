@@ -129,6 +129,7 @@ fn audit(
         page,
         disagreements: &[],
         moves: &straddle_audit::Moves::default(),
+        written: &|_| None,
     };
     let mut findings = straddle_audit::run(&context);
     let judgement = Judgement::of(&findings, Recognised::Known);

@@ -55,12 +55,24 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
              make the member again in a partition of whole physical sectors",
         ));
     }
-    let candidates: Vec<Candidate> = find_places(context, partition, free)
+    let places: Vec<Place> = find_places(context, partition, free)
         .into_iter()
         .map(|place| as_long(context, partition, place))
         .filter(|place| !keeps || place.len == partition.span.len())
-        .filter_map(|place| candidate(context, partition, place, free))
         .collect();
+    let (blocked, places): (Vec<_>, Vec<_>) = places
+        .into_iter()
+        .map(|place| (in_the_way(context, partition, place), place))
+        .partition(|(byte, _)| byte.is_some());
+    let candidates: Vec<Candidate> =
+        places.into_iter().filter_map(|(_, place)| candidate(context, partition, place, free)).collect();
+    if candidates.is_empty()
+        && let Some((Some(byte), _)) = blocked.first()
+    {
+        return Some(Fix::advice(format!(
+            "none in place: its new place would cover byte {byte}, where something is written that no partition lists"
+        )));
+    }
     // A place for which there is a command is preferred, and most of all one whose command also moves the
     // data.
     let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.fix.commands.is_empty());
@@ -79,6 +91,12 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
         return Place { len: old.len(), ..place };
     }
     place
+}
+
+/// The first byte outside of `partition` that `place` covers and that is written: other programs do not look.
+fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Option<ByteOffset> {
+    let new = Span::new(place.start, place.len)?;
+    new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 
 /// The fix that puts `partition` at `place`.

@@ -110,7 +110,7 @@ use straddle_device::image::Container;
 use straddle_device::topology::Topology;
 use straddle_layout::Stack;
 use straddle_layout::live::Disagreement;
-use straddle_units::ByteCount;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
@@ -160,6 +160,9 @@ pub struct Context<'a> {
     pub disagreements: &'a [Disagreement],
     /// What is known about moves of its partitions.
     pub moves: &'a Moves,
+    /// Returns the first byte of a span that is written, and neither zeros nor erased; its first byte if that
+    /// is not known. No command of a fix writes outside of its partition without asking.
+    pub written: &'a dyn Fn(Span) -> Option<ByteOffset>,
     /// The page size of a database that is to be stored on it.
     pub page: Option<ByteCount>,
 }

@@ -56,6 +56,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         container: None,
         disagreements: &[],
         moves: &straddle_audit::Moves::default(),
+        written: &|_| None,
         page: None,
     })
 }

@@ -168,6 +168,7 @@ fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> F
         container: None,
         disagreements: &[],
         moves: &straddle_audit::Moves::default(),
+        written: &|_| None,
         page: None,
     })
 }
@@ -292,6 +293,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             container: None,
             disagreements: &[],
             moves: &straddle_audit::Moves::default(),
+            written: &|_| None,
             page: None,
         });
         let placed: Vec<_> = codes(&findings).into_iter().filter(|code| *code != "S023").collect();

@@ -8,13 +8,16 @@ use straddle_audit::{
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::gone::{gone, gone_soon};
 use crate::{
     ExamineError, Examiner, connected, exception, guest, in_use, member, moves, object, read, recognised,
     sectors,
 };
+
+/// As far is looked for data in the way of a move: the moves that other programs are given are short.
+const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
 /// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
 ///
@@ -272,6 +275,7 @@ fn audit(
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
     let moves = moves::of(examiner, local, target, stack);
+    let written = |span: Span| first_written(target, span);
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
@@ -287,6 +291,7 @@ fn audit(
         container: target.container.as_ref(),
         disagreements,
         moves: &moves,
+        written: &written,
         page: options.page,
     };
     let mut findings = straddle_audit::run(&context);
@@ -295,6 +300,14 @@ fn audit(
     let asked = Asked { only, ignore, exceptions, partition: target.partition };
     straddle_audit::ask(&mut findings, &asked);
     findings
+}
+
+/// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.
+fn first_written(target: &Target, span: Span) -> Option<ByteOffset> {
+    let medium = target.medium.as_deref().filter(|_| span.len() <= LOOK && target.address.is_none());
+    medium
+        .map_or(Ok(Some(span.start())), |medium| straddle_layout::first_written(medium, span))
+        .unwrap_or(Some(span.start()))
 }
 
 /// Attaches the kernel's view of a device to what was read from it; returns where the two differ. The

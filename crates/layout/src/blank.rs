@@ -1,7 +1,7 @@
 //! Whether a medium is blank in the places where tables and contents are kept.
 
 use straddle_device::{Medium, ReadError};
-use straddle_units::{BlockSize, ByteOffset, MIB};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::reader::Reader;
 use crate::tables::gpt;
@@ -27,6 +27,19 @@ pub fn is_erased(sector: &[u8]) -> bool {
     sector.split_first().is_none_or(|(first, rest)| ERASED.contains(first) && *rest == sector[..rest.len()])
 }
 
+/// Returns the first sector of 512 bytes in `span` that is written: neither all zeros nor all ones.
+pub fn first_written(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+    let mut buf = vec![0; usize::try_from(PIECE).unwrap_or(0)];
+    for piece in span.pieces(ByteCount::new(PIECE)) {
+        let bytes = &mut buf[..usize::try_from(piece.len().get()).unwrap_or(0)];
+        medium.read_at(piece.start(), bytes)?;
+        if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector)) {
+            return Ok(piece.start().checked_add(ByteCount::new((index * SECTOR) as u64)));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or
 /// all ones.
 pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
@@ -36,16 +49,12 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     // A backup GPT of another disk, of which this one was or is a part, does not count as this disk's
     // content.
     let end = gpt::left_over(&Reader::open(medium, BlockSize::B512)?).map_or(len, ByteOffset::get);
-    let mut buf = vec![0; usize::try_from(PIECE).unwrap_or(0)];
-    for (mut at, end) in [(0, front.min(end)), (back, end)] {
-        while at < end {
-            let piece = (end - at).min(PIECE);
-            let piece = &mut buf[..usize::try_from(piece).unwrap_or(0)];
-            medium.read_at(ByteOffset::new(at), piece)?;
-            if !piece.chunks(SECTOR).all(is_erased) {
-                return Ok(false);
-            }
-            at += PIECE;
+    for (at, end) in [(0, front.min(end)), (back, end)] {
+        let span = Span::new(ByteOffset::new(at), ByteCount::new(end.saturating_sub(at)));
+        if let Some(span) = span
+            && first_written(medium, span)?.is_some()
+        {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -53,8 +62,6 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use straddle_units::ByteCount;
-
     use super::*;
 
     /// A medium of zeros up to byte `ones` and of ones after that, except for one byte.

@@ -21,7 +21,7 @@ pub use beside::{
     Beside, Neighbour, RivalContent, RivalTable, beside, member_marks, optical_extent, rival_content,
     rival_table,
 };
-pub use blank::{is_blank, is_erased};
+pub use blank::{first_written, is_blank, is_erased};
 pub use descend::read_layers;
 pub use fs::file_system;
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};

@@ -115,6 +115,7 @@ fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, Str
         container: None,
         disagreements: &[],
         moves: &straddle_audit::Moves::default(),
+        written: &|_| None,
         page: None,
     };
     let found = straddle_audit::run(&context);

@@ -97,6 +97,7 @@ fn judged(situation: &Situation<'_>) -> Vec<(u32, OfStart)> {
         container: None,
         disagreements: &[],
         moves: &Moves::default(),
+        written: &|span| Some(span.start()),
         page: None,
     })
 }
