@@ -331,3 +331,52 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
     assert!(realigned >= 2 * least + 2 && copied > least, "{realigned} {copied}");
     assert!(written >= (least / 2).max(1), "{written}");
 }
+
+/// A disk with an ext4, and bytes that no partition lists a few sectors before and behind it.
+fn with_unlisted(label: &str, start: u64, distance: u64) -> (Disk, Vec<u64>) {
+    let sectors = 40_000;
+    let table = if label == "hybrid" { "gpt" } else { label };
+    let rest = if label == "dos" { ", type=83\n" } else { "\n" };
+    let make = "mkfs.ext4 -q -F -b 4096 -d files FS";
+    let first = format!("label: {table}\n{}", if table == "gpt" { "first-lba: 34\n" } else { "" });
+    let disk = Disk::build((&first, start, sectors, rest), make);
+    if label == "hybrid" {
+        run(Command::new("sgdisk").args(["-h", "1:EE"]).arg(&disk.image), "");
+    }
+    let before = start.checked_sub(distance + 2).filter(|sector| *sector >= 40);
+    let places: Vec<u64> = before.into_iter().chain([start + sectors + distance]).collect();
+    let file = fs::OpenOptions::new().write(true).open(&disk.image).unwrap();
+    for sector in &places {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x5A; 1024], sector * 512).unwrap();
+    }
+    (disk, places)
+}
+
+#[test]
+fn no_block_overwrites_what_no_partition_lists() {
+    if !present(&["sfdisk", "sgdisk", "dd", "mkfs.ext4", "e2fsck", "debugfs"]) {
+        return;
+    }
+    let disks = ["dos", "gpt", "hybrid"].into_iter().flat_map(|label| {
+        let starts = [63, 2049, 4100, 20_481].into_iter();
+        starts.flat_map(move |start| [0, 3, 100, 1500].map(|distance| (label, start, distance)))
+    });
+    let counts = Mutex::new([0; 2]);
+    at_once(cases(disks, 5), |(label, start, distance)| {
+        let (disk, places) = with_unlisted(label, start, distance);
+        let report = tools::check(&disk.image, &ARGS);
+        for (_, lines) in blocks(&report).into_iter().filter(|(risk, _)| risk != "destroys") {
+            let (copy, said) = disk.paste(&lines, false);
+            for sector in &places {
+                let bytes = &fs::read(&copy).unwrap()[usize::try_from(sector * 512).unwrap()..][..1024];
+                assert!(bytes.iter().all(|byte| *byte == 0x5A), "sector {sector}, {label}: {said}");
+            }
+            disk.is_whole(&copy, "e2fsck -fn FS", &said);
+            let _ = fs::remove_file(disk.dir.join("NEW"));
+            counts.lock().unwrap()[usize::from(said.contains("--move-data"))] += 1;
+        }
+    });
+    let [own, others] = counts.into_inner().unwrap();
+    println!("{own} plans and copies, {others} commands of sfdisk");
+    assert!(own > 2 && others > 0, "{own} {others}");
+}

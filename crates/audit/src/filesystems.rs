@@ -1,8 +1,8 @@
 //! Rules about file systems: block sizes against the drive's units, data areas, and stripe hints.
 
-use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_layout::{FsKind, Role};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::Context;
 use crate::catalogue as rules;
@@ -72,8 +72,19 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         size.get(),
         wanted.get()
     );
-    let fix = reformat::with_block(place.kind, fs, place.len, wanted);
+    let fix = match is_listed_right(place.context) {
+        true => reformat::with_block(place.kind, fs, place.len, wanted),
+        false => Fix::advice("correct what is wrong with the partition table first"),
+    };
     findings.push(finding(rule, place, place.start, message, fix));
+}
+
+/// Whether the table says where each partition is: no tool may make a file system where another partition is.
+fn is_listed_right(context: &Context<'_>) -> bool {
+    let mut spans: Vec<Span> =
+        context.stack.partitions.iter().filter(|p| p.role != Role::Extended).map(|p| p.span).collect();
+    spans.sort_by_key(|span| span.start());
+    context.stack.problems.is_empty() && spans.windows(2).all(|pair| !pair[0].overlaps(pair[1]))
 }
 
 fn finding(

@@ -55,10 +55,13 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
              make the member again in a partition of whole physical sectors",
         ));
     }
+    // What is not known may be found from its end, as the metadata of GELI.
+    let is_unknown = partition.unclaimed == Unclaimed::All && !is_known(partition);
     let places: Vec<Place> = find_places(context, partition, free)
         .into_iter()
         .map(|place| as_long(context, partition, place))
         .filter(|place| !keeps || place.len == partition.span.len())
+        .filter(|place| !is_unknown || place.len <= partition.span.len())
         .collect();
     let (blocked, places): (Vec<_>, Vec<_>) = places
         .into_iter()
@@ -87,7 +90,8 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     let rest = old.len().remainder(context.topology.physical.value());
     let is_grown = place.start != old.start() && place.len > old.len();
     let leaves = |layer| weigh::leaves(layer, old.len(), rest);
-    if is_grown && (partition.is_found_from_end() || partition.layer.as_ref().is_some_and(leaves)) {
+    let may_be_found = partition.is_found_from_end() || partition.unclaimed == Unclaimed::All;
+    if is_grown && (may_be_found || partition.layer.as_ref().is_some_and(leaves)) {
         return Place { len: old.len(), ..place };
     }
     place

@@ -102,6 +102,8 @@ pub struct Planned {
     pub shorter: Vec<(u32, ByteCount)>,
     /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin now.
     pub data: Vec<(u32, ByteOffset)>,
+    /// What somebody has to do after the move, so that the disk starts again, by partition.
+    pub after: Vec<(u32, &'static str)>,
     /// The options that the plan needs, each after a space.
     pub options: String,
     /// The size of the journal, if it has to be in a file.
@@ -188,6 +190,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             by.get()
         );
     }
+    caution += &after(context);
     if *in_use {
         caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
     }
@@ -202,6 +205,16 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
         risk: Risk::Backup,
         caution: Some(caution),
     })
+}
+
+/// What somebody has to do after partitions moved, by whatever program, each after a semicolon.
+pub(crate) fn after(context: &Context<'_>) -> String {
+    let planned = context.moves.planned.as_ref();
+    let mut said = BTreeSet::new();
+    let all = planned.iter().flat_map(|planned| &planned.after);
+    all.filter(|(_, what)| said.insert(*what))
+        .map(|(number, what)| format!("; partition {number}: {what}"))
+        .collect()
 }
 
 /// The fix that moves or copies the partition for the data of a layer in it, which begin at byte `at` of the
@@ -222,11 +235,18 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     let (plan, source, new) = (file_about(source, "copy.json"), operand(source), operand(new));
     let summary = match format {
         Some(_) => "copy it to a raw image with aligned partitions".to_owned(),
+        None if context.moves.refused.is_some() => {
+            "copy the disk to another one, NEW, with aligned partitions".to_owned()
+        }
         None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one".to_owned(),
     };
     let mut caution =
         "the source is opened read-only, and the copy has its identities: do not use both at the same time"
             .to_owned();
+    caution += "; data that no partition lists are not copied";
+    if let Some(why) = &context.moves.refused {
+        caution += &format!("; none in place: {why}");
+    }
     if let Some(back) = back {
         caution += &format!("; {back} makes it a {} image again", format.as_deref().unwrap_or_default());
     }

@@ -66,11 +66,6 @@ pub(super) fn caution(
     } else if moves || shrinks {
         say(TABLE_ONLY);
     }
-    if partition.unclaimed == Unclaimed::All && place.len > old.len() {
-        say(
-            "what is in it is not known: metadata that are found from its end, as GEOM's, would not be found",
-        );
-    }
     if moves && let Some(kind) = crate::hidden::moved_with(partition) {
         say(if kind.boots_from_recorded_start() {
             "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"

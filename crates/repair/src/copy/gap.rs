@@ -1,13 +1,13 @@
-//! What a disk keeps before its first partition: boot code and boot loaders.
+//! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any more.
 //!
 //! The law of this module: firmware and boot code look for them at fixed places, so they keep theirs. Nothing is
 //! copied over a table or into a partition. What is found there and is not copied, is named.
 
 use straddle_device::{Medium, ReadError};
-use straddle_layout::TableKind;
 use straddle_layout::format::gpt;
 use straddle_layout::format::mbr;
-use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+use straddle_layout::{Role, TableKind, first_written};
+use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
 
 use super::work::WINDOW;
 use super::{Copy, CopyError, Source};
@@ -18,12 +18,17 @@ use crate::plan::{Format, Plan, Situation};
 /// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
 pub(super) const MOST: ByteOffset = ByteOffset::new(32 * MIB);
 
-/// What a source has before its first partition.
+/// How far from both ends of unallocated space data are looked for that are not copied.
+const LOOK: ByteCount = ByteCount::new(64 * MIB);
+
+/// What a source has outside of its partitions.
 pub(super) struct Gap {
     /// What keeps its place on the new disk.
     pub(super) copied: Vec<Span>,
     /// The first byte of each piece of data that is not copied.
     pub(super) left: Vec<ByteOffset>,
+    /// The same between partitions, and behind the last one.
+    pub(super) unlisted: Vec<ByteOffset>,
 }
 
 impl Gap {
@@ -40,18 +45,54 @@ impl Gap {
         for span in taken.into_iter().flat_map(|span| span.gaps(own.iter().copied())) {
             left.extend(first_set(source.medium, span)?);
         }
-        Ok(Self { copied, left })
+        let mut unlisted = Vec::new();
+        for span in unlisted_behind(source, whole) {
+            for end in ends(span) {
+                if let Some(at) = first_written(source.medium, end)? {
+                    unlisted.push(at);
+                    break;
+                }
+            }
+        }
+        Ok(Self { copied, left, unlisted })
     }
 
     /// What it says of data that are not copied.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        self.left.iter().map(|at| match at.get() {
+        let unlisted = self.unlisted.iter().map(|at| {
+            format!(
+                "data from byte {at} are in no partition, perhaps those of a deleted one, and are not copied"
+            )
+        });
+        let left = self.left.iter().map(|at| match at.get() {
             0 => "the boot code in the first sector is not copied: install the boot loader on the new disk".to_owned(),
             _ => format!(
                 "data before the first partition, from byte {at}, are not copied, as the new disk has its table or a partition there: install the boot loader on the new disk"
             ),
-        })
+        });
+        left.chain(unlisted)
     }
+}
+
+/// What no partition of `source` and no structure of its table covers, behind the part that is copied.
+fn unlisted_behind(source: &Situation<'_>, whole: Span) -> Vec<Span> {
+    let block = source.stack.block;
+    let parts = source.stack.partitions.iter();
+    let records = parts.clone().filter_map(|partition| match partition.role {
+        Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), block),
+        _ => None,
+    });
+    let listed = parts.filter(|partition| partition.role != Role::Extended).map(|partition| partition.span);
+    let all = source.stack.usable.unwrap_or(Span::first(source.size()));
+    all.gaps([whole].into_iter().chain(listed).chain(records))
+}
+
+/// The two ends of a span, or all of it.
+fn ends(span: Span) -> impl Iterator<Item = Span> {
+    let head = Span::new(span.start(), span.len().min(LOOK));
+    let rest = span.len().saturating_sub(LOOK).min(LOOK);
+    let tail = span.end().checked_back(rest).and_then(|start| Span::new(start, rest));
+    head.into_iter().chain(tail)
 }
 
 /// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.

@@ -74,6 +74,28 @@ pub enum Reference {
     Zones,
 }
 
+impl Reference {
+    /// What somebody has to do after the move, by hand, so that the system starts again.
+    pub const fn afterwards(&self) -> Option<&'static str> {
+        match self {
+            Self::ActivePartition => Some(
+                "the MBR's boot code starts it: a boot loader that lists sectors of the disk must be reinstalled",
+            ),
+            Self::WindowsVolume => Some(
+                "Windows identifies volumes of an MBR disk by their start: drive letters and the boot configuration \
+                 (bootrec /rebuildbcd) must be renewed",
+            ),
+            Self::Lilo => Some(
+                "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start",
+            ),
+            Self::BootSector { .. } | Self::BiosBoot | Self::Grub { .. } | Self::GrubElsewhere => None,
+            Self::Syslinux { .. } | Self::EfiBootEntries | Self::Swap | Self::Hibernation | Self::Zones => {
+                None
+            }
+        }
+    }
+}
+
 /// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot
 /// loaders are to be installed again.
 pub(crate) fn references(

@@ -106,12 +106,23 @@ pub fn planned(
         Some((*number, partition.span.start().checked_add(*offset)?))
     });
     let data = data.collect();
+    let after = realign.references().iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)));
+    let after = after.collect();
     let journal = match realign.journal() {
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
     let is_fine = realign.plan().grain().size() < ADVISED;
-    Ok(Planned { places, is_fine, shorter, data, options: format!("{options}{named}"), journal, in_use })
+    Ok(Planned {
+        places,
+        is_fine,
+        shorter,
+        data,
+        after,
+        options: format!("{options}{named}"),
+        journal,
+        in_use,
+    })
 }
 
 /// The partitions that become shorter, and by how many bytes.

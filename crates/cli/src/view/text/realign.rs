@@ -103,14 +103,6 @@ pub(crate) fn words(reference: &Reference) -> String {
         Reference::BootSector { kind, .. } => {
             format!("its {} boot sector cannot record the new start: apply will refuse", kind.name())
         }
-        Reference::ActivePartition => {
-            "the MBR's boot code starts it: a boot loader that lists sectors of the disk must be reinstalled".to_owned()
-        }
-        Reference::WindowsVolume => {
-            "Windows identifies volumes of an MBR disk by their start: drive letters and the boot configuration \
-             (bootrec /rebuildbcd) must be renewed"
-                .to_owned()
-        }
         Reference::BiosBoot => {
             "it holds GRUB's core image, whose sectors the boot code lists: apply will refuse".to_owned()
         }
@@ -122,9 +114,6 @@ pub(crate) fn words(reference: &Reference) -> String {
             "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; install GRUB to the disk first \
              (grub-install DISK)"
                 .to_owned()
-        }
-        Reference::Lilo => {
-            "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start".to_owned()
         }
         Reference::Syslinux { recorded, correct: Some(correct) } => format!(
             "SYSLINUX's boot sector records its start, sector {recorded}: will be changed to {correct}"
@@ -138,6 +127,6 @@ pub(crate) fn words(reference: &Reference) -> String {
         Reference::Swap => "swap: a resume_offset= or resume= by offset on the kernel's command line must be renewed".to_owned(),
         Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),
         Reference::Zones => "F2FS places its zones by the disk: it works, but may be slower than after mkfs.f2fs".to_owned(),
-        _ => "something else refers to its place".to_owned(),
+        other => other.afterwards().unwrap_or("something else refers to its place").to_owned(),
     }
 }
