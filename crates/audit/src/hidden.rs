@@ -49,7 +49,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && partition.attributes.bootable
         && kind.boots_from_recorded_start();
     let message = format!(
-        "its {kind} says that {hidden} sectors lie before it, but it starts at sector {start}: it was moved or copied{}",
+        "its {kind} boot sector records {hidden} hidden sectors, but it starts at sector {start}: it was moved or copied{}",
         if boots { ", and Windows does not boot from it" } else { "" }
     );
     let mut finding =

@@ -38,8 +38,8 @@ pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: 
     command(kind, fs, len, wanted).map_or_else(
         || {
             Fix::advice(format!(
-                "none by making it again: no {kind} of this kind and size has a block of {} bytes that every system \
-                 mounts; larger writes above it help",
+                "none by mkfs: no {kind} of this size with blocks of {} bytes can be mounted on every system; writing larger \
+                 units helps",
                 wanted.get()
             ))
         },

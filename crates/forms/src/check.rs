@@ -7,7 +7,7 @@ use straddle_device::shown::with_causes;
 use straddle_examine::{ExamineError, Examined};
 
 use super::device::{DeviceReport, device_report};
-use super::finding::{FindingReport, IgnoredReport, MisalignedReport, finding_report, ignored_report};
+use super::finding::{FindingReport, IgnoredReport, MisalignedReport, finding_reports, ignored_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 use super::traffic::TrafficReport;
@@ -278,7 +278,7 @@ impl TargetReport {
             traffic: target.traffic.map(TrafficReport::from),
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
-            findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            findings: finding_reports(audited.reported()),
             ignored: audited.ignored().map(|(finding, reason)| ignored_report(finding, reason)).collect(),
             notes: audited.remarks(),
         }

@@ -36,6 +36,10 @@ pub struct FindingReport {
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<FixReport>,
+    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if there
+    /// is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_fix_as: Option<CauseReport>,
     /// Another fix, with other programs; absent if there is none. Only one of the two is to be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     alternative: Option<FixReport>,
@@ -156,7 +160,7 @@ pub struct CommandReport {
     pub line: String,
 }
 
-pub(crate) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
+fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
         code: finding.rule.code.as_str(),
         severity: finding.severity.to_string(),
@@ -173,9 +177,28 @@ pub(crate) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         message: finding.sentence(),
         cost: cost.map(cost_report),
         fix: finding.fix.as_ref().map(fix_report),
+        same_fix_as: None,
         alternative: finding.alternative.as_ref().map(fix_report),
         follows: finding.follows.iter().map(cause_report).collect(),
     }
+}
+
+/// The reports of findings, in order.
+pub(crate) fn finding_reports<'a>(
+    findings: impl Iterator<Item = (&'a Finding, Option<&'a Cost>)>,
+) -> Vec<FindingReport> {
+    let findings: Vec<_> = findings.collect();
+    let report = |(index, (finding, cost)): (usize, &(&Finding, Option<&Cost>))| {
+        let shares = |other: &&Finding| finding.fix.is_some() && other.fix == finding.fix;
+        let earlier = findings[..index].iter().map(|(other, _)| *other).find(shares);
+        let same_fix_as = earlier.map(|other| CauseReport {
+            code: other.rule.code.as_str(),
+            partition: partition_of(other.subject),
+            target: None,
+        });
+        FindingReport { same_fix_as, ..finding_report(finding, *cost) }
+    };
+    findings.iter().enumerate().map(report).collect()
 }
 
 pub(crate) fn ignored_report(finding: &Finding, reason: &Reason) -> IgnoredReport {

@@ -526,9 +526,9 @@ fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, gr
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match (is_requested, anchor) {
         (true, _) => "as requested".to_owned(),
-        (false, None) => format!("the nearest boundary of {size} that leaves room for all"),
+        (false, None) => format!("the nearest {size} boundary that leaves room for all"),
         (false, Some(Anchor { what, .. })) => {
-            format!("the nearest place that leaves room for all and has its {what} on a boundary of {size}")
+            format!("the nearest place that leaves room for all and has its {what} on a {size} boundary")
         }
     };
     let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];

@@ -16,11 +16,11 @@ use crate::finding::Command;
 
 /// The caution for such a line.
 pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, unmounted), then the \
-                                partition; where one step fails none of the others is taken";
+                                partition; if one step fails, the rest are not run";
 
 /// The caution if the content is shrunk while it is mounted.
 pub(super) const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, DIR with an \
-                                        empty directory to mount it on), then the partition; where one step fails none of the others is taken";
+                                        empty directory to mount it on), then the partition; if one step fails, the rest are not run";
 
 /// The caution if only the partition has to shrink.
 pub(super) const UNUSED: &str =

@@ -339,7 +339,7 @@ impl Backup {
             Category::Syntax if (error.line(), error.column()) <= (1, 1) => {
                 damaged("it is not a backup of straddle apply".to_owned())
             }
-            _ => damaged(error.to_string()),
+            _ => damaged(plan_of(&text).unwrap_or_else(|| error.to_string())),
         })?;
         if backup.version != VERSION {
             return Err(damaged(format!(
@@ -378,6 +378,23 @@ impl Backup {
             ))),
         }
     }
+}
+
+/// What else the text is, if it is a plan.
+fn plan_of(text: &[u8]) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let has = |key: &str| value.get(key).is_some();
+    let what = match (has("realign"), has("copy"), has("considered")) {
+        (true, _, _) => {
+            "the plan of a move: straddle resume --rollback reverts one that is not finished, and nothing a finished one"
+        }
+        (_, true, _) => "the plan of a copy, which leaves the source as it was",
+        (_, _, true) => {
+            "a plan: the backup is the file that straddle apply wrote beside it, with .undo at the end of its name"
+        }
+        _ => return None,
+    };
+    Some(format!("it is {what}"))
 }
 
 impl BackupFile {

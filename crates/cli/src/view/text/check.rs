@@ -274,13 +274,10 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) 
     part(summary.failed, "failed", styles.error);
     let [errors, warnings, advice] = severities;
     let mut counts = Vec::new();
-    for (count, noun) in [(errors, "error"), (warnings, "warning")] {
+    for (count, noun) in [(errors, "error"), (warnings, "warning"), (advice, "advice note")] {
         if count > 0 {
             counts.push(plural(count, noun));
         }
-    }
-    if advice > 0 {
-        counts.push(format!("{advice} advice"));
     }
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     let hint = if errors + warnings + advice > 0 { "; see 'straddle explain CODE'" } else { "" };

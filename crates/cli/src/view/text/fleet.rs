@@ -46,11 +46,11 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
 pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let mut lines = vec![format!(
-        "{}, {}: {} of {} with contents that were judged {} misaligned{}, {} with errors and {} with warnings only.",
+        "{}, {}: of {} judged with contents, {} {} misaligned{}, {} with errors and {} with warnings only.",
         plural(hosts.len(), "host"),
         plural(tally.disks(), "disk"),
-        tally.misaligned(),
         tally.judged(),
+        tally.misaligned(),
         if tally.misaligned() == 1 { "is" } else { "are" },
         tally.share().map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
         tally.errors,
@@ -79,7 +79,10 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
         lines.push(format!("{} replaced by later ones of the same hosts.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!("{} named after the files of their audits.", plural(*named_by_files, "host")));
+        lines.push(format!(
+            "{} without a name in the audit, named after its file.",
+            plural(*named_by_files, "host")
+        ));
     }
     lines
 }
