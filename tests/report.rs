@@ -80,8 +80,12 @@ fn audits_are_counted() {
     let out = report(&dir, &["audits"]);
     assert_eq!(out.status.code(), Some(1));
     let said = tools::run::flat(&text(&out.stdout));
-    assert!(said.contains("2 of 4 with contents that were judged are misaligned (50.0 %)"), "{said}");
-    assert!(said.contains("Cost, modelled on wd10ears") && said.contains("3 hosts named after"), "{said}");
+    assert!(said.contains("of 4 judged with contents, 2 are misaligned (50.0 %)"), "{said}");
+    assert!(
+        said.contains("Cost, modelled on wd10ears")
+            && said.contains("3 hosts without a name in the audit: named after its file"),
+        "{said}"
+    );
     assert_eq!(report(&dir, &["audits/db1.json"]).status.code(), Some(0));
 }
 

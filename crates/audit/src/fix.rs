@@ -99,7 +99,8 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
 
 /// The first byte outside of `partition` that `place` covers and that is written: other programs do not look.
 fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Option<ByteOffset> {
-    let new = Span::new(place.start, place.len)?;
+    // Without the disk's bytes there are no commands, and what the kernel lists is all that is known.
+    let new = Span::new(place.start, place.len).filter(|_| context.stack.kind != TableKind::Kernel)?;
     new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 

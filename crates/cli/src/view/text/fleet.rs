@@ -80,7 +80,7 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
     }
     if *named_by_files > 0 {
         lines.push(format!(
-            "{} without a name in the audit, named after its file.",
+            "{} without a name in the audit: named after its file.",
             plural(*named_by_files, "host")
         ));
     }
