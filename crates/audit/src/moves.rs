@@ -102,7 +102,7 @@ pub struct Planned {
     pub shorter: Vec<(u32, ByteCount)>,
     /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin now.
     pub data: Vec<(u32, ByteOffset)>,
-    /// What somebody has to do after the move, so that the disk starts again, by partition.
+    /// What has to be done by hand after the move, so that the disk starts again, by partition.
     pub after: Vec<(u32, &'static str)>,
     /// The options that the plan needs, each after a space.
     pub options: String,
@@ -207,7 +207,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     })
 }
 
-/// What somebody has to do after partitions moved, by whatever program, each after a semicolon.
+/// What has to be done by hand after partitions moved, by whatever program, each after a semicolon.
 pub(crate) fn after(context: &Context<'_>) -> String {
     let planned = context.moves.planned.as_ref();
     let mut said = BTreeSet::new();

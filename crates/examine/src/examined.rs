@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use straddle_audit::{
     Asked, Context, Finding, Findings, Judgement, Kind, Place, Reason, Recognised, Reported,
 };
-use straddle_device::{DeviceKind, Target};
+use straddle_device::{DeviceKind, Medium, ReadError, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
@@ -18,6 +18,11 @@ use crate::{
 
 /// As far is looked for data in the way of a move: the moves that other programs are given are short.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
+
+/// What a GPT takes at the beginning of a disk, in bytes.
+const TABLE: usize = 34 * SECTOR;
+/// The smallest logical sector.
+const SECTOR: usize = 512;
 
 /// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
 ///
@@ -275,7 +280,7 @@ fn audit(
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
     let moves = moves::of(examiner, local, target, stack);
-    let written = |span: Span| first_written(target, span);
+    let written = |span: Span| first_written(target, stack, span);
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.
@@ -303,11 +308,36 @@ fn audit(
 }
 
 /// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.
-fn first_written(target: &Target, span: Span) -> Option<ByteOffset> {
+fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffset> {
     let medium = target.medium.as_deref().filter(|_| span.len() <= LOOK && target.address.is_none());
-    medium
-        .map_or(Ok(Some(span.start())), |medium| straddle_layout::first_written(medium, span))
-        .unwrap_or(Some(span.start()))
+    let unknown = Some(span.start());
+    medium.map_or(unknown, |medium| written_in(medium, stack, span).unwrap_or(unknown))
+}
+
+/// The same, without what an earlier copy of the GPT of this disk has left there.
+fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+    let mut own = Vec::new();
+    if stack.kind == TableKind::Gpt {
+        own.resize(TABLE.min(usize::try_from(medium.len().get()).unwrap_or(TABLE)), 0);
+        medium.read_at(ByteOffset::ZERO, &mut own)?;
+    }
+    let mut rest = span;
+    while let Some(at) = straddle_layout::first_written(medium, rest)? {
+        let mut sector = [0; SECTOR];
+        let behind = ByteOffset::new(at.get().saturating_add(SECTOR as u64));
+        let Some(left) = span.end().checked_since(behind).and_then(|len| Span::new(behind, len)) else {
+            return Ok(Some(at));
+        };
+        medium.read_at(at, &mut sector)?;
+        let is_of_table = stack.kind == TableKind::Gpt
+            && (sector.starts_with(straddle_layout::format::gpt::SIGNATURE)
+                || own.chunks_exact(SECTOR).any(|one| one == sector));
+        if !is_of_table {
+            return Ok(Some(at));
+        }
+        rest = left;
+    }
+    Ok(None)
 }
 
 /// Attaches the kernel's view of a device to what was read from it; returns where the two differ. The

@@ -75,7 +75,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// What somebody has to do after the move, by hand, so that the system starts again.
+    /// What has to be done by hand after the move, so that the system starts again.
     pub const fn afterwards(&self) -> Option<&'static str> {
         match self {
             Self::ActivePartition => Some(
