@@ -34,7 +34,7 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
-use crate::realign::{Reference, hibernated, is_empty, refer, wrapped_partition};
+use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
@@ -128,7 +128,7 @@ impl Copy {
 /// Whether a copy of `source`, a disk with a table, can be planned.
 pub fn can_be_copied(source: &Situation<'_>) -> bool {
     let wanted = CopyWanted { wipe: false, grain: None, wrap: None, seed: Seed(0) };
-    hibernated(source.stack).is_none() && items(source, &wanted).is_ok()
+    items(source, &wanted).is_ok()
 }
 
 /// The name of a raw image for a copy of `image`.
@@ -337,7 +337,9 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
     if let Some(problem) = stack.cut_short().next() {
         return Err(CopyError::Source(problem.to_string()));
     }
-    if let Some((number, why)) = refer::immovable(stack, |_| true) {
+    // A copy has the old places in memory just as well, and would be resumed with a table that has others.
+    let asleep = hibernated(stack).map(|number| (number, ASLEEP));
+    if let Some((number, why)) = asleep.or_else(|| refer::immovable(stack, |_| true)) {
         return Err(CopyError::Source(format!("partition {number}: {why}")));
     }
     let format = match (&stack.kind, wanted.wrap) {

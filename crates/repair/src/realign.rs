@@ -75,7 +75,7 @@ use besides::Look;
 use boot::Loaders;
 pub(crate) use boot::is_empty;
 pub use carry::Watch;
-pub(crate) use carry::obstacle;
+pub(crate) use carry::{ASLEEP, obstacle};
 pub use carry::{Listing, Outcome, Run};
 use chosen::{Chosen, chosen};
 pub use chosen::{must_move, staying};
@@ -250,11 +250,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     if let Some((number, why)) = refer::immovable(situation.stack, is_chosen) {
         return Err(RealignError::Immovable { number, why });
     }
-    if let Some(number) = refer::hibernated(situation.stack)
-        && !chosen.iter().any(|one| one.entry.number == number)
-    {
-        base.note(format!("partition {number} holds a hibernated system: apply will refuse"));
-    }
+    refer::check_plannable(situation.stack)?;
     if wanted.wipe {
         base.note(
             "what is in unallocated space, or behind the ends of contents, is given up (--wipe)".to_owned(),

@@ -86,6 +86,7 @@ pub(super) fn hint(
         Ok(_) | Err(RealignError::WrapRoom { .. }) => {
             format!("{why}: straddle realign {}{} --wrap", quote_path(target), how_seen(arguments))
         }
+        Err(RealignError::Immovable { why: asleep, .. }) => format!("{why}: {asleep}"),
         Err(_) => format!("{why}: there is nothing to realign"),
     };
     RefusedError(text).into()

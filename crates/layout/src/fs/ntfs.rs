@@ -1,9 +1,15 @@
 //! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct
 //! MFT_REC`, `struct ATTRIB`) and include/ntfs-3g/layout.h.
 
+mod hibernated;
+mod table;
+#[cfg(test)]
+mod tests;
+
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
+use self::table::{Table, attribute, attributes};
 use super::{bytes, is_copy, said, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::layer::FileSystem;
@@ -35,38 +41,7 @@ const MAX_RECORD: u64 = 16 * 1024;
 const VOLUME_RECORD: u64 = 3;
 
 /// The first bytes of each record of the master file table.
-pub(crate) const RECORD_MAGIC: &[u8] = record::MAGIC;
-
-/// A record of the master file table.
-mod record {
-    /// Its magic (`NTFS_FILE_SIGNATURE`).
-    pub(super) const MAGIC: &[u8] = b"FILE";
-    /// `fix_off` and `fix_num`, 16 bits each: the offset of the update sequence, and the number of its
-    /// entries.
-    pub(super) const FIX_AT: usize = 4;
-    pub(super) const FIX_COUNT: usize = 6;
-    /// Each block of this many bytes ends with an update sequence number in place of its own last two bytes
-    /// (`SECTOR_SIZE` of fs/ntfs3).
-    pub(super) const FIX_EVERY: usize = 512;
-    /// `attr_off`, 16 bits: the first attribute.
-    pub(super) const ATTRIBUTES_AT: usize = 0x14;
-}
-
-/// An attribute: its type and length, 32 bits each, followed by the rest.
-mod attribute {
-    /// `ATTR_LABEL`, the volume's name.
-    pub(super) const LABEL: u32 = 0x60;
-    /// `ATTR_END`.
-    pub(super) const END: u32 = 0xFFFF_FFFF;
-    pub(super) const LEN: usize = 4;
-    /// `non_res`, 8 bits.
-    pub(super) const NON_RESIDENT: usize = 8;
-    /// `res.data_size`, 32 bits, and `res.data_off`, 16 bits.
-    pub(super) const DATA_LEN: usize = 0x10;
-    pub(super) const DATA_AT: usize = 0x14;
-    /// The length of a resident attribute's header: no attribute is shorter.
-    pub(super) const MIN_LEN: usize = 0x18;
-}
+pub(crate) const RECORD_MAGIC: &[u8] = table::record::MAGIC;
 
 /// `root_entries`, `sectors`, `fats` and other fields of FAT; all must be zero in NTFS.
 const UNUSED: [std::ops::Range<usize>; 3] = [0x0E..0x15, 0x16..0x18, 0x20..0x24];
@@ -111,11 +86,7 @@ pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
     let sector = unit(u64::from(le16(&boot, SECTOR_SIZE)))?;
-    let sectors = match byte(&boot, CLUSTER_SECTORS) {
-        shift @ CLUSTER_SHIFTS_FROM.. => 1 << (u8::MAX - shift + 1),
-        number => u64::from(number),
-    };
-    let cluster = unit(sector.checked_mul(sectors)?.get())?;
+    let cluster = table::cluster(&boot)?;
     let fs = FileSystem {
         block: cluster,
         sector: Some(sector),
@@ -123,10 +94,10 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
         hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
         extent: said(le64(&boot, SECTORS), sector),
         boot_copies: copies(view, &boot, sector, cluster),
+        is_hibernated: hibernated::is_hibernated(view, &boot),
         ..FileSystem::default()
     };
-    let record = volume_record(view, &boot, cluster);
-    Some((fs, record.and_then(|record| label(&record)).unwrap_or_default()))
+    Some((fs, label(view, &boot).unwrap_or_default()))
 }
 
 /// Returns where copies of the boot sector are: directly after the last sector (mkntfs), at the end of the
@@ -144,42 +115,8 @@ fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -
     places.into_iter().filter(|at| is_behind(at) && is_here(at)).map(|at| ByteOffset::new(at.get())).collect()
 }
 
-/// Reads the record of `$Volume`, with the bytes that the update sequence replaced restored.
-fn volume_record(view: &View<'_>, boot: &[u8], cluster: ByteCount) -> Option<Vec<u8>> {
-    let size = match byte(boot, RECORD_SIZE).cast_signed() {
-        clusters @ 1.. => cluster.checked_mul(u64::from(clusters.unsigned_abs()))?,
-        log => ByteCount::new(1_u64.checked_shl(u32::from(log.unsigned_abs()))?),
-    };
-    let size = unit(size.get()).filter(|size| size.get() <= MAX_RECORD)?;
-    let mft = cluster.checked_mul(le64(boot, MFT_CLUSTER))?;
-    let at = mft.checked_add(size.checked_mul(VOLUME_RECORD)?)?;
-    let mut record = bytes(view, at.get(), usize::try_from(size.get()).ok()?)?;
-    if !has(&record, 0, record::MAGIC) {
-        return None;
-    }
-    let (fix_at, count) =
-        (usize::from(le16(&record, record::FIX_AT)), usize::from(le16(&record, record::FIX_COUNT)));
-    for index in 1..count {
-        let own = record.get(fix_at + 2 * index..)?.first_chunk::<2>().copied()?;
-        let end = index * record::FIX_EVERY;
-        record.get_mut(end - 2..end)?.copy_from_slice(&own);
-    }
-    Some(record)
-}
-
-/// Returns the volume's name from the record's attributes.
-fn label(record: &[u8]) -> Option<String> {
-    let mut rest = record.get(usize::from(le16(record, record::ATTRIBUTES_AT))..)?;
-    while le32(rest, 0) != attribute::END {
-        let len =
-            usize::try_from(le32(rest, attribute::LEN)).ok().filter(|len| *len >= attribute::MIN_LEN)?;
-        let (this, after) = rest.split_at_checked(len)?;
-        if le32(this, 0) == attribute::LABEL && byte(this, attribute::NON_RESIDENT) == 0 {
-            let len = usize::try_from(le32(this, attribute::DATA_LEN)).ok()?;
-            let data = this.get(usize::from(le16(this, attribute::DATA_AT))..)?;
-            return data.get(..len).map(text_of_utf16);
-        }
-        rest = after;
-    }
-    None
+/// Returns the volume's name, which the record of `$Volume` has.
+fn label(view: &View<'_>, boot: &[u8]) -> Option<String> {
+    let record = Table::open(view, boot)?.record(VOLUME_RECORD)?;
+    attributes(&record).find(|one| one.kind() == attribute::LABEL)?.resident().map(text_of_utf16)
 }

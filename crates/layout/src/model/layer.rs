@@ -71,6 +71,11 @@ impl Layer {
         };
         used.filter(|used| *used != ByteCount::ZERO && *used <= len)
     }
+
+    /// Whether it is the image of a hibernated system, or has one, which has tables and file systems in memory.
+    pub fn is_hibernated(&self) -> bool {
+        self.kind.is_hibernated() || matches!(&self.facts, Facts::FileSystem(fs) if fs.is_hibernated)
+    }
 }
 
 /// The figures of a layer, by its kind. Sizes and offsets are in bytes.
@@ -249,6 +254,8 @@ pub struct FileSystem {
     pub devid: Option<u64>,
     /// The number of bits in its table's entries: 12, 16 or 32 (FAT).
     pub fat_bits: Option<u8>,
+    /// Whether a hibernated system has it in memory, and would resume with it as it was (NTFS).
+    pub is_hibernated: bool,
 }
 
 impl FileSystem {

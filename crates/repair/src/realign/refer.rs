@@ -1,13 +1,13 @@
 //! What refers to the place of a partition, and is wrong or needs a look after a move.
 //!
-//! The law of this module: it says what can be seen from outside a file system. What cannot be seen, such as
-//! the hibernation file of Windows, is not reported.
+//! The law of this module: it says what can be seen on the disk. What cannot be seen, such as a Windows that is
+//! hibernated on another disk or in an encrypted volume, is not reported.
 
 use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-use super::MoveError;
+use super::{MoveError, RealignError};
 use super::boot::Loaders;
 use super::carry::ASLEEP;
 use super::recorded::copy_len;
@@ -168,10 +168,18 @@ pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u
     stack.partitions.iter().find(has_table).map(|p| (p.number, OWN_TABLE))
 }
 
-/// Checks that the disk holds no hibernated system.
+/// Checks before anything is written that the disk holds no hibernated system.
 pub(super) fn check_awake(stack: &Stack) -> Result<(), MoveError> {
     match hibernated(stack) {
         Some(number) => Err(MoveError::Refers { number, what: ASLEEP }),
+        None => Ok(()),
+    }
+}
+
+/// Checks before a plan is made that the disk holds no hibernated system.
+pub(super) fn check_plannable(stack: &Stack) -> Result<(), RealignError> {
+    match hibernated(stack) {
+        Some(number) => Err(RealignError::Immovable { number, why: ASLEEP }),
         None => Ok(()),
     }
 }
@@ -183,7 +191,7 @@ fn is_hibernated(partition: &Partition) -> bool {
 
 fn has_hibernated(layer: &Layer) -> bool {
     let is_nested = matches!(&layer.facts, Facts::Table(stack) if hibernated(stack).is_some());
-    layer.kind.is_hibernated() || is_nested || layer.children.iter().any(has_hibernated)
+    layer.is_hibernated() || is_nested || layer.children.iter().any(has_hibernated)
 }
 
 /// The distance of a logical partition from its extended boot record, before and after the move.

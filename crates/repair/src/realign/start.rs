@@ -4,6 +4,7 @@ use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
 
 use super::boot::starts_grub;
+use super::carry::ASLEEP;
 use super::refer::hibernated;
 use super::{Journal, Realign, Reference};
 
@@ -22,9 +23,7 @@ impl Realign {
             return Ok(Some("there is no room for the journal on the disk itself".to_owned()));
         }
         if let Some(number) = hibernated(stack) {
-            return Ok(Some(format!(
-                "partition {number} holds a hibernated system: start and shut it down first"
-            )));
+            return Ok(Some(format!("partition {number}: {ASLEEP}")));
         }
         for (number, reference) in self.references() {
             let what = match reference {

@@ -41,7 +41,7 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
 const ADVISED: ByteCount = ByteCount::new(MIB);
 
 /// What is to be done before anything moves.
-const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down, and check again";
+const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down (Windows: shutdown /s /f /t 0, or powercfg /h off), and check again";
 
 /// How far the move of a journal is.
 pub(super) fn stage(job: &Job, state: State) -> Stage {

@@ -49,6 +49,7 @@ pub struct Wrap {
 /// room for the table.
 pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, RealignError> {
     let stack = situation.stack;
+    refer::check_plannable(stack)?;
     let whole = whole(stack, situation.size(), situation.block())?;
     let others = beside(situation.medium, stack).map_err(crate::error::PlanError::from)?;
     if let Some(other) = others.first() {

@@ -1,0 +1,151 @@
+//! Whether Windows is hibernated with the volume in memory: `hiberfil.sys` in the root directory, as
+//! `ntfs_volume_check_hiberfile` of libntfs-3g/volume.c sees it.
+//!
+//! The law of this module: where the file is listed and cannot be read, Windows may be hibernated, and counts as such.
+//! A directory that cannot be read lists nothing.
+
+use super::table::{Table, attribute, part, restored};
+use crate::fields::{byte, le16, le32, le64};
+use crate::model::view::View;
+
+/// The record of the root directory (`MFT_REC_ROOT`).
+const ROOT: u64 = 5;
+/// The name of a directory's index, in UTF-16.
+const INDEX: &[u8] = b"$\0I\x003\x000\0";
+/// The file, as the index sorts it.
+const NAME: &[u8] = b"HIBERFIL.SYS";
+/// The marks of a file that Windows will resume from. It overwrites them when it has resumed.
+const MARKS: [&[u8]; 2] = [b"hibr", b"HIBR"];
+/// A file that is shorter than this is on a volume that a Windows elsewhere has in memory
+/// (`NTFS_HIBERFILE_HEADER_SIZE`).
+const HEADER: u64 = 4096;
+/// The most blocks of the index that are looked at; a path through it has no more than a few.
+const MOST_NODES: usize = 32;
+/// The sizes that a block of an index may have.
+const BLOCKS: std::ops::RangeInclusive<u64> = 512..=64 * 1024;
+
+/// The root of an index: `index_block_size`, 32 bits, and the header of its entries.
+mod root {
+    pub(super) const BLOCK: usize = 8;
+    pub(super) const HEADER: usize = 0x10;
+}
+
+/// Another block of an index: its magic, and the header of its entries.
+mod block {
+    pub(super) const MAGIC: &[u8] = b"INDX";
+    pub(super) const HEADER: usize = 0x18;
+    /// The unit in which blocks are counted that are smaller than a cluster.
+    pub(super) const SMALL: u64 = 512;
+}
+
+/// The header of entries (`struct INDEX_HDR`): where they begin, and where they end, 32 bits each, from the header on.
+mod entries {
+    pub(super) const AT: usize = 0;
+    pub(super) const END: usize = 4;
+}
+
+/// An entry of a directory's index (`struct NTFS_DE`): the reference to the file's record, 64 bits; the length and the
+/// flags, 16 bits each; and the name, its length in 8 bits. The last 64 bits are the number of the block below.
+mod entry {
+    pub(super) const LEN: usize = 8;
+    pub(super) const FLAGS: usize = 0x0C;
+    pub(super) const HAS_BELOW: u16 = 1;
+    pub(super) const IS_LAST: u16 = 2;
+    pub(super) const MIN_LEN: usize = 0x10;
+    pub(super) const NAME_LEN: usize = 0x50;
+    pub(super) const NAME_AT: usize = 0x52;
+    /// The lower 48 bits of the reference are the record's number.
+    pub(super) const RECORD: u64 = 0xFFFF_FFFF_FFFF;
+}
+
+/// Whether a Windows that is hibernated has the volume in memory.
+pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
+    let Some(mut table) = Table::open(view, boot) else { return false };
+    let files = table.follow().and_then(|()| find(&mut table)).unwrap_or_default();
+    files.into_iter().any(|file| is_resumed_from(&mut table, file).unwrap_or(true))
+}
+
+/// Whether Windows would resume from the file with this record, or has the volume in memory if it is short; `None` if
+/// that cannot be read.
+fn is_resumed_from(table: &mut Table<'_, '_>, file: u64) -> Option<bool> {
+    let parts = table.parts(file, (attribute::DATA, &[]))?;
+    let parts: Vec<_> = parts.iter().map(|bytes| part(bytes)).collect();
+    if let Some(data) = parts.iter().find_map(|part| part.resident()) {
+        let is_short = u64::try_from(data.len()).is_ok_and(|len| len < HEADER);
+        return Some(is_short || MARKS.iter().any(|mark| data.starts_with(mark)));
+    }
+    let (first, (size, valid)) = parts.iter().find_map(|part| Some((part, part.sizes()?)))?;
+    if size < HEADER {
+        return Some(true);
+    }
+    if first.is_encoded() {
+        return None;
+    }
+    let mark = MARKS[0].len();
+    if u64::try_from(mark).is_ok_and(|mark| valid < mark) {
+        return Some(false);
+    }
+    let start = table.mapped(&first.runs(), 0, mark)?;
+    Some(MARKS.contains(&start.as_slice()))
+}
+
+/// Finds the records of the files with this name in the root directory: there may be several whose case differs.
+fn find(table: &mut Table<'_, '_>) -> Option<Vec<u64>> {
+    let roots = table.parts(ROOT, (attribute::INDEX_ROOT, INDEX))?;
+    let root = roots.iter().find_map(|bytes| part(bytes).resident())?;
+    let mut found = Vec::new();
+    let mut below = look(root.get(root::HEADER..)?, &mut found);
+    let size = u64::from(le32(root, root::BLOCK));
+    if below.is_empty() || !BLOCKS.contains(&size) || !size.is_power_of_two() {
+        return Some(found);
+    }
+    let unit = if table.cluster() <= size { table.cluster() } else { block::SMALL };
+    let parts = table.parts(ROOT, (attribute::INDEX_BLOCKS, INDEX)).unwrap_or_default();
+    let runs: Vec<_> = parts.iter().flat_map(|bytes| part(bytes).runs()).collect();
+    for _ in 0..MOST_NODES {
+        let Some(number) = below.pop() else { break };
+        let node = number.checked_mul(unit).and_then(|at| {
+            restored(table.mapped(&runs, at, usize::try_from(size).ok()?)?, block::MAGIC)
+        });
+        if let Some(entries) = node.as_deref().and_then(|node| node.get(block::HEADER..)) {
+            below.extend(look(entries, &mut found));
+        }
+    }
+    Some(found)
+}
+
+/// Adds the records of the entries with the name to `found`; returns the blocks below in which there may be more. Entries
+/// are sorted, and what is below one comes before it.
+fn look(node: &[u8], found: &mut Vec<u64>) -> Vec<u64> {
+    let mut below = Vec::new();
+    let bound = |at| usize::try_from(le32(node, at)).unwrap_or(usize::MAX);
+    let end = bound(entries::END).min(node.len());
+    let mut rest = node.get(bound(entries::AT)..end).unwrap_or_default();
+    loop {
+        let len = usize::from(le16(rest, entry::LEN));
+        let Some((this, after)) = rest.split_at_checked(len).filter(|_| len >= entry::MIN_LEN) else {
+            return below;
+        };
+        let flags = le16(this, entry::FLAGS);
+        let order = if flags & entry::IS_LAST == 0 { by_name(this) } else { std::cmp::Ordering::Greater };
+        if order.is_ge() && flags & entry::HAS_BELOW != 0 {
+            below.extend(len.checked_sub(8).map(|at| le64(this, at)));
+        }
+        if order.is_eq() {
+            found.push(le64(this, 0) & entry::RECORD);
+        }
+        if order.is_gt() {
+            return below;
+        }
+        rest = after;
+    }
+}
+
+/// How the name of an entry compares with that of the file. Only letters of ASCII have an upper case in it.
+fn by_name(entry: &[u8]) -> std::cmp::Ordering {
+    let len = usize::from(byte(entry, entry::NAME_LEN)) * 2;
+    let name = entry.get(entry::NAME_AT..).and_then(|rest| rest.get(..len)).unwrap_or_default();
+    let units = name.chunks_exact(2).map(|pair| le16(pair, 0));
+    let upper = units.map(|unit| u8::try_from(unit).map_or(unit, |one| u16::from(one.to_ascii_uppercase())));
+    upper.cmp(NAME.iter().map(|one| u16::from(*one)))
+}

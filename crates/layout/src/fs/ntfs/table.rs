@@ -1,0 +1,349 @@
+//! The master file table: records, their attributes, and where these have their data.
+//!
+//! The law of this module: it believes no number that it reads. A record or a block whose update sequence does not
+//! match is not used, and of one volume no more than [`MOST`] bytes are read.
+
+use straddle_units::ByteCount;
+
+use super::super::{bytes, unit};
+use super::{CLUSTER_SECTORS, CLUSTER_SHIFTS_FROM, MAX_RECORD, MFT_CLUSTER, RECORD_SIZE, SECTOR_SIZE};
+use crate::fields::{byte, has, le16, le32, le64};
+use crate::model::view::View;
+
+/// The most bytes that are read of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
+const MOST: u64 = 256 * 1024;
+/// The longest attribute list that is read (`ATTR_LIST` of Windows has at most this).
+const LONGEST_LIST: u64 = 64 * 1024;
+/// The lower 48 bits of a reference are the record's number (`struct MFT_REF`).
+const RECORD_NUMBER: u64 = 0xFFFF_FFFF_FFFF;
+
+/// A record of the table, and a block of an index.
+pub(super) mod record {
+    /// The magic of a record (`NTFS_FILE_SIGNATURE`).
+    pub(in super::super) const MAGIC: &[u8] = b"FILE";
+    /// `fix_off` and `fix_num`, 16 bits each: the offset of the update sequence, and the number of its
+    /// entries.
+    pub(super) const FIX_AT: usize = 4;
+    pub(super) const FIX_COUNT: usize = 6;
+    /// Each block of this many bytes ends with an update sequence number in place of its own last two bytes
+    /// (`SECTOR_SIZE` of fs/ntfs3).
+    pub(super) const FIX_EVERY: usize = 512;
+    /// `attr_off`, 16 bits: the first attribute.
+    pub(super) const ATTRIBUTES_AT: usize = 0x14;
+}
+
+/// An attribute: its type and length, 32 bits each, followed by the rest.
+pub(super) mod attribute {
+    /// `ATTR_LIST`: which records have the attributes that do not fit here.
+    pub(in super::super) const LIST: u32 = 0x20;
+    /// `ATTR_LABEL`, the volume's name.
+    pub(in super::super) const LABEL: u32 = 0x60;
+    /// `ATTR_DATA`.
+    pub(in super::super) const DATA: u32 = 0x80;
+    /// `ATTR_ROOT`, the root of an index.
+    pub(in super::super) const INDEX_ROOT: u32 = 0x90;
+    /// `ATTR_ALLOC`, the other blocks of an index.
+    pub(in super::super) const INDEX_BLOCKS: u32 = 0xA0;
+    /// `ATTR_END`.
+    pub(super) const END: u32 = 0xFFFF_FFFF;
+    pub(super) const LEN: usize = 4;
+    /// `non_res`, 8 bits.
+    pub(super) const NON_RESIDENT: usize = 8;
+    /// `name_len`, 8 bits, in units of 16 bits, and `name_off`, 16 bits.
+    pub(super) const NAME_LEN: usize = 9;
+    pub(super) const NAME_AT: usize = 0x0A;
+    /// `flags`, 16 bits: the way it is compressed, or encrypted.
+    pub(super) const FLAGS: usize = 0x0C;
+    pub(super) const ENCODED: u16 = 0x40FF;
+    /// `res.data_size`, 32 bits, and `res.data_off`, 16 bits.
+    pub(super) const DATA_LEN: usize = 0x10;
+    pub(super) const DATA_AT: usize = 0x14;
+    /// `nres.svcn`, 64 bits: the first cluster of the data that this part of the attribute has.
+    pub(super) const FIRST_CLUSTER: usize = 0x10;
+    /// `nres.run_off`, 16 bits.
+    pub(super) const RUNS_AT: usize = 0x20;
+    /// `nres.data_size` and `nres.valid_size`, 64 bits each: what follows the latter reads as zeros.
+    pub(super) const SIZE: usize = 0x30;
+    pub(super) const VALID: usize = 0x38;
+    /// The length of a resident attribute's header: no attribute is shorter.
+    pub(super) const MIN_LEN: usize = 0x18;
+}
+
+/// An entry of an attribute list (`struct ATTR_LIST_ENTRY`): the type, 32 bits, the entry's length, 16 bits, the length
+/// and the offset of the name, 8 bits each, and the reference to the record, 64 bits.
+mod listed {
+    pub(super) const LEN: usize = 4;
+    pub(super) const NAME_LEN: usize = 6;
+    pub(super) const NAME_AT: usize = 7;
+    pub(super) const RECORD: usize = 0x10;
+    /// The length of its fields without a name: no entry is shorter.
+    pub(super) const MIN_LEN: usize = 0x1A;
+}
+
+/// Consecutive clusters of an attribute's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The first one's number in the data.
+    first: u64,
+    count: u64,
+    /// Where they are on the volume; `None` for a hole, which reads as zeros.
+    place: Option<u64>,
+}
+
+/// An attribute, or a part of it: one record may not have room for all runs.
+#[derive(Clone, Copy)]
+pub(super) struct Attribute<'r>(&'r [u8]);
+
+/// The table of a volume.
+pub(super) struct Table<'v, 'm> {
+    view: &'v View<'m>,
+    cluster: u64,
+    record: usize,
+    runs: Vec<Run>,
+    left: u64,
+}
+
+impl<'r> Attribute<'r> {
+    pub(super) fn kind(self) -> u32 {
+        le32(self.0, 0)
+    }
+
+    fn is(self, kind: u32, name: &[u8]) -> bool {
+        let at = usize::from(le16(self.0, attribute::NAME_AT));
+        let len = usize::from(byte(self.0, attribute::NAME_LEN)) * 2;
+        self.kind() == kind && len == name.len() && (len == 0 || has(self.0, at, name))
+    }
+
+    /// The data, if they are in the record.
+    pub(super) fn resident(self) -> Option<&'r [u8]> {
+        if byte(self.0, attribute::NON_RESIDENT) != 0 {
+            return None;
+        }
+        let len = usize::try_from(le32(self.0, attribute::DATA_LEN)).ok()?;
+        self.0.get(usize::from(le16(self.0, attribute::DATA_AT))..)?.get(..len)
+    }
+
+    /// The runs of data outside the record, as far as they can be decoded.
+    pub(super) fn runs(self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        if byte(self.0, attribute::NON_RESIDENT) == 0 {
+            return runs;
+        }
+        let mut rest = self.0.get(usize::from(le16(self.0, attribute::RUNS_AT))..).unwrap_or_default();
+        let (mut first, mut place) = (le64(self.0, attribute::FIRST_CLUSTER), 0_u64);
+        while let Some((run, after)) = run(rest, first, &mut place) {
+            let Some(next) = first.checked_add(run.count) else { break };
+            runs.push(run);
+            (first, rest) = (next, after);
+        }
+        runs
+    }
+
+    /// The sizes of data outside the record, if this is their first part: of all, and of those that were written.
+    pub(super) fn sizes(self) -> Option<(u64, u64)> {
+        let is_first =
+            byte(self.0, attribute::NON_RESIDENT) != 0 && le64(self.0, attribute::FIRST_CLUSTER) == 0;
+        is_first.then(|| (le64(self.0, attribute::SIZE), le64(self.0, attribute::VALID)))
+    }
+
+    /// Whether its data are compressed or encrypted.
+    pub(super) fn is_encoded(self) -> bool {
+        le16(self.0, attribute::FLAGS) & attribute::ENCODED != 0
+    }
+}
+
+/// Decodes the run at the start of `bytes`, whose first cluster is `first` of the data: the number of clusters, and their
+/// distance from the `place` of the run before. Returns it with the bytes after it.
+fn run<'b>(bytes: &'b [u8], first: u64, place: &mut u64) -> Option<(Run, &'b [u8])> {
+    let (head, rest) = bytes.split_first()?;
+    let (count, rest) = rest.split_at_checked(usize::from(head & 0xF))?;
+    let (distance, rest) = rest.split_at_checked(usize::from(head >> 4))?;
+    let count = number(count, 0).filter(|count| *count != 0)?;
+    let run = if distance.is_empty() {
+        Run { first, count, place: None }
+    } else {
+        // Negative distances are sign-extended.
+        let is_negative = distance.last().is_some_and(|last| *last >= 0x80);
+        *place = place.wrapping_add(number(distance, if is_negative { u8::MAX } else { 0 })?);
+        Run { first, count, place: Some(*place) }
+    };
+    Some((run, rest))
+}
+
+/// A little-endian number of up to eight bytes, those that are missing being `fill`; `None` if it has none or more.
+fn number(bytes: &[u8], fill: u8) -> Option<u64> {
+    let mut all = [fill; 8];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    (!bytes.is_empty()).then(|| u64::from_le_bytes(all))
+}
+
+/// The attributes of a record.
+pub(super) fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
+    let mut rest = record.get(usize::from(le16(record, record::ATTRIBUTES_AT))..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let len = usize::try_from(le32(rest, attribute::LEN)).ok()?;
+        if le32(rest, 0) == attribute::END || len < attribute::MIN_LEN {
+            return None;
+        }
+        let (this, after) = rest.split_at_checked(len)?;
+        rest = after;
+        Some(Attribute(this))
+    })
+}
+
+/// Restores the bytes of a record or a block that its update sequence replaced; `None` if it has another magic, or if not
+/// all of its sectors were written at the same time.
+pub(super) fn restored(mut block: Vec<u8>, magic: &[u8]) -> Option<Vec<u8>> {
+    let at = usize::from(le16(&block, record::FIX_AT));
+    let count = usize::from(le16(&block, record::FIX_COUNT));
+    if !has(&block, 0, magic) || count.checked_sub(1)? != block.len() / record::FIX_EVERY {
+        return None;
+    }
+    let sequence = block.get(at..)?.get(..2 * count)?.to_vec();
+    let (stamp, own) = sequence.split_at_checked(2)?;
+    for (sector, own) in block.chunks_exact_mut(record::FIX_EVERY).zip(own.chunks_exact(2)) {
+        let end = sector.last_chunk_mut::<2>().filter(|end| end[..] == *stamp)?;
+        end.copy_from_slice(own);
+    }
+    Some(block)
+}
+
+/// The size of a cluster.
+pub(super) fn cluster(boot: &[u8]) -> Option<ByteCount> {
+    let sector = unit(u64::from(le16(boot, SECTOR_SIZE)))?;
+    let sectors = match byte(boot, CLUSTER_SECTORS) {
+        shift @ CLUSTER_SHIFTS_FROM.. => 1 << (u8::MAX - shift + 1),
+        number => u64::from(number),
+    };
+    unit(sector.checked_mul(sectors)?.get())
+}
+
+impl<'v, 'm> Table<'v, 'm> {
+    /// Finds the table by its first record, which has its runs.
+    pub(super) fn open(view: &'v View<'m>, boot: &[u8]) -> Option<Self> {
+        let cluster = cluster(boot)?;
+        let size = match byte(boot, RECORD_SIZE).cast_signed() {
+            clusters @ 1.. => cluster.checked_mul(u64::from(clusters.unsigned_abs()))?,
+            log => ByteCount::new(1_u64.checked_shl(u32::from(log.unsigned_abs()))?),
+        };
+        let size = unit(size.get()).filter(|size| size.get() <= MAX_RECORD)?;
+        // The records that every volume has are in one piece: `mkntfs` and Windows write them so.
+        let first = Run { first: 0, count: MAX_RECORD, place: Some(le64(boot, MFT_CLUSTER)) };
+        let record = usize::try_from(size.get()).ok()?;
+        Some(Self { view, cluster: cluster.get(), record, runs: vec![first], left: MOST })
+    }
+
+    /// Reads the runs of the table itself, as far as there are any.
+    pub(super) fn follow(&mut self) -> Option<()> {
+        let first = self.record(0)?;
+        let own: Vec<Run> = data_runs(&first).collect();
+        if !own.is_empty() {
+            self.runs = own;
+        }
+        // The records that have further runs are where those before say.
+        for other in self.listed(&first, 0, (attribute::DATA, &[])).unwrap_or_default() {
+            if let Some(record) = self.record(other) {
+                self.runs.extend(data_runs(&record));
+            }
+        }
+        Some(())
+    }
+
+    /// The size of a cluster in bytes.
+    pub(super) const fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// Reads a record.
+    pub(super) fn record(&mut self, number: u64) -> Option<Vec<u8>> {
+        let at = number.checked_mul(u64::try_from(self.record).ok()?)?;
+        let runs = std::mem::take(&mut self.runs);
+        let record = self.mapped(&runs, at, self.record);
+        self.runs = runs;
+        restored(record?, record::MAGIC)
+    }
+
+    /// Returns the parts of the attributes with this type and name that the record has, and those that its list names.
+    /// `None` if not all can be read. Each part comes with its bytes.
+    pub(super) fn parts(&mut self, number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<Vec<u8>>> {
+        let record = self.record(number)?;
+        let of = |record: &[u8]| -> Vec<Vec<u8>> {
+            attributes(record).filter(|one| one.is(kind, name)).map(|one| one.0.to_vec()).collect()
+        };
+        let mut parts = of(&record);
+        for other in self.listed(&record, number, (kind, name))? {
+            parts.extend(of(&self.record(other)?));
+        }
+        Some(parts)
+    }
+
+    /// Returns the other records that the list of `record` names for this attribute: none if it has no list, `None` if
+    /// the list cannot be read.
+    fn listed(&mut self, record: &[u8], number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<u64>> {
+        let Some(list) = attributes(record).find(|one| one.kind() == attribute::LIST) else {
+            return Some(Vec::new());
+        };
+        let list = self.content(list)?;
+        let mut found = Vec::new();
+        let mut rest = list.as_slice();
+        while rest.len() >= listed::MIN_LEN {
+            let len = usize::from(le16(rest, listed::LEN));
+            let (this, after) = rest.split_at_checked(len).filter(|_| len >= listed::MIN_LEN)?;
+            let name_len = usize::from(byte(this, listed::NAME_LEN)) * 2;
+            let name_at = usize::from(byte(this, listed::NAME_AT));
+            let is_named = name_len == name.len() && (name_len == 0 || has(this, name_at, name));
+            let other = le64(this, listed::RECORD) & RECORD_NUMBER;
+            if le32(this, 0) == kind && is_named && other != number && !found.contains(&other) {
+                found.push(other);
+            }
+            rest = after;
+        }
+        Some(found)
+    }
+
+    /// Reads the data of a list, which may be outside of its record.
+    fn content(&mut self, list: Attribute<'_>) -> Option<Vec<u8>> {
+        if let Some(data) = list.resident() {
+            return Some(data.to_vec());
+        }
+        let (size, _) = list.sizes().filter(|(size, _)| *size <= LONGEST_LIST)?;
+        self.mapped(&list.runs(), 0, usize::try_from(size).ok()?)
+    }
+
+    /// Reads `len` bytes at byte `at` of the data that have these runs. Callers keep `len` small.
+    pub(super) fn mapped(&mut self, runs: &[Run], at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut data = Vec::new();
+        while data.len() < len {
+            let here = at.checked_add(u64::try_from(data.len()).ok()?)?;
+            let (number, within) = (here.checked_div(self.cluster)?, here.checked_rem(self.cluster)?);
+            let holds = |run: &&Run| number.checked_sub(run.first).is_some_and(|past| past < run.count);
+            let run = runs.iter().find(holds)?;
+            let past = number - run.first;
+            let room = (run.count - past).saturating_mul(self.cluster) - within;
+            let step = usize::try_from(room).unwrap_or(usize::MAX).min(len - data.len());
+            match run.place {
+                None => data.resize(data.len() + step, 0),
+                Some(place) => {
+                    let from = place.checked_add(past)?.checked_mul(self.cluster)?.checked_add(within)?;
+                    data.extend(self.read(from, step)?);
+                }
+            }
+        }
+        Some(data)
+    }
+
+    fn read(&mut self, at: u64, len: usize) -> Option<Vec<u8>> {
+        self.left = self.left.checked_sub(u64::try_from(len).ok()?)?;
+        bytes(self.view, at, len)
+    }
+}
+
+/// The runs of a record's data without a name.
+fn data_runs(record: &[u8]) -> impl Iterator<Item = Run> + '_ {
+    attributes(record).filter(|one| one.is(attribute::DATA, &[])).flat_map(Attribute::runs)
+}
+
+/// The attribute with these bytes, as [`Table::parts`] returns them.
+pub(super) fn part(bytes: &[u8]) -> Attribute<'_> {
+    Attribute(bytes)
+}
