@@ -4,6 +4,8 @@
 
 #[path = "lost/besides.rs"]
 mod besides;
+#[path = "lost/hibernated.rs"]
+mod hibernated;
 #[path = "tools/made.rs"]
 mod made;
 #[path = "lost/tables.rs"]

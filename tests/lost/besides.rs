@@ -26,13 +26,13 @@ fn get(image: &Path, at: u64, len: usize) -> Vec<u8> {
 }
 
 /// Runs a command; returns its status and what it printed.
-fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
+pub(crate) fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
     let output = straddle_in(dir, words);
     (output.status.code().unwrap(), transcript(&output))
 }
 
 /// Every command that the fixes of `disk.img` print, in one text.
-fn printed(dir: &Dir) -> String {
+pub(crate) fn printed(dir: &Dir) -> String {
     let report = check_in(dir.path(), Path::new("disk.img"), &[]);
     let fixes = list(&report, "findings").iter().flat_map(|one| [&one["fix"], &one["alternative"]]);
     fixes

@@ -228,8 +228,7 @@ impl Realign {
 }
 
 /// Why nothing moves under a hibernated system.
-pub(crate) const ASLEEP: &str =
-    "it holds a hibernated system, which would write to the old places: start and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old places: start and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {

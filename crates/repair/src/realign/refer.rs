@@ -7,10 +7,10 @@ use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-use super::{MoveError, RealignError};
 use super::boot::Loaders;
 use super::carry::ASLEEP;
 use super::recorded::copy_len;
+use super::{MoveError, RealignError};
 use crate::kinds;
 use crate::plan::{Entry, Format, ONLY, Slot};
 

@@ -104,9 +104,9 @@ fn find(table: &mut Table<'_, '_>) -> Option<Vec<u64>> {
     let runs: Vec<_> = parts.iter().flat_map(|bytes| part(bytes).runs()).collect();
     for _ in 0..MOST_NODES {
         let Some(number) = below.pop() else { break };
-        let node = number.checked_mul(unit).and_then(|at| {
-            restored(table.mapped(&runs, at, usize::try_from(size).ok()?)?, block::MAGIC)
-        });
+        let node = number
+            .checked_mul(unit)
+            .and_then(|at| restored(table.mapped(&runs, at, usize::try_from(size).ok()?)?, block::MAGIC));
         if let Some(entries) = node.as_deref().and_then(|node| node.get(block::HEADER..)) {
             below.extend(look(entries, &mut found));
         }

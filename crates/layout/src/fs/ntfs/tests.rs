@@ -243,7 +243,10 @@ fn each_form_of_the_file_is_read() {
     let place = [(16, Some(FILE))];
     assert!(with(&[data(8192, 8192, &place)]));
     assert!(!with(&[data(8192, 8192, &[(16, None)])]), "a hole");
-    assert!(with(&[data(8192, 8192, &[(8, Some(FILE)), (4, Some(30)), (4, None)])]), "pieces, and a way back");
+    assert!(
+        with(&[data(8192, 8192, &[(8, Some(FILE)), (4, Some(30)), (4, None)])]),
+        "pieces, and a way back"
+    );
     assert!(!with(&[data(8192, 0, &place)]), "nothing of it was written");
     assert!(with(&[data(4095, 4095, &[(8, None)])]), "a short one");
     assert!(with(&[resident(DATA, "", b"")]) && with(&[resident(DATA, "", b"none")]), "short ones");
@@ -278,7 +281,9 @@ fn an_attribute_list_is_followed() {
         assert_eq!(own(mark, far(96), false), expected);
     }
     // Not as long as it says, too long, and nowhere.
-    assert!(own(b"wake", far(200), false) && own(b"wake", far(1 << 40), false) && own(b"wake", far(1000), false));
+    assert!(
+        own(b"wake", far(200), false) && own(b"wake", far(1 << 40), false) && own(b"wake", far(1000), false)
+    );
 }
 
 #[test]
@@ -304,12 +309,19 @@ fn the_index_is_descended() {
     let filled = |name: &str| -> Volume {
         let mut volume = Volume::with_file("none", b"HIBR");
         // Blocks are counted in clusters: the second one is number 8.
-        let names = [entry(Some(("ggg", 3)), Some(8)), entry(Some(("ppp", 3)), Some(16)), entry(None, Some(24))];
+        let names =
+            [entry(Some(("ggg", 3)), Some(8)), entry(Some(("ppp", 3)), Some(16)), entry(None, Some(24))];
         volume.record(
             5,
             &[
                 root(&names),
-                outside(INDEX_BLOCKS, "$I30", 0, (16_384, 16_384), &[(12, Some(INDEX)), (20, Some(INDEX + 60))]),
+                outside(
+                    INDEX_BLOCKS,
+                    "$I30",
+                    0,
+                    (16_384, 16_384),
+                    &[(12, Some(INDEX)), (20, Some(INDEX + 60))],
+                ),
             ],
         );
         let third = [entry(Some((name, 20)), None), entry(None, None)];
