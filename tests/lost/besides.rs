@@ -240,6 +240,11 @@ fn a_hibernated_system_is_named_instead_of_a_command() {
     assert_eq!(printed(&dir), "");
     let said = text(&straddle_in(&dir, &["check", "disk.img"]).stdout);
     assert!(said.contains("hibernated system"), "{said}");
+    // A copy would resume with the old places as well.
+    for words in [&["realign", "disk.img"][..], &["realign", "disk.img", "--to", "new.img"]] {
+        let (status, said) = run(&dir, words);
+        assert!(status == 4 && said.contains("hibernated system"), "{words:?}: {status}: {said}");
+    }
 }
 
 /// What a deleted partition's file system accounts for stays, although it is zeros where the move would go.

@@ -68,13 +68,13 @@ pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
 /// Whether Windows would resume from the file with this record, or has the volume in memory if it is short; `None` if
 /// that cannot be read.
 fn is_resumed_from(table: &mut Table<'_, '_>, file: u64) -> Option<bool> {
-    let parts = table.parts(file, (attribute::DATA, &[]))?;
-    let parts: Vec<_> = parts.iter().map(|bytes| part(bytes)).collect();
-    if let Some(data) = parts.iter().find_map(|part| part.resident()) {
+    let first = table.first_part(file, (attribute::DATA, &[]))?;
+    let first = part(&first);
+    if let Some(data) = first.resident() {
         let is_short = u64::try_from(data.len()).is_ok_and(|len| len < HEADER);
         return Some(is_short || MARKS.iter().any(|mark| data.starts_with(mark)));
     }
-    let (first, (size, valid)) = parts.iter().find_map(|part| Some((part, part.sizes()?)))?;
+    let (size, valid) = first.sizes()?;
     if size < HEADER {
         return Some(true);
     }

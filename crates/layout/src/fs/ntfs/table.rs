@@ -277,6 +277,21 @@ impl<'v, 'm> Table<'v, 'm> {
         Some(parts)
     }
 
+    /// Returns the first part of the attribute with this type and name: with data in its record, or with the sizes.
+    pub(super) fn first_part(&mut self, number: u64, of: (u32, &[u8])) -> Option<Vec<u8>> {
+        let (kind, name) = of;
+        let in_record = |record: &[u8]| {
+            let mut all = attributes(record).filter(|one| one.is(kind, name));
+            all.find(|one| one.resident().is_some() || one.sizes().is_some()).map(|one| one.0.to_vec())
+        };
+        let record = self.record(number)?;
+        if let Some(first) = in_record(&record) {
+            return Some(first);
+        }
+        // A list is sorted, so that the first record is the right one.
+        self.listed(&record, number, of)?.into_iter().find_map(|other| in_record(&self.record(other)?))
+    }
+
     /// Returns the other records that the list of `record` names for this attribute: none if it has no list, `None` if
     /// the list cannot be read.
     fn listed(&mut self, record: &[u8], number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<u64>> {
