@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use straddle_device::MemoryMedium;
+use straddle_io::SplitMix64;
 
 use super::super::file_system;
 use super::table::attribute::{DATA, INDEX_BLOCKS, INDEX_ROOT, LIST};
@@ -342,12 +343,6 @@ fn the_index_is_descended() {
     assert!(!circle.is_hibernated());
 }
 
-/// A small generator: the seed is printed by what fails.
-fn random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from(*state >> 40).unwrap()
-}
-
 /// Damage anywhere in what is read, with the update sequences kept so that it is believed.
 #[test]
 fn damage_does_no_harm() {
@@ -370,16 +365,16 @@ fn damage_does_no_harm() {
         (INDEX * CLUSTER, 0xC0),
     ];
     let (mut asleep, mut awake) = (0, 0);
-    for seed in 0..20_000_u64 {
-        let mut state = seed;
+    for seed in 0..20_000 {
+        let mut random = SplitMix64::new(seed);
         let mut damaged = Volume(volume.0.clone());
-        for _ in 0..=random(&mut state) % 3 {
-            let (at, len) = places[random(&mut state) % places.len()];
-            let value = [0, 1, 2, 0x7F, 0x80, 0xFF, u8::try_from(random(&mut state) % 256).unwrap()];
-            damaged.0[at + random(&mut state) % len] = value[random(&mut state) % value.len()];
+        for _ in 0..=random.index(3) {
+            let (at, len) = places[random.index(places.len())];
+            let value = [0, 1, 2, 0x7F, 0x80, 0xFF, u8::try_from(random.index(256)).unwrap()];
+            damaged.0[at + random.index(len)] = value[random.index(value.len())];
         }
-        let told = std::panic::catch_unwind(|| damaged.is_hibernated());
-        match told.unwrap_or_else(|_| panic!("seed {seed}")) {
+        let outcome = std::panic::catch_unwind(|| damaged.is_hibernated());
+        match outcome.unwrap_or_else(|_| panic!("seed {seed}")) {
             true => asleep += 1,
             false => awake += 1,
         }
