@@ -309,7 +309,11 @@ fn audit(
 
 /// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.
 fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffset> {
-    let medium = target.medium.as_deref().filter(|_| span.len() <= LOOK && target.address.is_none());
+    // Of an object on a server a copy is checked again ([`object::remark_copy`]).
+    if target.address.is_some() {
+        return None;
+    }
+    let medium = target.medium.as_deref().filter(|_| span.len() <= LOOK);
     let unknown = Some(span.start());
     medium.map_or(unknown, |medium| written_in(medium, stack, span).unwrap_or(unknown))
 }

@@ -51,6 +51,12 @@ pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<St
         Some(command) => format!("fetch it: {command}"),
         None => format!("fetch it as {}", address.copy_name()),
     };
-    target.remarks.insert(0, format!("the commands below are for a copy of it; before running them, {how}"));
+    target.remarks.insert(
+        0,
+        format!(
+            "the commands below are for a copy of it, which has to be checked again, as unallocated space was not read; \
+             before running them, {how}"
+        ),
+    );
     command
 }
