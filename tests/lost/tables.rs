@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::tools::skip::{cases, is_quick};
 use crate::tools::{Dir, check_in, list, present, shell, straddle_in, text, transcript};
 
 /// A boot loader as sunxi's boards have it from 8 KiB on: a head and 24 KiB that are not zeros.
@@ -129,29 +130,25 @@ fn what_tools_leave_behind_is_written_over() {
         "--add 1MiB",
     ];
     let mut written = 0;
-    for make in made {
-        for change in then {
-            // Where there is no GPT, that is somebody's.
-            if change.starts_with("printf") && make.contains("type=5") {
-                continue;
-            }
-            let dir = Dir::new("leftovers");
-            shell(&format!("truncate -s 64M disk.img; {{ {make}; }} >/dev/null 2>&1"), dir.path());
-            shell(&format!("{{ {change}; }} >/dev/null 2>&1 || true"), dir.path());
-            for plan in wanted {
-                shell("cp disk.img copy.img; rm -f plan.json*", dir.path());
-                let (status, said) = run(&dir, &format!("plan copy.img {plan} --save plan.json"));
+    let all = made.into_iter().flat_map(|make| then.map(|change| (make, change)));
+    for (make, change) in cases(all, 9) {
+        // Where there is no GPT, that is somebody's.
+        if change.starts_with("printf") && make.contains("type=5") {
+            continue;
+        }
+        let dir = Dir::new("leftovers");
+        shell(&format!("truncate -s 64M disk.img; {{ {make}; }} >/dev/null 2>&1"), dir.path());
+        shell(&format!("{{ {change}; }} >/dev/null 2>&1 || true"), dir.path());
+        for plan in wanted {
+            shell("cp disk.img copy.img; rm -f plan.json*", dir.path());
+            let (status, said) = run(&dir, &format!("plan copy.img {plan} --save plan.json"));
+            assert!(!said.contains("is unallocated and holds data"), "{make}; {change}; {plan}: {said}");
+            if status == 0 {
+                let (status, said) = run(&dir, "apply plan.json --write copy.img");
                 assert!(!said.contains("is unallocated and holds data"), "{make}; {change}; {plan}: {said}");
-                if status == 0 {
-                    let (status, said) = run(&dir, "apply plan.json --write copy.img");
-                    assert!(
-                        !said.contains("is unallocated and holds data"),
-                        "{make}; {change}; {plan}: {said}"
-                    );
-                    written += u32::from(status == 0);
-                }
+                written += u32::from(status == 0);
             }
         }
     }
-    assert!(written > 100, "{written} tables written");
+    assert!(written > if is_quick() { 10 } else { 100 }, "{written} tables written");
 }

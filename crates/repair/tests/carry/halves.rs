@@ -8,7 +8,7 @@ use straddle_repair::Format;
 use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
-use super::common::{Memory, Random, seeds, target};
+use super::common::{Memory, Random, one_in, seeds, target};
 use super::displaced::other;
 use super::uncached::{Tear, Uncached};
 use super::{Drive, Powered, Shape, Survivor};
@@ -58,7 +58,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
     let shape = shape();
     let folder = tempfile::tempdir().unwrap();
     let mut damaged = 0;
-    for cut in 0_u64.. {
+    for cut in (0_u64..).step_by(one_in(3)) {
         let mut is_whole = false;
         for (round, goes_back) in [false, true, false, true].into_iter().enumerate() {
             let what = format!("write {cut}, round {round}, back: {goes_back}");
@@ -93,7 +93,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
         }
         if is_whole {
             println!("{cut} writes, {damaged} times a copy was damaged");
-            assert!(damaged > 10);
+            assert!(damaged > if one_in(3) == 1 { 10 } else { 2 }, "{damaged}");
             return;
         }
     }
@@ -102,7 +102,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
 /// The disks on which the marker is being written, or lost, with one good copy.
 fn between(shape: &Shape) -> Vec<Memory> {
     let mut found = Vec::new();
-    for cut in 0..shape.operations::<Drive>() {
+    for cut in (0..shape.operations::<Drive>()).step_by(one_in(3)) {
         let mut drive = Drive::new(shape.before.clone(), cut);
         let _ = shape.begin_and_finish(&mut drive);
         let medium = drive.seen;

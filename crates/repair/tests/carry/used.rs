@@ -97,5 +97,6 @@ fn what_was_written_before_the_marker_is_kept() {
         }
     }
     println!("{back} went back, {on} went on, {refused} were refused");
-    assert!(back > 8 && on > 5 && refused > 5, "{back} {on} {refused}");
+    let least = seeds("MOVES", 20) / 4;
+    assert!(back > least && on > least && refused > least, "{back} {on} {refused}");
 }

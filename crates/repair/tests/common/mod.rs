@@ -27,6 +27,11 @@ pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
     if std::env::var_os("STRADDLE_QUICK").is_some() { wanted.min(usual) } else { wanted }
 }
 
+/// One of how many cases are tried: of all, or with `scripts/test --quick`, of `quick`.
+pub(crate) fn one_in(quick: usize) -> usize {
+    if std::env::var_os("STRADDLE_QUICK").is_some() { quick } else { 1 }
+}
+
 /// Sparse bytes in memory; copies share what they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
