@@ -54,6 +54,8 @@ impl Run<'_> {
         let (is_certain, is_read) = match payload.table(disk) {
             Err(MoveError::Changed(_)) => (is_inside, true),
             Err(MoveError::Read(_)) => (true, false),
+            // What no table changes is torn where it shares a physical sector with data.
+            Ok(_) if !payload.has_rest(disk) => (false, true),
             _ => return Ok(None),
         };
         let whole = payload.mended(disk);

@@ -226,3 +226,9 @@ fn extended_boot_records_beside_data_survive_torn_physical_sectors() {
 fn a_gpt_and_boot_sectors_survive_torn_physical_sectors() {
     tear_each(&shape(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]));
 }
+
+/// The last entries of a GPT share a physical sector with the first partition, and nothing changes them.
+#[test]
+fn entries_of_a_gpt_beside_data_survive_torn_physical_sectors() {
+    tear_way_back(&shape(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]));
+}

@@ -66,15 +66,22 @@ impl Payload {
     pub(in crate::realign) fn torn_part(&self, disk: &dyn Medium) -> Result<Option<Vec<Step>>, MoveError> {
         let mut steps = Vec::new();
         let (mut side, mut physical) = (None, None);
-        for place in &self.places {
-            let mut found = vec![0; place.old.len()];
-            disk.read_at(ByteOffset::new(place.at), &mut found)?;
+        let tables =
+            |place: &Place| [Table::Marked, Table::Old, Table::New].map(|table| place.of(table).to_vec());
+        let places = self.places.iter().map(|place| (place.at, tables(place).into()));
+        // Of the first sector only the entries count.
+        let rest = self.rest.iter().filter(|rest| rest.at() != 0);
+        let rest = rest.map(|rest| (rest.at(), vec![rest.bytes().to_vec()]));
+        for (place, known) in places.chain(rest) {
+            let known: Vec<Vec<u8>> = known;
+            let mut found = vec![0; known[0].len()];
+            disk.read_at(ByteOffset::new(place), &mut found)?;
             for (index, unit) in found.chunks(UNIT).enumerate() {
-                let of = |table: Table| &place.of(table)[index * UNIT..][..unit.len()];
-                if [Table::Old, Table::Marked, Table::New].iter().any(|table| of(*table) == unit) {
+                let of = |table: &Vec<u8>| table[index * UNIT..][..unit.len()].to_vec();
+                if known.iter().any(|table| of(table) == unit) {
                     continue;
                 }
-                let at = place.at.saturating_add((index * UNIT) as u64);
+                let at = place.saturating_add((index * UNIT) as u64);
                 // The first sector also has boot code, of which nothing says whether it is torn.
                 let Some(found) = self.side(at).filter(|_| at != 0) else { return Ok(None) };
                 let block = self.realign.blocks.floor(ByteOffset::new(at));
@@ -82,7 +89,7 @@ impl Payload {
                     return Ok(None);
                 }
                 (side, physical) = (Some(found), Some(block));
-                let (new, what) = (of(Table::Marked).to_vec(), "a torn sector of the table".to_owned());
+                let (new, what) = (of(&known[0]), "a torn sector of the table".to_owned());
                 steps.push(Step::Write { at, old: unit.to_vec(), new, what });
             }
         }
