@@ -7,7 +7,7 @@
 use straddle_device::Medium;
 use straddle_layout::{Problem, TableKind};
 use straddle_relocate::State;
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Payload, Place, Table, UNIT};
 use crate::encode::Step;
@@ -62,6 +62,15 @@ impl Payload {
         !others.is_empty() && possible.iter().any(is)
     }
 
+    /// Whether a table or data of the move are in the physical sector at `block`: a power cut may tear no other.
+    fn writes_to(&self, block: ByteOffset) -> bool {
+        let moves = self.realign.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
+        let len = |place: &Place| ByteCount::new(place.old.len() as u64);
+        let tables = self.places.iter().filter_map(|place| Span::new(ByteOffset::new(place.at), len(place)));
+        let sector = Span::new(block, self.realign.blocks.size());
+        sector.is_some_and(|sector| moves.chain(tables).any(|span| span.overlaps(sector)))
+    }
+
     /// What restores the sectors of a damaged copy that hold none of the tables, all of them in one physical sector.
     pub(in crate::realign) fn torn_part(&self, disk: &dyn Medium) -> Result<Option<Vec<Step>>, MoveError> {
         let mut steps = Vec::new();
@@ -85,7 +94,9 @@ impl Payload {
                 // The first sector also has boot code, of which nothing says whether it is torn.
                 let Some(found) = self.side(at).filter(|_| at != 0) else { return Ok(None) };
                 let block = self.realign.blocks.floor(ByteOffset::new(at));
-                if side.is_some_and(|side| side != found) || physical.is_some_and(|other| other != block) {
+                let is_another =
+                    side.is_some_and(|side| side != found) || physical.is_some_and(|other| other != block);
+                if is_another || !block.is_some_and(|block| self.writes_to(block)) {
                     return Ok(None);
                 }
                 (side, physical) = (Some(found), Some(block));
