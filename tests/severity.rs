@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, at_once, list, present, run, shell, word, write_table};
+use tools::{Dir, STRADDLE, at_once, list, number, present, run, shell, word, write_table};
 
 const ARGS: [&str; 2] = ["--assume", "512e"];
 
@@ -440,4 +440,67 @@ fn a_table_inside_a_partition_is_judged_by_its_partitions() {
         assert_eq!((moved + starts("moved.img")) % 2048, 0, "{what}");
         shell("cmp moved.img inner.img", dir.path());
     }
+}
+
+/// Formatters of SD cards choose odd starts so that the clusters of a FAT are on boundaries: that is how they are judged, and
+/// how they are moved. The first cluster is where the specification of FAT says: behind the reserved sectors, the tables
+/// and the root directory.
+#[test]
+fn a_fat_is_judged_and_moved_by_its_clusters() {
+    if !present(&["sfdisk", "mkfs.fat", "fsck.fat"]) {
+        return;
+    }
+    let made = [
+        (249, 600_000, "-F 16 -s 64 -R 1"),
+        (129, 600_000, "-F 16 -s 32 -R 1"),
+        (63, 700_000, "-F 32 -s 8 -R 35"),
+        (63, 700_000, "-F 32 -s 8 -R 32"),
+        (63, 700_000, "-F 32 -s 8 -R 33"),
+    ];
+    let mut seen = [0; 2];
+    for (start, sectors, how) in made {
+        let dir = Dir::new("fat");
+        let image = dir.image("disk.img", 512 << 20);
+        write_table(&image, 512, &format!("label: dos\nstart={start}, size={sectors}, type=c\n"));
+        let line = format!("truncate -s {} fs && mkfs.fat -a {how} -h {start} fs", sectors * 512);
+        tools::shell(
+            &format!("{line} && dd if=fs of=disk.img bs=512 seek={start} conv=notrunc,sparse status=none"),
+            dir.path(),
+        );
+        let first_cluster = |image: &std::path::Path, start: u64| {
+            let mut bytes = [0; 512];
+            std::fs::File::open(image).unwrap().read_exact_at(&mut bytes, start * 512).unwrap();
+            let le = |offset: usize, len: usize| {
+                bytes[offset..][..len].iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte))
+            };
+            let per_fat = if le(22, 2) == 0 { le(36, 4) } else { le(22, 2) };
+            start + le(14, 2) + le(16, 1) * per_fat + (le(17, 2) * 32).div_ceil(512)
+        };
+        let is_on = first_cluster(&image, start).is_multiple_of(8);
+        let report = tools::check(&image, &[]);
+        let errors = |report: &Value| {
+            let all = list(report, "findings").iter();
+            all.filter(|one| one["severity"] == "error").map(|one| word(one, "code")).collect::<Vec<_>>()
+        };
+        assert_eq!(errors(&report).is_empty(), is_on, "{how} at {start}: {report:#}");
+        seen[usize::from(is_on)] += 1;
+        if is_on {
+            let plan = tools::straddle_in(&dir, &["realign", "disk.img"]);
+            assert!(tools::transcript(&plan).contains("nothing to do"), "{}", tools::transcript(&plan));
+            continue;
+        }
+        let line = "straddle realign disk.img --save m.json && straddle apply m.json --write disk.img";
+        tools::shell(&tools::pasted(line), dir.path());
+        let report = tools::check(&image, &[]);
+        assert!(errors(&report).is_empty(), "{how} at {start}: {report:#}");
+        let moved = number(&list(&report, "partitions")[0], "start_lba");
+        assert!(first_cluster(&image, moved).is_multiple_of(8), "{how} at {start}, moved to {moved}");
+        tools::shell(
+            &format!(
+                "dd if=disk.img of=after bs=512 skip={moved} count={sectors} status=none && fsck.fat -n after"
+            ),
+            dir.path(),
+        );
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }

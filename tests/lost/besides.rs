@@ -286,3 +286,74 @@ fn deleted_ones_stay(lengths: &[u64]) {
     let (status, _) = run(&dir, &["realign", "disk.img", "--wipe"]);
     assert_eq!(status, 0);
 }
+
+/// A plan reads samples of a long place where data go, and `apply` all of it.
+#[test]
+fn data_between_the_samples_of_a_plan_stay() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("besides-far");
+    let image = disk(&dir, 600 << 20, 300_000);
+    let at = (300 << 20) + 76_800_000 / 4096 * 4096 + 65_536;
+    put(&image, at, &foreign(3, 512));
+    let before = crate::tools::Contents::of(&image);
+    let plan = ["realign", "disk.img", "--save", "move.json", "--start", "1=300MiB"];
+    let (status, said) = run(&dir, &plan);
+    assert_eq!(status, 0, "the samples would have to miss it: {said}");
+    let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
+    assert!(status == 4 && said.contains(&format!("byte {at} ")), "{status}: {said}");
+    assert!(crate::tools::Contents::of(&image) == before);
+    assert_eq!(run(&dir, &[&plan[..], &["--wipe"]].concat()).0, 0);
+    let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
+    assert_eq!(status, 0, "{said}");
+}
+
+/// A copy to a smaller disk makes a partition shorter only where nothing lies behind the end of its contents.
+#[test]
+fn a_smaller_copy_loses_no_data() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    for is_there in [false, true] {
+        let dir = Dir::new("besides-copy");
+        let image = dir.image("disk.img", 400 << 20);
+        write_table(&image, 512, "label: dos\nstart=63, size=600000, type=83\n");
+        shell("mkfs.ext4 -q -F -b 4096 -E offset=32256 disk.img 100M", dir.path());
+        if is_there {
+            put(&image, (63 + 400_000) * 512, &foreign(4, 1000));
+        }
+        dir.image("new.img", 200 << 20);
+        let plan = ["realign", "disk.img", "--to", "new.img", "--save", "copy.json"];
+        let (status, said) = run(&dir, &plan);
+        assert_eq!(status, if is_there { 4 } else { 0 }, "{said}");
+        assert_eq!(said.contains("--wipe leaves them out"), is_there, "{said}");
+        assert_eq!(run(&dir, &[&plan[..], &["--wipe"]].concat()).0, 0);
+    }
+}
+
+/// What is where a new partition begins is listed if a wipe takes it.
+#[test]
+fn a_wipe_lists_what_it_takes() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("besides-wipe");
+    let image = dir.image("disk.img", 300 << 20);
+    write_table(&image, 512, "label: dos\nstart=2048, size=100000, type=83\n");
+    let plan = |options: &[&str]| {
+        let words = [&["plan", "disk.img", "--add", "50MiB"][..], options].concat();
+        let (status, said) = run(&dir, &words);
+        assert_eq!(status, 0, "{said}");
+        crate::tools::run::flat(&said)
+    };
+    assert!(!plan(&["--wipe"]).contains("outside of partitions"));
+    put(&image, 52_428_800 + 512, &foreign(5, 100));
+    let unknown =
+        "outside of partitions: data that are not recognised, 68 KiB (69632 bytes) from byte 52428800";
+    assert!(plan(&["--wipe"]).contains(unknown), "{}", plan(&["--wipe"]));
+    shell("mkfs.ext4 -q -F -L photos -E offset=52428800 disk.img 40M", dir.path());
+    let known = "outside of partitions: ext4 \"photos\", 50 MiB";
+    assert!(plan(&["--wipe"]).contains(known), "{}", plan(&["--wipe"]));
+    assert!(!plan(&[]).contains("outside of partitions"), "{}", plan(&[]));
+}

@@ -73,6 +73,7 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         wanted.get()
     );
     let fix = match is_listed_right(place.context) {
+        true if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
         true => reformat::with_block(place.kind, fs, place.len, wanted),
         false => Fix::advice("correct what is wrong with the partition table first"),
     };

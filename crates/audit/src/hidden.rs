@@ -73,7 +73,13 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
+/// Instead of commands that write to a file system that a hibernated system has in memory.
+pub(crate) const ASLEEP: &str = "start the system that is hibernated in it and shut it down first (Windows: shutdown /s /f /t 0), and check again";
+
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
+    if fs.is_hibernated {
+        return Fix::advice(ASLEEP);
+    }
     let (Ok(number), true) = (u32::try_from(start), kind.boots_from_recorded_start()) else {
         return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat rewrites it");
     };

@@ -4,9 +4,9 @@
 //! the kernel's alignment offset by default, so on a misaligned partition their data is aligned, and moving
 //! the partition would misalign it. If nothing stands on a start, the start itself is judged.
 
-use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer, Lv, Pv};
 use straddle_layout::view::Piece;
+use straddle_layout::{FsKind, Partition};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::names::called;
@@ -42,6 +42,10 @@ impl Above {
     }
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
+        if clusters(layer, boundary).is_some_and(|at| boundary.is_aligned(at)) {
+            self.back.push(called(layer));
+            return;
+        }
         let pieces = data(layer);
         let is_on = |piece: &Piece| boundary.skew(piece.span.start(), piece.drive) == ByteCount::ZERO;
         if !pieces.is_empty() && pieces.iter().all(is_on) {
@@ -95,6 +99,16 @@ impl Above {
             self.off.push(name());
         }
     }
+}
+
+/// Where on the drive the clusters of a FAT or an exFAT begin, if none is smaller than the boundary: they need not be a
+/// whole number of them behind the file system's start. Formatters of SD cards choose the start for them.
+fn clusters(layer: &Layer, boundary: Boundary) -> Option<ByteOffset> {
+    let Facts::FileSystem(fs) = &layer.facts else { return None };
+    let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
+    let cluster = fs.cluster.filter(|cluster| is_fat && *cluster >= boundary.size())?;
+    cluster.is_multiple_of(boundary.size()).then_some(())?;
+    layer.drive?.checked_add(ByteCount::new(fs.data_start?.get()))
 }
 
 /// Whether this disk alone cannot show what is on a layer: an array whose first bytes, and with them the

@@ -34,6 +34,7 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
+use crate::realign::besides::{Look, has_data};
 use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer, wrapped_partition};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
@@ -227,6 +228,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
             places(&items, target.topology, size, (format, entries), wanted)
         })
         .map_err(|needed| CopyError::TooSmall { needed, size })?;
+    check_tails(source, &items, wanted)?;
     let ground = ground(target.topology, size, wanted);
     let anchor = |item: &Item| (item.partition.number, item.anchor(ground.drive, block));
     let anchors: Vec<_> = items.iter().map(anchor).filter(|(_, at)| *at != ByteCount::ZERO).collect();
@@ -255,6 +257,20 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
     Copy { plan, source, extents, references, anchors, lead, over, wipes: wanted.wipe }.checked()
+}
+
+/// Refuses data in what partitions lose of their ends.
+fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> Result<(), CopyError> {
+    for item in items.iter().filter(|item| item.kind.is_none() && !wanted.wipe) {
+        let tail = item.at.len().checked_sub(item.len).filter(|tail| *tail > ByteCount::ZERO);
+        let tail = tail.and_then(|len| Span::new(item.at.end().checked_back(len)?, len));
+        if let Some(tail) = tail
+            && has_data(source.medium, (item.at, tail), source.block(), Look::Whole)?
+        {
+            return Err(CopyError::Unclaimed { number: item.partition.number });
+        }
+    }
+    Ok(())
 }
 
 /// What refers to the old place of `item`, of which `len` bytes get the place of `entry`.

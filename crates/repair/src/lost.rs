@@ -9,12 +9,12 @@ use std::fmt;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::view::View;
 use straddle_layout::{
-    Beside, Content, Role, Stack, TableKind, beside, is_blank, optical_extent, read_layers,
+    Beside, Content, Role, Stack, TableKind, beside, first_written, is_blank, optical_extent, read_layers,
 };
 use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::error::PlanError;
-use crate::plan::{Change, Table, span_of};
+use crate::plan::{Change, Entry, Slot, Table, WIPED, span_of};
 
 /// The contents of at most this many partitions are read; further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
@@ -99,7 +99,36 @@ pub(crate) fn find(
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
     }
+    if wipe {
+        found.extend(wiped(medium, stack, (table, block), &found)?);
+    }
     Ok(found)
+}
+
+/// What is where new partitions begin, and is in nothing of `found`: contents of deleted partitions, and bytes that are
+/// not recognised. A wipe takes their beginning.
+fn wiped(
+    medium: &dyn Medium,
+    stack: &Stack,
+    (table, block): (&Table, BlockSize),
+    found: &[Lost],
+) -> Result<Vec<Lost>, PlanError> {
+    let drive = View::of_drive(medium);
+    let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
+    let spans = table.partitions.iter().filter(is_new).filter_map(|entry| span_of(entry, block));
+    let mut all = Vec::new();
+    for span in spans.filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
+        let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
+        match read_layers(&drive, span, Some(stack.block)) {
+            Some(layer) => {
+                let content = Some(layer.kind.name());
+                all.push(Lost { label: layer.name, ..lost(None, content, span) });
+            }
+            None if first_written(medium, head)?.is_some() => all.push(lost(None, None, head)),
+            None => {}
+        }
+    }
+    Ok(all)
 }
 
 /// What is on a disk on which neither a table nor content is recognised, in words; `None` if it is blank, or if

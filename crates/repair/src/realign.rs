@@ -27,7 +27,7 @@
 //! }
 //! ```
 
-mod besides;
+pub(crate) mod besides;
 mod boot;
 mod carry;
 mod chosen;
@@ -329,8 +329,8 @@ fn attempt(
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
-    realign.check_tails(situation.medium)?;
-    realign.check_besides(situation.medium, None)?;
+    realign.check_tails(situation.medium, Look::Ends)?;
+    realign.check_besides(situation.medium, None, Look::Ends)?;
     Ok(realign)
 }
 

@@ -62,6 +62,15 @@ pub enum CopyError {
         /// Its size.
         size: ByteCount,
     },
+    /// A partition has to become smaller, and would lose data.
+    #[error(
+        "partition {number} does not fit as long as it is, and behind the end of its contents are data that they do not account for: a larger disk takes \
+         them along, and --wipe leaves them out"
+    )]
+    Unclaimed {
+        /// The partition's number.
+        number: u32,
+    },
     /// Sizes that do not fit 64 bits.
     #[error("its partitions end past 2^64")]
     TooLarge,
@@ -142,6 +151,7 @@ impl CopyError {
             | Self::WrittenSince { .. }
             | Self::Used { .. }
             | Self::TooSmall { .. }
+            | Self::Unclaimed { .. }
             | Self::OtherSource(_)
             | Self::Itself
             | Self::Changed => ErrorKind::Refused,

@@ -20,7 +20,7 @@ use crate::target::Disk;
 /// What is read at once.
 const PIECE: ByteCount = ByteCount::new(MIB);
 
-/// A span up to this is read as a whole; of a longer one half of it at each end.
+/// For a plan, a span up to this is read as a whole; of a longer one half of it at each end.
 const WHOLE: u64 = 64 * MIB;
 
 /// The number of samples between the ends, and the size of each.
@@ -30,12 +30,12 @@ const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
 /// The unit in which data are found.
 const SECTOR: usize = 512;
 
-/// How much of a journal's space is read.
+/// How much is read of what a move writes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// All of it.
+pub(crate) enum Look {
+    /// All of it, before the first write.
     Whole,
-    /// Both ends: a plan that only tells whether there is one. `apply` needs another.
+    /// Both ends, and samples of long places of data: for a plan.
     Ends,
 }
 
@@ -57,14 +57,15 @@ impl Realign {
         &self,
         medium: &dyn Medium,
         journal: Option<Span>,
+        look: Look,
     ) -> Result<(), RealignError> {
         if self.wipes {
             return Ok(());
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
-            if let Some(at) =
-                first_data(medium, looked_at(span), self.is_wrap()).map_err(crate::error::PlanError::from)?
+            if let Some(at) = first_data(medium, looked_at(span, look), self.is_wrap())
+                .map_err(crate::error::PlanError::from)?
             {
                 return Err(RealignError::Occupied { at });
             }
@@ -77,7 +78,7 @@ impl Realign {
 
     /// Refuses data in what partitions lose of their ends. That nothing lies behind the end of the contents is known of
     /// some KiB only.
-    pub(super) fn check_tails(&self, medium: &dyn Medium) -> Result<(), RealignError> {
+    pub(super) fn check_tails(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let block = self.plan.block();
         for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
             let entry = self.plan.before().iter().find(|entry| entry.number == number);
@@ -86,12 +87,7 @@ impl Realign {
             let Some(tail) = old.end().checked_back(by).and_then(|start| Span::new(start, by)) else {
                 continue;
             };
-            // cryptsetup opens nothing that ends within an encryption sector.
-            let layer = read_layers(&View::of_drive(medium), old, Some(block));
-            if layer.is_some_and(|layer| matches!(layer.facts, Facts::Luks(luks) if by < luks.sector_size)) {
-                continue;
-            }
-            if first_data(medium, looked_at(tail), true).map_err(crate::error::PlanError::from)?.is_some() {
+            if has_data(medium, (old, tail), block, look).map_err(crate::error::PlanError::from)? {
                 return Err(RealignError::Unclaimed { number });
             }
         }
@@ -223,10 +219,25 @@ fn first_data(
     Ok(None)
 }
 
+/// Whether data are in `tail`, which a partition at `old` loses.
+pub(crate) fn has_data(
+    medium: &dyn Medium,
+    (old, tail): (Span, Span),
+    block: BlockSize,
+    look: Look,
+) -> Result<bool, ReadError> {
+    // cryptsetup opens nothing that ends within an encryption sector.
+    let layer = read_layers(&View::of_drive(medium), old, Some(block));
+    if layer.is_some_and(|layer| matches!(layer.facts, Facts::Luks(luks) if tail.len() < luks.sector_size)) {
+        return Ok(false);
+    }
+    Ok(first_data(medium, looked_at(tail, look), true)?.is_some())
+}
+
 /// The parts of a span that are read: all, or both ends and samples.
-fn looked_at(span: Span) -> Vec<Span> {
+fn looked_at(span: Span, look: Look) -> Vec<Span> {
     let len = span.len().get();
-    if len <= WHOLE {
+    if len <= WHOLE || look == Look::Whole {
         return span.pieces(PIECE).collect();
     }
     let step = len / SAMPLES;

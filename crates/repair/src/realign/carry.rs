@@ -35,7 +35,7 @@ use super::payload::{Payload, Table};
 use super::recorded::{Which, is_recorded, record};
 use super::trust::Trust;
 use super::{
-    Journal, JournalPlace, MoveError, Realign, RealignError, Reference, inner, logical, refer,
+    Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical, refer,
     without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
@@ -134,8 +134,8 @@ impl Realign {
             true => self.check_wrapped(disk)?,
             false => self.check_contents(disk)?,
         }
-        self.check_tails(disk)?;
-        self.check_besides(disk, None)?;
+        self.check_tails(disk, Look::Whole)?;
+        self.check_besides(disk, None, Look::Whole)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
             (Place::File(file), _) => Span::first(file.size),

@@ -6,7 +6,7 @@
 
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{Partition, Role, Stack};
+use straddle_layout::{FsKind, Partition, Role, Stack};
 use straddle_units::{BlockSize, Boundary, ByteCount, KIB, MIB};
 
 /// Where the data of a partition begin that are to be aligned.
@@ -55,7 +55,12 @@ fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
         Facts::Md(md) => Some((md.data_offset, "part of the array's data")),
         Facts::Mapped(mapped) => Some((ByteCount::new(mapped.payload?.get()), "payload")),
         Facts::Table(table) => Some((first_inside(table)?, "first partition inside")),
-        Facts::Lv(_) | Facts::FileSystem(_) | Facts::Opaque => None,
+        Facts::FileSystem(fs) => {
+            let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
+            let is_large = fs.cluster.is_some_and(|cluster| cluster.is_multiple_of(USUAL_PHYSICAL));
+            Some((ByteCount::new(fs.data_start?.get()), "first cluster")).filter(|_| is_fat && is_large)
+        }
+        Facts::Lv(_) | Facts::Opaque => None,
     }
 }
 

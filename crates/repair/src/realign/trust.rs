@@ -8,10 +8,10 @@
 use straddle_device::Medium;
 use straddle_relocate::{State, Whereabouts, is_latest, slots};
 
-use super::MoveError;
 use super::carry::Run;
 use super::media::Place;
 use super::payload::Table;
+use super::{Look, MoveError};
 use crate::encode::Step;
 use crate::foresee::After;
 
@@ -99,7 +99,7 @@ impl Run<'_> {
     /// Refuses data that have come since the journal was made, where nothing reserves the space: in the way, and in
     /// the journal's space, of which no more than the journal's own was written.
     fn check_besides_journal(&mut self) -> Result<(), MoveError> {
-        self.payload.realign.check_besides(self.disk, self.place_on_disk())?;
+        self.payload.realign.check_besides(self.disk, self.place_on_disk(), Look::Whole)?;
         if self.place_on_disk().is_none() {
             return Ok(());
         }

@@ -97,7 +97,7 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let mut realign = Realign { plan, moves, blocks, window, journal, references, anchors, wipes };
     realign.find_journal(situation.medium, Look::Whole)?;
     let realign = realign.checked()?;
-    realign.check_besides(situation.medium, None)?;
+    realign.check_besides(situation.medium, None, Look::Ends)?;
     Ok(realign)
 }
 
