@@ -8,6 +8,7 @@ mod agrees;
 mod tools;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -351,4 +352,46 @@ fn no_partition_passes_another_for_the_advised_grain() {
     let starts: Vec<u64> =
         tools::list(&starts, "partitions").iter().map(|one| tools::number(one, "start_lba")).collect();
     assert_eq!(starts, [64, 100_064]);
+}
+
+/// The copy of a boot sector may record another start than the boot sector, as after a program that corrected only that: it
+/// stays as it is, and nothing depends on it.
+#[test]
+fn a_copy_of_a_boot_sector_that_records_another_start_stays() {
+    if !present(&["sfdisk", "mkfs.ntfs", "mkfs.fat"]) {
+        return;
+    }
+    let made = [
+        ("mkfs.ntfs -q -Q -F -p 2049 -H 255 -S 63 fs", 99_999 * 512),
+        ("mkfs.fat -F 32 -s 1 -h 2049 fs", 6 * 512),
+    ];
+    for (make, copy) in made {
+        for (first, second) in [(2049_u32, 0_u32), (63, 2049), (0, 2049)] {
+            let dir = Dir::new("copies");
+            let image = dir.image("disk.img", 100 << 20);
+            tools::write_table(&image, 512, "label: dos\nstart=2049, size=100000, type=7\n");
+            tools::shell(&format!("truncate -s 51200000 fs && {make} >/dev/null"), dir.path());
+            let write = |at: u64, number: u32| {
+                let file = fs::OpenOptions::new().write(true).open(dir.join("fs")).unwrap();
+                file.write_all_at(&number.to_le_bytes(), at + 28).unwrap();
+            };
+            write(0, first);
+            write(copy, second);
+            tools::shell("dd if=fs of=disk.img bs=512 seek=2049 conv=notrunc,sparse status=none", dir.path());
+            let line = "straddle realign disk.img --save m.json && straddle apply m.json --write disk.img";
+            tools::shell(&tools::pasted(line), dir.path());
+            let report = tools::check(&image, &[]);
+            let start = tools::number(&tools::list(&report, "partitions")[0], "start_lba");
+            let read = |at: u64| {
+                let mut number = [0; 4];
+                fs::File::open(&image).unwrap().read_exact_at(&mut number, start * 512 + at + 28).unwrap();
+                u64::from(u32::from_le_bytes(number))
+            };
+            let expected = if first == 0 { 0 } else { start };
+            assert!(
+                start != 2049 && read(0) == expected && read(copy) == u64::from(second),
+                "{make}: {first} {second}"
+            );
+        }
+    }
 }

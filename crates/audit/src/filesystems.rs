@@ -105,10 +105,11 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     let Some((data, start)) = fs.data_start.zip(place.start) else { return };
     let Some(at) = on_drive(Some(start), data) else { return };
     let (past, inherited) = (boundary.past(at), boundary.past(start));
-    // Clusters smaller than the sector cannot straddle; if the whole file system is misaligned, that is
+    // Smaller clusters that fill the sector straddle nowhere; if the whole file system is misaligned, that is
     // reported already.
     let cluster = fs.cluster.unwrap_or(fs.block);
-    if past == ByteCount::ZERO || inherited != ByteCount::ZERO || cluster < boundary.size() {
+    let fills = cluster < boundary.size() && past.is_multiple_of(cluster);
+    if past == ByteCount::ZERO || inherited != ByteCount::ZERO || fills {
         return;
     }
     let message = format!(

@@ -42,7 +42,8 @@ impl Above {
     }
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
-        if clusters(layer, boundary).is_some_and(|at| boundary.is_aligned(at)) {
+        let first = clusters(layer, boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
+        if first.is_some_and(|at| boundary.is_aligned(at)) {
             self.back.push(called(layer));
             return;
         }
@@ -101,14 +102,13 @@ impl Above {
     }
 }
 
-/// Where on the drive the clusters of a FAT or an exFAT begin, if none is smaller than the boundary: they need not be a
-/// whole number of them behind the file system's start. Formatters of SD cards choose the start for them.
-fn clusters(layer: &Layer, boundary: Boundary) -> Option<ByteOffset> {
+/// Where in a FAT or an exFAT its clusters begin, if that is not a whole number of them behind its start, or if they are
+/// larger than a sector. Formatters of SD cards choose the start for them.
+pub(crate) fn clusters(layer: &Layer, sector: ByteCount) -> Option<ByteCount> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
-    let cluster = fs.cluster.filter(|cluster| is_fat && *cluster >= boundary.size())?;
-    cluster.is_multiple_of(boundary.size()).then_some(())?;
-    layer.drive?.checked_add(ByteCount::new(fs.data_start?.get()))
+    let (first, cluster) = (ByteCount::new(fs.data_start?.get()), fs.cluster?);
+    (is_fat && (cluster >= sector || !first.is_multiple_of(cluster))).then_some(first)
 }
 
 /// Whether this disk alone cannot show what is on a layer: an array whose first bytes, and with them the

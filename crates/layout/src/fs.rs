@@ -92,6 +92,14 @@ fn is_copy(view: &View<'_>, at: u64, boot: &[u8]) -> bool {
     })
 }
 
+/// Those of `copies` that record another start (bytes 28 to 31 of NTFS and FAT) than the boot sector `boot`.
+fn stale(view: &View<'_>, copies: &[ByteOffset], boot: &[u8]) -> Vec<ByteOffset> {
+    let records_it = |at: &&ByteOffset| {
+        bytes(view, at.get(), boot.len()).is_some_and(|copy| copy.get(28..32) == boot.get(28..32))
+    };
+    copies.iter().filter(|at| !records_it(at)).copied().collect()
+}
+
 /// `count` blocks in bytes; `None` for zero, which in a superblock means unspecified.
 fn said(count: u64, block: ByteCount) -> Option<ByteCount> {
     block.checked_mul(count).filter(|size| *size != ByteCount::ZERO)

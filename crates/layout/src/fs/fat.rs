@@ -7,7 +7,7 @@
 
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::{bytes, is_copy, place, said, text, text_of_utf16, unit, unit_of_log};
+use super::{bytes, is_copy, place, said, stale, text, text_of_utf16, unit, unit_of_log};
 use crate::fields::{byte, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
@@ -122,6 +122,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         0 => None,
         number => place(view, u64::from(number), sector).filter(|_| is_fat32),
     };
+    let copies: Vec<ByteOffset> = copy.filter(|at| is_copy(view, at.get(), &boot)).into_iter().collect();
     let fs = FileSystem {
         block: cluster,
         sector: Some(sector),
@@ -129,7 +130,8 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         data_start,
         hidden_sectors: Some(u64::from(le32(&boot, bpb::HIDDEN))),
         extent: said(sectors, sector),
-        boot_copies: copy.filter(|at| is_copy(view, at.get(), &boot)).into_iter().collect(),
+        stale_copies: stale(view, &copies, &boot),
+        boot_copies: copies,
         fat_bits: Some(match clusters {
             _ if is_fat32 => 32,
             0..FAT16_CLUSTERS => 12,

@@ -10,7 +10,7 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
 use self::table::{Table, attribute, attributes};
-use super::{bytes, is_copy, said, text_of_utf16, unit};
+use super::{bytes, is_copy, said, stale, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
@@ -93,6 +93,7 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
         cluster: Some(cluster),
         hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
         extent: said(le64(&boot, SECTORS), sector),
+        stale_copies: stale(view, &copies(view, &boot, sector, cluster), &boot),
         boot_copies: copies(view, &boot, sector, cluster),
         is_hibernated: hibernated::is_hibernated(view, &boot),
         ..FileSystem::default()

@@ -250,6 +250,8 @@ pub struct FileSystem {
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
     pub boot_copies: Vec<ByteOffset>,
+    /// Those of them that record another start than the boot sector does: some tools correct only that.
+    pub stale_copies: Vec<ByteOffset>,
     /// The number of this device among its devices, if it has several (Btrfs).
     pub devid: Option<u64>,
     /// The number of bits in its table's entries: 12, 16 or 32 (FAT).

@@ -32,7 +32,7 @@ use super::media::{Carrier, Place, Writer};
 use super::payload::restore::BootCode;
 use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
-use super::recorded::{Which, is_recorded, record};
+use super::recorded::{self, Which, is_recorded, record};
 use super::trust::Trust;
 use super::{
     Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical, refer,
@@ -220,6 +220,9 @@ impl Realign {
             for reference in &found {
                 if let Some(what) = obstacle(reference) {
                     return Err(MoveError::Refers { number, what });
+                }
+                if let Some(kept) = Span::new(partition.span.start(), span.len()) {
+                    recorded::check(disk, kept, reference)?;
                 }
             }
         }

@@ -57,8 +57,10 @@ fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
         Facts::Table(table) => Some((first_inside(table)?, "first partition inside")),
         Facts::FileSystem(fs) => {
             let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
-            let is_large = fs.cluster.is_some_and(|cluster| cluster.is_multiple_of(USUAL_PHYSICAL));
-            Some((ByteCount::new(fs.data_start?.get()), "first cluster")).filter(|_| is_fat && is_large)
+            let (first, cluster) = (ByteCount::new(fs.data_start?.get()), fs.cluster?);
+            // Smaller clusters fill the sectors, wherever the first one is.
+            let fills = cluster < USUAL_PHYSICAL && first.is_multiple_of(cluster);
+            Some((first, "first cluster")).filter(|_| is_fat && !fills)
         }
         Facts::Lv(_) | Facts::Opaque => None,
     }

@@ -9,6 +9,7 @@
 //! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without
 //! bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
 
+use straddle_device::Medium;
 use straddle_layout::FsKind;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -115,6 +116,18 @@ pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
 pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
     let sectors = if kind == FsKind::Exfat { EXFAT_REGION } else { 1 };
     sector.get().checked_mul(sectors).map(ByteCount::new)
+}
+
+/// Checks, before anything is written, that a start can be recorded wherever `reference` has it; `place` is where the
+/// partition is.
+pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> Result<(), MoveError> {
+    for site in sites(reference).ok_or_else(|| MoveError::Unrecordable(place.start()))? {
+        // What lies behind the end of the contents is left behind.
+        let Some(span) = site.span(place.start()).filter(|span| place.contains(*span)) else { continue };
+        let found = bytes_of(medium, span)?;
+        site.recorded(&found, Which::New).ok_or(MoveError::Changed(span.start()))?;
+    }
+    Ok(())
 }
 
 /// Records the start of a partition wherever `reference` has it; `place` is where its bytes are now.

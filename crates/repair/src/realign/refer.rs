@@ -231,7 +231,9 @@ pub(crate) fn boot_sector(
     let correct = correct.filter(fits);
     let len = copy_len(kind, sector)?;
     let ends = |at: &ByteOffset| at.checked_add(len).is_some_and(|end| end.get() <= keeps.get());
-    let copies = fs.boot_copies.iter().copied().filter(ends).collect();
+    // What records another start already stays as it is: it is not known whose.
+    let is_stale = |at: &ByteOffset| fs.stale_copies.contains(at);
+    let copies = fs.boot_copies.iter().copied().filter(ends).filter(|at| !is_stale(at)).collect();
     Some(Reference::BootSector { kind, recorded, correct, sector, copies })
 }
 
