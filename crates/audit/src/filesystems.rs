@@ -128,8 +128,10 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 => None,
         FsKind::Squashfs | FsKind::Erofs | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
     };
-    let fix =
-        fix.unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
+    // A move loses nothing.
+    let fix = crate::moves::of_data(place.context, at)
+        .or(fix)
+        .unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
     findings.push(Finding { miss, ..finding(rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
