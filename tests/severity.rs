@@ -459,6 +459,7 @@ fn a_fat_is_judged_and_moved_by_its_clusters() {
         // Clusters of 2 KiB.
         (249, 700_000, "-F 32 -s 4 -R 15"),
         (249, 700_000, "-F 32 -s 4 -R 32"),
+        (249, 200_000, "-F 16 -s 4 -R 13"),
     ];
     let mut seen = [0; 2];
     for (start, sectors, how) in made {
@@ -478,11 +479,11 @@ fn a_fat_is_judged_and_moved_by_its_clusters() {
             };
             let per_fat = if le(22, 2) == 0 { le(36, 4) } else { le(22, 2) };
             let behind = le(14, 2) + le(16, 1) * per_fat + (le(17, 2) * 32).div_ceil(512);
-            (start + behind, behind.is_multiple_of(le(13, 1)) && le(13, 1) < 8)
+            (start + behind, behind.is_multiple_of(le(13, 1)) && le(13, 1) < 8, le(13, 1).min(8))
         };
         // Small clusters fill the sectors if the start is on one.
-        let (first, fills) = first_cluster(&image, start);
-        let is_on = if fills { start.is_multiple_of(8) } else { first.is_multiple_of(8) };
+        let (first, fills, unit) = first_cluster(&image, start);
+        let is_on = if fills { start.is_multiple_of(8) } else { first.is_multiple_of(unit) };
         let report = tools::check(&image, &[]);
         let errors = |report: &Value| {
             let all = list(report, "findings").iter();

@@ -43,7 +43,14 @@ impl Above {
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
         let first = clusters(layer, boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
-        if first.is_some_and(|at| boundary.is_aligned(at)) {
+        // Clusters smaller than a sector straddle nowhere if they fill it.
+        let fills = |at: ByteOffset| match &layer.facts {
+            Facts::FileSystem(fs) => {
+                fs.cluster.is_some_and(|cluster| boundary.past(at).is_multiple_of(cluster))
+            }
+            _ => false,
+        };
+        if first.is_some_and(fills) {
             self.back.push(called(layer));
             return;
         }
