@@ -328,32 +328,6 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
     assert!(status == 0 && text.contains("nothing to do: no partition has to move"), "{text}");
 }
 
-/// The disk of Windows XP with an aligned partition behind the first one, and one free sector between them: the first one moves
-/// by that sector, and not behind the other, although the advised grain has room there only.
-#[test]
-fn no_partition_passes_another_for_the_advised_grain() {
-    if !present(&["sfdisk", "mkfs.ext4"]) {
-        return;
-    }
-    let dir = Dir::new("order");
-    let image = dir.image("disk.img", 256 << 20);
-    tools::write_table(
-        &image,
-        512,
-        "label: dos\nstart=63, size=100000, type=7\nstart=100064, size=100000, type=83\n",
-    );
-    tools::shell("mkfs.ext4 -q -F -b 4096 -E offset=32256 disk.img 50000k", dir.path());
-    tools::shell("mkfs.ext4 -q -F -b 4096 -E offset=51232768 disk.img 50000k", dir.path());
-    tools::shell(
-        &tools::pasted("straddle realign disk.img --save m.json && straddle apply m.json --write disk.img"),
-        dir.path(),
-    );
-    let starts = tools::check(&image, &[]);
-    let starts: Vec<u64> =
-        tools::list(&starts, "partitions").iter().map(|one| tools::number(one, "start_lba")).collect();
-    assert_eq!(starts, [64, 100_064]);
-}
-
 /// The copy of a boot sector may record another start than the boot sector, as after a program that corrected only that: it
 /// stays as it is, and nothing depends on it.
 #[test]

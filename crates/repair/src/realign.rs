@@ -270,34 +270,16 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
             | RealignError::Unclaimed { .. }
             | RealignError::Occupied { .. })
     );
-    let passes = first.as_ref().is_ok_and(|realign| wanted.starts.is_empty() && !keeps_order(&realign.plan));
-    if !(lacks_room || passes) || fine.start == coarse.start {
+    if !lacks_room || fine.start == coarse.start {
         return first;
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
-    base.note(match passes {
-        true => format!(
-            "on the grain of {grain}, a partition would have to pass another one: new starts are on {starts}"
-        ),
-        false => format!("there is no room for all on the grain of {grain}: new starts are on {starts}"),
-    });
+    base.note(format!("there is no room for all on the grain of {grain}: new starts are on {starts}"));
     match attempt(&base, &fine) {
-        Ok(second) if passes && !keeps_order(&second.plan) => first,
-        Err(_) if passes => first,
         // What is only off the advised grain is fine as it is.
         Err(RealignError::Nothing | RealignError::Occupied { .. }) => first,
         second => second,
     }
-}
-
-/// Whether the partitions are in the same order as before.
-fn keeps_order(plan: &Plan) -> bool {
-    let order = |entries: &[Entry]| {
-        let mut entries: Vec<_> = entries.iter().filter(|entry| entry.slot != Slot::Extended).collect();
-        entries.sort_by_key(|entry| entry.start);
-        entries.iter().map(|entry| entry.number).collect::<Vec<_>>()
-    };
-    order(plan.before()) == order(&plan.table().partitions)
 }
 
 /// Makes a plan with this grain.
