@@ -12,7 +12,7 @@ arm() {
 		sfdisk -q --force "$DISK"
 	dd if="$INPUT/content" of="$DISK" bs=4M oflag=seek_bytes seek="$start" conv=fsync,notrunc status=none
 	if [ "$1" = realign ]; then
-		"$straddle" realign "$DISK" --assume 512e --partition 1 --start "1=$2" --save /tmp/move.json >/dev/null
+		"$straddle" realign "$DISK" --assume 512e --partition 1 --start "1=$2" --wipe --save /tmp/move.json >/dev/null
 		set -- "$straddle" apply --verify "$3" /tmp/move.json --write "$DISK"
 	fi
 	echo 3 >/proc/sys/vm/drop_caches
