@@ -18,7 +18,7 @@ use self::entry::Entry;
 pub use self::shrink::{can_shrink, shrinking};
 use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
-use crate::{Context, makeup, weigh};
+use crate::{Context, weigh};
 
 /// The number of blocks that an MBR entry can address with 32 bits.
 const MBR_LBAS: u64 = 1 << 32;
@@ -43,7 +43,7 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     let free = free_space_around(context, partition)?;
     // Places are for the start, and that is not what is to be aligned where clusters are off it.
     let physical = context.topology.physical.value();
-    let first = partition.layer.as_ref().and_then(|layer| makeup::clusters(layer, physical));
+    let first = partition.layer.as_ref().and_then(|layer| layer.clusters(physical));
     let is_off = first.is_some_and(|first| !first.is_multiple_of(physical));
     let keeps = partition.is_found_from_end();
     if keeps && required(context.topology).is_some_and(|required| required.is_aligned(partition.span.start()))

@@ -4,9 +4,9 @@
 //! the kernel's alignment offset by default, so on a misaligned partition their data is aligned, and moving
 //! the partition would misalign it. If nothing stands on a start, the start itself is judged.
 
+use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer, Lv, Pv};
 use straddle_layout::view::Piece;
-use straddle_layout::{FsKind, Partition};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::names::called;
@@ -42,7 +42,7 @@ impl Above {
     }
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
-        let first = clusters(layer, boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
+        let first = layer.clusters(boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
         // Clusters smaller than a sector straddle nowhere if they fill it.
         let fills = |at: ByteOffset| match &layer.facts {
             Facts::FileSystem(fs) => {
@@ -107,15 +107,6 @@ impl Above {
             self.off.push(name());
         }
     }
-}
-
-/// Where in a FAT or an exFAT its clusters begin, if that is not a whole number of them behind its start, or if they are
-/// larger than a sector. Formatters of SD cards choose the start for them.
-pub(crate) fn clusters(layer: &Layer, sector: ByteCount) -> Option<ByteCount> {
-    let Facts::FileSystem(fs) = &layer.facts else { return None };
-    let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
-    let (first, cluster) = (ByteCount::new(fs.data_start?.get()), fs.cluster?);
-    (is_fat && (cluster >= sector || !first.is_multiple_of(cluster))).then_some(first)
 }
 
 /// Whether this disk alone cannot show what is on a layer: an array whose first bytes, and with them the

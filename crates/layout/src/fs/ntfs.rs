@@ -87,14 +87,15 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
     let sector = unit(u64::from(le16(&boot, SECTOR_SIZE)))?;
     let cluster = table::cluster(&boot)?;
+    let copies = copies(view, &boot, sector, cluster);
     let fs = FileSystem {
         block: cluster,
         sector: Some(sector),
         cluster: Some(cluster),
         hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
         extent: said(le64(&boot, SECTORS), sector),
-        stale_copies: stale(view, &copies(view, &boot, sector, cluster), &boot),
-        boot_copies: copies(view, &boot, sector, cluster),
+        stale_copies: stale(view, &copies, &boot),
+        boot_copies: copies,
         is_hibernated: hibernated::is_hibernated(view, &boot),
         ..FileSystem::default()
     };

@@ -76,6 +76,15 @@ impl Layer {
     pub fn is_hibernated(&self) -> bool {
         self.kind.is_hibernated() || matches!(&self.facts, Facts::FileSystem(fs) if fs.is_hibernated)
     }
+
+    /// Where in a FAT or an exFAT its clusters begin; `None` where that does not matter, because clusters smaller than a
+    /// `sector` fill it if the start is on one. Formatters of SD cards choose the start for the clusters.
+    pub fn clusters(&self, sector: ByteCount) -> Option<ByteCount> {
+        let Facts::FileSystem(fs) = &self.facts else { return None };
+        let is_fat = matches!(self.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
+        let (first, cluster) = (ByteCount::new(fs.data_start?.get()), fs.cluster?);
+        (is_fat && (cluster >= sector || !first.is_multiple_of(cluster))).then_some(first)
+    }
 }
 
 /// The figures of a layer, by its kind. Sizes and offsets are in bytes.

@@ -1,8 +1,8 @@
 //! What moves and their journal write over besides the partitions that move.
 //!
 //! The law of this module: space that no partition has, and in which there are data, is written only with consent:
-//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made and again where it is carried out. Of
-//! long spans the ends and samples are read: what finds a file system there is at its start.
+//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the ends and
+//! samples are read, and again, of all bytes, where it is carried out.
 
 use std::collections::BTreeSet;
 

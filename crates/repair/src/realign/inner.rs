@@ -6,7 +6,7 @@
 
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{FsKind, Partition, Role, Stack};
+use straddle_layout::{Partition, Role, Stack};
 use straddle_units::{BlockSize, Boundary, ByteCount, KIB, MIB};
 
 /// Where the data of a partition begin that are to be aligned.
@@ -55,13 +55,7 @@ fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
         Facts::Md(md) => Some((md.data_offset, "part of the array's data")),
         Facts::Mapped(mapped) => Some((ByteCount::new(mapped.payload?.get()), "payload")),
         Facts::Table(table) => Some((first_inside(table)?, "first partition inside")),
-        Facts::FileSystem(fs) => {
-            let is_fat = matches!(layer.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
-            let (first, cluster) = (ByteCount::new(fs.data_start?.get()), fs.cluster?);
-            // Smaller clusters fill the sectors, wherever the first one is.
-            let fills = cluster < USUAL_PHYSICAL && first.is_multiple_of(cluster);
-            Some((first, "first cluster")).filter(|_| is_fat && !fills)
-        }
+        Facts::FileSystem(_) => Some((layer.clusters(USUAL_PHYSICAL)?, "first cluster")),
         Facts::Lv(_) | Facts::Opaque => None,
     }
 }
