@@ -177,3 +177,28 @@ fn a_measurement_on_an_unfinished_copy_names_what_completes_it() {
     );
     assert!(!text.contains("straddle resume"), "{text}");
 }
+
+/// A clone on a larger disk: what is printed makes it possible to go on.
+#[test]
+fn a_move_goes_on_after_the_disk_has_its_old_size_again() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    for (table, text) in TABLES.into_iter().enumerate() {
+        let dir = planned(text, LEN);
+        let before = fs::read(dir.join(NAME)).unwrap();
+        begin(&dir, None);
+        let (half, file) = (fs::read(dir.join(NAME)).unwrap(), fs::File::options().write(true));
+        file.clone().open(dir.join(NAME)).unwrap().set_len(LEN + (5 << 20)).unwrap();
+        for way in [&[][..], &["--rollback"], &["--trust-journal"]] {
+            let (status, said) = run(&dir, &[&["resume", NAME][..], way].concat());
+            assert_eq!(status, Some(4), "{way:?}: {said}");
+            assert!(said.contains(&format!("'truncate -s {LEN}' for an image")), "{way:?}: {said}");
+            assert!(fs::read(dir.join(NAME)).unwrap().starts_with(&half), "{way:?}: {said}");
+        }
+        tools::shell(&format!("truncate -s {LEN} {NAME}"), dir.path());
+        let (status, said) = run(&dir, &["resume", NAME]);
+        assert_eq!(status, Some(0), "{said}");
+        check_contents(&dir, &before, table);
+    }
+}

@@ -41,7 +41,15 @@ pub enum RelocateError {
     /// The journal is that of a move that is not over.
     #[error("the journal at byte {0} is still needed")]
     Needed(ByteOffset),
-    /// The journal was made for a disk of another size, or lies elsewhere than it says.
+    /// The journal was made for a disk of another size.
+    #[error("the journal was made for a disk of {} bytes, and this one has {}", made.get(), found.get())]
+    OtherSize {
+        /// The size that the disk had.
+        made: ByteCount,
+        /// The size that it has.
+        found: ByteCount,
+    },
+    /// The journal lies elsewhere than it says.
     #[error("the journal belongs to another disk or place: {0}")]
     Foreign(String),
     /// The journal has a format that this version does not know.
@@ -95,9 +103,12 @@ impl RelocateError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Job(_) | Self::Place(_) => ErrorKind::Usage,
-            Self::Occupied(_) | Self::Needed(_) | Self::Foreign(_) | Self::Version(_) | Self::Damaged(_) => {
-                ErrorKind::Refused
-            }
+            Self::Occupied(_)
+            | Self::Needed(_)
+            | Self::OtherSize { .. }
+            | Self::Foreign(_)
+            | Self::Version(_)
+            | Self::Damaged(_) => ErrorKind::Refused,
             Self::Read { .. } | Self::Write { .. } | Self::Flush { .. } | Self::Changed { .. } => {
                 ErrorKind::Failed
             }

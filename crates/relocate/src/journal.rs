@@ -223,10 +223,9 @@ impl Journal {
     /// Reads the journal at `place`; `None` if there is none. Writes nothing.
     pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
         let Some(journal) = Self::read_grown(disks, place)? else { return Ok(None) };
-        let (made, size) = (journal.job.size(), disks.get(Device::Data).size());
-        if made != size {
-            let why = format!("made for {} bytes, and this disk has {}", made.get(), size.get());
-            return Err(RelocateError::Foreign(why));
+        let (made, found) = (journal.job.size(), disks.get(Device::Data).size());
+        if made != found {
+            return Err(RelocateError::OtherSize { made, found });
         }
         Ok(Some(journal))
     }
@@ -315,11 +314,9 @@ impl Journal {
         if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
             return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
         }
-        if disks.get(Device::Data).size() < job.size() {
-            return Err(RelocateError::Foreign(format!(
-                "made for {} bytes, and this disk has fewer",
-                job.size().get()
-            )));
+        let (made, found) = (job.size(), disks.get(Device::Data).size());
+        if found < made {
+            return Err(RelocateError::OtherSize { made, found });
         }
         check_place(disks, place, &job)?;
         let layout = Layout::new(place, &job, in_memory(ByteCount::new(title.body)));

@@ -36,6 +36,7 @@ mod displaced;
 mod error;
 mod file;
 mod find;
+mod footprint;
 mod guard;
 mod heads;
 mod inner;

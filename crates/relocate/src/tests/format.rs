@@ -122,7 +122,10 @@ fn another_disk_or_version_is_refused() {
     let mut longer = Memory { bytes: disk.bytes.clone(), is_read_only: true };
     longer.bytes.extend([0; 512]);
     let error = open(Disks::one(&mut longer), place).unwrap_err();
-    assert!(matches!(error, RelocateError::Foreign(_)) && error.kind() == ErrorKind::Refused, "{error:?}");
+    assert!(
+        matches!(error, RelocateError::OtherSize { .. }) && error.kind() == ErrorKind::Refused,
+        "{error:?}"
+    );
     let mut other = Memory { bytes: disk.bytes.clone(), is_read_only: true };
     let error = open(Disks::two(&mut disk, &mut other), place).unwrap_err();
     assert!(matches!(error, RelocateError::Foreign(_)), "{error:?}");

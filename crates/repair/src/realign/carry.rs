@@ -26,8 +26,8 @@ use straddle_relocate::{
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::besides::clear;
 use super::boot::Loaders;
+use super::footprint::Footprint;
 use super::media::{Carrier, Place, Writer};
 use super::payload::restore::BootCode;
 use super::payload::wrapped::HEAD;
@@ -70,6 +70,8 @@ pub struct Run<'a> {
     pub(super) is_unmarked: bool,
     /// Whether nothing but this move can have written to the journal's space on the disk, and to where data went.
     pub(super) owns_space: bool,
+    /// What this run has written in the journal's space.
+    pub(super) footprint: Footprint,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
     /// Whether the journal is believed although something speaks against it.
@@ -108,6 +110,7 @@ impl Realign {
             is_displaced: false,
             is_unmarked: false,
             owns_space: true,
+            footprint: Footprint::none(),
             verify: Verify::Read,
             skips_bad: false,
             trust: Trust::default(),
@@ -276,7 +279,7 @@ impl<'a> Run<'a> {
             && let Some(place) = self.place_on_disk()
         {
             // A later move is to find the space empty.
-            let _ = clear(self.disk, place);
+            let _ = self.clear_journal(place);
         }
         begun
     }
@@ -561,16 +564,18 @@ impl<'a> Run<'a> {
         use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
     ) -> Result<T, MoveError> {
         let place = self.place;
-        with_disks(self.disk, &mut self.journal, |disks| use_them(disks, place))
+        with_disks(self.disk, &mut self.journal, (place, &mut self.footprint), |disks| use_them(disks, place))
     }
 }
 
 pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
     journal: &mut Place,
+    (place, footprint): (Span, &mut Footprint),
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, MoveError> {
-    let mut carrier = Carrier(disk);
+    let is_inside = matches!(journal, Place::Inside);
+    let mut carrier = Carrier { disk, journal: is_inside.then_some((place, footprint)) };
     Ok(match journal {
         Place::Inside => use_them(Disks::one(&mut carrier))?,
         Place::File(file) => {

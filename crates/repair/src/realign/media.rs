@@ -10,6 +10,7 @@ use straddle_device::{FileId, Medium, ReadError};
 use straddle_relocate::{FileAccess, journal_len};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::footprint::Footprint;
 use super::{MoveError, Realign};
 use crate::target::Disk;
 
@@ -168,42 +169,52 @@ pub(super) fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io:
 }
 
 /// A target, as data are moved on it.
-pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
+pub(super) struct Carrier<'a> {
+    pub(super) disk: &'a mut dyn Disk,
+    /// Where the journal is, if it is on the target, and what of it is written.
+    pub(super) journal: Option<(Span, &'a mut Footprint)>,
+}
 
 /// A file, as a journal is written to it.
 pub(super) struct Writer<'a>(pub(super) &'a File);
 
 impl straddle_relocate::Disk for Carrier<'_> {
     fn size(&self) -> ByteCount {
-        self.0.len()
+        self.disk.len()
     }
 
     fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        read(self.0, at, bytes)
+        read(self.disk, at, bytes)
     }
 
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
+        let written = Span::new(at, ByteCount::new(bytes.len() as u64));
+        if let (Some((place, footprint)), Some(written)) = (&mut self.journal, written)
+            && place.overlaps(written)
+        {
+            footprint.add(written);
+        }
+        self.disk.write_at(at, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.disk.flush()
     }
 
     fn drop_cache(&mut self, span: Span) {
-        self.0.drop_cache(span);
+        self.disk.drop_cache(span);
     }
 
     fn prefetch(&mut self, span: Span) {
-        self.0.prefetch(span);
+        self.disk.prefetch(span);
     }
 
     fn holes(&mut self, span: Span) -> Vec<Span> {
-        self.0.holes(span)
+        self.disk.holes(span)
     }
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
-        self.0.punch(span)
+        self.disk.punch(span)
     }
 }
 

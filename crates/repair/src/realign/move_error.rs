@@ -23,7 +23,17 @@ pub enum MoveError {
     Apply(#[from] ApplyError),
     /// The moves failed.
     #[error(transparent)]
-    Moves(#[from] RelocateError),
+    Moves(RelocateError),
+    /// The disk, or the copy of it, has grown since.
+    #[error(
+        "nothing was written: the move began on a disk of {} bytes, and this one has {}: give it that size until the move is over: 'truncate -s {}' for an image, 'losetup --sizelimit {}' for a disk", made.get(), found.get(), made.get(), made.get()
+    )]
+    Larger {
+        /// The size that the disk had.
+        made: ByteCount,
+        /// The size that it has.
+        found: ByteCount,
+    },
     /// The disk cannot be read.
     #[error("the disk cannot be read")]
     Read(#[from] ReadError),
@@ -168,6 +178,7 @@ impl MoveError {
             | Self::Grown(_)
             | Self::Changed(_)
             | Self::Foreign(_)
+            | Self::Larger { .. }
             | Self::OtherTable
             | Self::NotNeeded
             | Self::LeftOver
@@ -187,6 +198,15 @@ impl MoveError {
             | Self::JournalFile { .. }
             | Self::Nothing
             | Self::NothingAnywhere => ErrorKind::Failed,
+        }
+    }
+}
+
+impl From<RelocateError> for MoveError {
+    fn from(error: RelocateError) -> Self {
+        match error {
+            RelocateError::OtherSize { made, found } if found > made => Self::Larger { made, found },
+            error => Self::Moves(error),
         }
     }
 }

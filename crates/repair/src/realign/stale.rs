@@ -39,7 +39,7 @@ impl Run<'_> {
     /// Why no command follows the journal at `place`; `None` if there is none, or one of them does.
     fn unneeded(&mut self, place: Span) -> Result<Option<Unneeded>, MoveError> {
         let found = match self.with_disks(|disks, _| inspect_grown(disks, place)) {
-            Err(MoveError::Moves(RelocateError::Foreign(_))) => None,
+            Err(MoveError::Moves(RelocateError::Foreign(_) | RelocateError::OtherSize { .. })) => None,
             Err(MoveError::Moves(RelocateError::Damaged(_))) => return Ok(Some(Unneeded::Over)),
             found => found?,
         };

@@ -2,7 +2,10 @@
 //!
 //! The law of this module: only what is this move's is overwritten, and only in a run during which the table has had the
 //! marker from the start on: the space was empty before, and no other program uses a disk with the marker. Of the
-//! places that data went through, that is what equals the data where they are now; of the journal's space, all of it.
+//! places that data went through, that is what equals the data where they are now; of the journal's space, what this run has
+//! written, and all of it if others have.
+
+use std::io;
 
 use straddle_device::Medium;
 use straddle_layout::{Role, Stack, TableKind};
@@ -58,8 +61,13 @@ impl Run<'_> {
         let is_free = stack.usable.is_none_or(|usable| usable.contains(place) || is_back)
             && taken.iter().all(|span| !span.overlaps(place));
         if is_free {
-            let _ = clear(self.disk, place);
+            let _ = self.clear_journal(place);
         }
+    }
+
+    /// Clears what this run, and those before it, may have written in the journal's space.
+    pub(super) fn clear_journal(&mut self, place: Span) -> io::Result<()> {
+        self.footprint.within(place).into_iter().try_for_each(|part| clear(self.disk, part))
     }
 }
 
