@@ -3,6 +3,7 @@
 //! The law of this crate: whole processes are measured from outside, the arms take turns within each round so
 //! that any other load of the machine affects all of them, and a figure is a median with its quartiles.
 
+mod calibration;
 mod drives;
 mod images;
 mod moves;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    calibration::print();
     let measured = match what {
         "drives" => drives::run(),
         "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
