@@ -243,5 +243,5 @@ fn what_the_book_needs_is_named() {
     let run = book(&[]);
     assert_eq!(run.status.code(), Some(1), "{}", transcript(&run));
     let said = text(&run.stderr);
-    assert!(said.contains("mdbook cannot be installed: false install --locked --version"), "{said}");
+    assert!(said.contains("mdbook cannot be installed: false install --locked --debug --version"), "{said}");
 }

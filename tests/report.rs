@@ -170,7 +170,7 @@ fn small_blocks_and_damaged_tables_are_no_misalignment() {
     let (small, torn) = (dir.image("small.img", 64 << 20), dir.image("torn.img", 64 << 20));
     tools::shell("mkfs.ext4 -q -b 1024 small.img", dir.path());
     write_table(&torn, 512, "label: gpt\nstart=2048, size=40000\n");
-    tools::shell("printf x | dd of=torn.img bs=1 seek=600 conv=notrunc status=none", dir.path());
+    tools::shell("printf 'torn table' | dd of=torn.img bs=1 seek=600 conv=notrunc status=none", dir.path());
     assert!(small.exists() && torn.exists());
     fs::create_dir(dir.join("audits")).unwrap();
     audit(&dir, "audits/small.json", &["--assume", "512e", "small.img"]);

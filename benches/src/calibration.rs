@@ -20,7 +20,7 @@ pub(crate) fn print() {
     let walk = cycle(CELLS);
     let (integers, memory) = (median(|| integers(STEPS), STEPS), median(|| walked(&walk, READS), READS));
     println!(
-        "calibration: {integers:.2} ns a step of dependent integer arithmetic (xorshift64), {memory:.1} ns a dependent \
+        "calibration: {integers:.2} ns a step of dependent integer arithmetic, {memory:.1} ns a dependent \
          read at random in 64 MiB"
     );
 }
@@ -38,15 +38,13 @@ fn median(run: impl Fn() -> u64, steps: u32) -> f64 {
     rounds[ROUNDS / 2]
 }
 
-/// Marsaglia's xorshift64 (2003): each step needs the one before.
+/// Six operations, each of which needs the result of the one before.
 fn integers(steps: u32) -> u64 {
-    let mut state = black_box(88_172_645_463_325_252_u64);
-    for _ in 0..steps {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+    let mut value = black_box(1_u64);
+    for step in 0..steps {
+        value = (value.rotate_left(13) ^ u64::from(step)).wrapping_add(value >> 7) ^ (value << 5);
     }
-    state
+    value
 }
 
 /// A permutation of one cycle, by Sattolo's algorithm: a walk along it comes to every cell.

@@ -85,7 +85,7 @@ fn a_move_leaves_nothing_in_unallocated_space() {
         };
         assert_eq!(is_left(&shape.after), None, "{}", shape.name);
         let whole = shape.operations::<Drive>();
-        let step = (whole / seeds("MOVES", 20)).max(1);
+        let step = (whole / seeds("MOVES", 20).max(12)).max(1);
         let mut tried = [0; 2];
         for left in (0..whole).step_by(usize::try_from(step).unwrap()) {
             let medium = killed(&shape, left);

@@ -148,7 +148,7 @@ fn an_abandoned_move_is_not_followed() {
 fn a_later_move_survives_what_an_abandoned_one_left() {
     let mut random = Random::new(12);
     let mut recovered = 0;
-    for round in 0..seeds("MOVES", 40) {
+    for round in 0..seeds("MOVES", 40).max(12) {
         let shape = abandoned(&mut random);
         let cut = random.below(shape.operations::<Drive>() + 1);
         let mut drive = Drive::new(shape.before.clone(), cut);
