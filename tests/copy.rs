@@ -183,14 +183,14 @@ fn a_source_that_has_changed_since_the_plan_is_refused() {
         folder,
         "truncate -s 64M src.img; printf 'label: gpt\nstart=2049,size=120000\n' | sfdisk -q --no-tell-kernel src.img
         truncate -s 40M small.img; truncate -s $((120000 * 512)) fs; mkfs.ext4 -q -F fs 20000k
-        dd if=fs of=src.img bs=512 seek=2049 conv=notrunc status=none",
+        dd if=fs of=src.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc status=none",
     );
     let (status, text) =
         straddle(folder, &["realign", "src.img", "--to", "small.img", "--save", "small.json"]);
     assert_eq!(status, 0, "{text}");
     shell(
         folder,
-        "resize2fs -f fs >/dev/null 2>&1; dd if=fs of=src.img bs=512 seek=2049 conv=notrunc status=none",
+        "resize2fs -f fs >/dev/null 2>&1; dd if=fs of=src.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc status=none",
     );
     let apply = ["apply", "small.json", "--from", "src.img", "--write", "small.img"];
     let (status, text) = straddle(folder, &apply);

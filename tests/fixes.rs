@@ -177,7 +177,7 @@ const DAMAGES: [(&str, &str); 10] = [
          \tstruct.pack_into(\"<I\", d, at + 16, 0)\n\tstruct.pack_into(\"<I\", d, at + 16, zlib.crc32(d[at:at + 92]))\n\
          open(\"disk.img\", \"wb\").write(d)'",
     ),
-    ("primary header's sum", "printf x | dd of=disk.img bs=1 seek=568 conv=notrunc status=none"),
+    ("primary header's sum", "printf 'wrong ones' | dd of=disk.img bs=1 seek=568 conv=notrunc status=none"),
     (
         "primary header is the backup's",
         "dd if=disk.img of=disk.img bs=512 skip=131071 seek=1 count=1 conv=notrunc status=none",

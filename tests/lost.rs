@@ -319,7 +319,10 @@ fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
     write_table(&image, 512, "label: dos\nstart=63, size=60000, type=83\n");
     dir.image("contents", 60_000 * 512);
     shell("mkfs.ext4 -q -F -b 1024 -O ^metadata_csum contents", dir.path());
-    shell("dd if=contents of=disk.img bs=512 seek=63 conv=notrunc status=none", dir.path());
+    shell(
+        "dd if=contents of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none",
+        dir.path(),
+    );
     for arguments in [
         &["realign", "disk.img", "--save", "move"][..],
         &["realign", "disk.img", "--to", "copy.img", "--save", "copy"],
@@ -355,7 +358,9 @@ fn room_for_one_partition_is_no_room_for_another() {
         dir.image("contents", 60_000 * 512);
         shell("mkfs.ext4 -q -F -b 1024 -O ^metadata_csum contents", dir.path());
         for start in [2048, 122_880] {
-            let into = format!("dd if=contents of=disk.img bs=512 seek={start} conv=notrunc status=none");
+            let into = format!(
+                "dd if=contents of=disk.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none"
+            );
             shell(&into, dir.path());
         }
         let said = straddle_in(&dir, &["plan", "disk.img", "--grow", "1=50MiB", "--save", "plan"]);

@@ -221,7 +221,7 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
             dir.path(),
             "straddle apply disk.img.copy.json --from disk.img --write NEW; mv NEW new.img
              from=$(sfdisk -d new.img | sed -n 's/^new.img2.*start= *\\([0-9]*\\),.*/\\1/p')
-             [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=512 skip=$from count=240000 status=none) 2
+             [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=64K iflag=skip_bytes,count_bytes skip=$(($from * 512)) count=$((240000 * 512)) status=none) 2
              rm new.img disk.img.copy.json",
         );
         let (_, text) = program(dir.path(), &["check", "disk.img"]);
@@ -315,7 +315,7 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
         shell(
             dir.path(),
             &format!(
-                "dd if=disk.img of=now bs=512 skip={expected} count=60001 status=none; cmp now 1
+                "dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$(({expected} * 512)) count=$((60001 * 512)) status=none; cmp now 1
                  printf secret | cryptsetup open --test-passphrase now --key-file -; rm move.json"
             ),
         );
@@ -351,7 +351,10 @@ fn a_copy_of_a_boot_sector_that_records_another_start_stays() {
             };
             write(0, first);
             write(copy, second);
-            tools::shell("dd if=fs of=disk.img bs=512 seek=2049 conv=notrunc,sparse status=none", dir.path());
+            tools::shell(
+                "dd if=fs of=disk.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc,sparse status=none",
+                dir.path(),
+            );
             let line = "straddle realign disk.img --save m.json && straddle apply m.json --write disk.img";
             tools::shell(&tools::pasted(line), dir.path());
             let report = tools::check(&image, &[]);

@@ -127,7 +127,8 @@ fn a_table_matters_by_whether_partitions_are_found() {
     }
     let zero =
         |at: u64| format!("dd if=/dev/zero of=disk.img bs=512 seek={at} count=1 conv=notrunc status=none");
-    let spoil = |at: u64| format!("printf x | dd of=disk.img bs=1 seek={at} conv=notrunc status=none");
+    let spoil =
+        |at: u64| format!("printf 'wrong ones' | dd of=disk.img bs=1 seek={at} conv=notrunc status=none");
     let (first, last) = (1, 131_071);
     let cases = [
         ("S033", "error", [spoil(first * 512 + 56), spoil(last * 512 + 56)]),
@@ -434,7 +435,9 @@ fn a_table_inside_a_partition_is_judged_by_its_partitions() {
         };
         let moved = starts("disk.img");
         shell(
-            &format!("dd if=disk.img of=moved.img bs=512 skip={moved} count=400000 status=none"),
+            &format!(
+                "dd if=disk.img of=moved.img bs=64K iflag=skip_bytes,count_bytes skip=$(({moved} * 512)) count=$((400000 * 512)) status=none"
+            ),
             dir.path(),
         );
         assert_eq!((moved + starts("moved.img")) % 2048, 0, "{what}");
@@ -468,7 +471,9 @@ fn a_fat_is_judged_and_moved_by_its_clusters() {
         write_table(&image, 512, &format!("label: dos\nstart={start}, size={sectors}, type=c\n"));
         let line = format!("truncate -s {} fs && mkfs.fat -a {how} -h {start} fs", sectors * 512);
         tools::shell(
-            &format!("{line} && dd if=fs of=disk.img bs=512 seek={start} conv=notrunc,sparse status=none"),
+            &format!(
+                "{line} && dd if=fs of=disk.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc,sparse status=none"
+            ),
             dir.path(),
         );
         let first_cluster = |image: &std::path::Path, start: u64| {
@@ -508,7 +513,8 @@ fn a_fat_is_judged_and_moved_by_its_clusters() {
         assert!(first.is_multiple_of(8), "{how} at {start}, moved to {moved}");
         tools::shell(
             &format!(
-                "dd if=disk.img of=after bs=512 skip={moved} count={sectors} status=none && fsck.fat -n after"
+                "dd if=disk.img of=after bs=64K iflag=skip_bytes,count_bytes skip=$(({moved} * 512)) \
+                 count=$(({sectors} * 512)) conv=sparse status=none && fsck.fat -n after"
             ),
             dir.path(),
         );

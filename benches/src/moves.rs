@@ -63,7 +63,9 @@ fn modelled(straddle: &Path) -> Result<()> {
     for line in String::from_utf8_lossy(&run.stdout).lines() {
         let mut words = line.rsplitn(3, ' ');
         let mut number = || words.next().and_then(|word| word.parse::<f64>().ok());
-        let (Some(nanoseconds), Some(bytes), Some(name)) = (number(), number(), words.next()) else { continue };
+        let (Some(nanoseconds), Some(bytes), Some(name)) = (number(), number(), words.next()) else {
+            continue;
+        };
         let rate = bytes / nanoseconds;
         let dd = *first.get_or_insert(rate);
         println!(

@@ -235,7 +235,10 @@ fn a_hibernated_system_is_named_instead_of_a_command() {
     shell("mkfs.ext4 -q -F -b 4096 -E offset=32256 disk.img 150000k", dir.path());
     dir.image("swap", 200_000 * 512);
     shell("mkswap swap >mkswap.log 2>&1", dir.path());
-    shell("dd if=swap of=disk.img bs=512 seek=307200 conv=notrunc status=none", dir.path());
+    shell(
+        "dd if=swap of=disk.img bs=64K oflag=seek_bytes seek=$((307200 * 512)) conv=notrunc status=none",
+        dir.path(),
+    );
     put(&image, 307_200 * 512 + 4086, b"S1SUSPEND\0");
     assert_eq!(printed(&dir), "");
     let said = text(&straddle_in(&dir, &["check", "disk.img"]).stdout);

@@ -30,7 +30,12 @@ fn put(dir: &Dir, name: &str, script: &str) {
 
 /// Puts `n` into the partition of the disk.
 fn install(dir: &Dir) {
-    shell(&format!("dd if=n of=disk.img bs=512 seek={START} conv=notrunc status=none"), dir.path());
+    shell(
+        &format!(
+            "dd if=n of=disk.img bs=64K oflag=seek_bytes seek=$(({START} * 512)) conv=notrunc status=none"
+        ),
+        dir.path(),
+    );
 }
 
 fn disk(dir: &Dir, label: &str) {

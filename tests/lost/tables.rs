@@ -32,8 +32,8 @@ fn a_boot_loader_where_a_table_belongs_stays() {
     if !present(&["sgdisk", "sfdisk", "mkfs.ext4", "openssl", "jq"]) {
         return;
     }
-    let gpt = "sgdisk -n 1:2048:200000 disk.img >/dev/null";
-    let mbr = "echo 'start=2048, size=200000, type=83' | sfdisk -q disk.img; mkfs.ext4 -q -E offset=1048576 disk.img 97M";
+    let gpt = "sgdisk -n 1:2048:40000 disk.img >/dev/null";
+    let mbr = "echo 'start=2048, size=38912, type=83' | sfdisk -q disk.img; mkfs.ext4 -q -E offset=1048576 disk.img 19M";
     let core = "openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in /dev/zero 2>/dev/null | head -c 30000 \
                 | dd of=disk.img bs=512 seek=1 conv=notrunc status=none";
     let repair = "--repair --relocate-backup";
@@ -45,18 +45,18 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         (
             "at the end of a disk that has grown",
             format!(
-                "{gpt}; truncate -s 200M disk.img; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in /dev/zero 2>/dev/null \
+                "{gpt}; truncate -s 32M disk.img; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in /dev/zero 2>/dev/null \
                  | head -c 10240 | dd of=disk.img bs=512 seek={} conv=notrunc status=none",
-                409_600 - 20
+                65_536 - 20
             ),
             repair,
-            (409_600 - 20) * 512,
+            (65_536 - 20) * 512,
             Some(("S034", "where a copy of it belongs")),
         ),
     ];
     for (what, make, wanted, at, finding) in cases {
         let dir = Dir::new("tables");
-        shell(&format!("truncate -s 128M disk.img; {make}"), dir.path());
+        shell(&format!("truncate -s 24M disk.img; {make}"), dir.path());
         if let Some((code, said)) = finding {
             let (summary, commands) = fixes(&dir, code);
             assert!(summary.contains(said) && summary.contains(&format!("byte {at} ")), "{what}: {summary}");

@@ -37,7 +37,7 @@ fn disk(dir: &Dir) {
     );
     for start in [63, 43008] {
         let line = format!(
-            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=512 seek={start} conv=notrunc status=none && rm part"
+            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none && rm part"
         );
         shell(&line, dir.path());
     }
