@@ -66,7 +66,6 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    calibration::print();
     let measured = match what {
         "drives" => drives::run(),
         "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
@@ -78,6 +77,8 @@ fn main() -> ExitCode {
         "trace" => build().and_then(|straddle| trace::run(&straddle)),
         _ => check(),
     };
+    // Its memory would show in the peaks of programs that are started after it.
+    calibration::print();
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))
 }
 

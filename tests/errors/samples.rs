@@ -182,6 +182,8 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::List(cause())),
         sample(MoveError::NotMarked(Box::new(MoveError::Unwritten))),
         sample(MoveError::HalfWritten(Box::new(MoveError::Unwritten))),
+        sample(MoveError::Unsettled(Box::new(MoveError::Unwritten))),
+        sample(MoveError::NotRemoved { is_back: false, source: Box::new(MoveError::Moves(moves())) }),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
         sample(CopyError::Table(PlanError::Read(read()))),
         sample(CopyError::List(cause())),

@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use straddle_repair::Target;
+use straddle_repair::realign::{JournalPlace, Realign};
+
 use crate::tools::{self, Dir, flat, list, number, straddle_in, transcript, word, write_table};
 use crate::{LEN, NAME, TABLES, begin, check, of_rule, planned};
 
@@ -200,5 +203,70 @@ fn a_move_goes_on_after_the_disk_has_its_old_size_again() {
         let (status, said) = run(&dir, &["resume", NAME]);
         assert_eq!(status, Some(0), "{said}");
         check_contents(&dir, &before, table);
+    }
+}
+
+/// A journal of a move that never began is left, and a later one takes the partition elsewhere: it counts for nothing,
+/// even if it is there as a whole and all of the disk is searched for one.
+#[test]
+fn a_journal_from_before_a_later_move_leads_nowhere() {
+    if !tools::present(&["sfdisk", "mkfs.ext4", "debugfs"]) {
+        return;
+    }
+    for (elsewhere, to) in [(Some("journal"), "40MiB"), (None, "36MiB")] {
+        let dir = Dir::new("earlier");
+        let image = dir.image(NAME, 96 << 20);
+        write_table(&image, 512, "label: dos\nstart=63, size=30001, type=83\n");
+        tools::shell("mkfs.ext4 -q -F -E offset=32256 disk.img 14000k", dir.path());
+        let plan = |to: &str| {
+            let _ = fs::remove_file(dir.join("move.json"));
+            let (status, said) =
+                run(&dir, &["realign", NAME, "--start", &format!("1={to}"), "--save", "move.json"]);
+            assert_eq!(status, Some(0), "{said}");
+        };
+        plan("20MiB");
+        let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+        // Killed before the marker is written.
+        drop(realign.begin(&mut Target::open(&image, None).unwrap(), JournalPlace::Inside, [7; 16]).unwrap());
+        let earlier = fs::read(&image).unwrap();
+        plan(to);
+        let apply = ["apply", "move.json", "--write", NAME];
+        let on_another: &[&str] = elsewhere.map_or(&[], |_| &["--journal", "journal"]);
+        let (status, said) = run(&dir, &[&apply[..], on_another].concat());
+        assert_eq!(status, Some(0), "{said}");
+        let moved = fs::read(&image).unwrap();
+        let titles =
+            |bytes: &[u8]| bytes.chunks(512).filter(|sector| sector.starts_with(b"straddle-relocat")).count();
+        assert_eq!((titles(&earlier), titles(&moved)), (2, 0), "{to}");
+        // As a whole: what the later move did not write over is as it was.
+        let at = number(&list(&check(&dir), "partitions")[0], "start_bytes");
+        let mut whole = moved.clone();
+        for (index, sector) in earlier.chunks(512).enumerate().skip(70) {
+            let here = &mut whole[index * 512..][..512];
+            if here.iter().all(|byte| *byte == 0) {
+                here.copy_from_slice(sector);
+            }
+        }
+        assert_eq!(titles(&whole), 2, "{to}");
+        for bytes in [moved, whole] {
+            for way in [&[][..], &["--rollback"]] {
+                fs::write(&image, &bytes).unwrap();
+                tools::shell(
+                    &format!(
+                        "echo since >since; debugfs -w -R 'write since since' '{NAME}?offset={at}' 2>/dev/null"
+                    ),
+                    dir.path(),
+                );
+                let used = fs::read(&image).unwrap();
+                assert!(used != bytes, "the file is written");
+                let (status, said) =
+                    run(&dir, &[&["resume", NAME, "--restore-table", "saved"][..], way].concat());
+                assert!(matches!(status, Some(3 | 4)), "{to}, {way:?}: {said}");
+                assert!(
+                    fs::read(&image).unwrap() == used && !dir.join("saved").exists(),
+                    "{to}, {way:?}: {said}"
+                );
+            }
+        }
     }
 }

@@ -280,9 +280,11 @@ fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) 
             Err(RefusedError(text).into())
         }
         // The move is complete, or has not begun: there is nothing to go on with.
-        MoveError::Apply(ApplyError::Kernel(_)) | MoveError::NotMarked(_) | MoveError::HalfWritten(_) => {
-            Err(error).with_context(|| name.to_owned())
-        }
+        MoveError::Apply(ApplyError::Kernel(_))
+        | MoveError::NotMarked(_)
+        | MoveError::HalfWritten(_)
+        | MoveError::Unsettled(_)
+        | MoveError::NotRemoved { .. } => Err(error).with_context(|| name.to_owned()),
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
         error => {

@@ -30,13 +30,15 @@ pub struct BackedUp<'a> {
 }
 
 impl<'a> BackedUp<'a> {
-    /// Stores what the marker of a move overwrites in a new file at `path`. The steps make the marker.
-    pub(crate) fn of_marker(
+    /// Stores what a restored table of a move overwrites in a new file at `path`. The steps make that table, which has
+    /// the marker if `is_marker`.
+    pub(crate) fn of_restored(
         disk: &'a mut dyn Disk,
         steps: Vec<Step>,
-        path: &Path,
+        (is_marker, path): (bool, &Path),
     ) -> Result<Self, ApplyError> {
-        Unstored::of(Subject::Marker, &steps, disk.len(), disk.identity()).store(path)?;
+        let subject = if is_marker { Subject::Marker } else { Subject::Table };
+        Unstored::of(subject, &steps, disk.len(), disk.identity()).store(path)?;
         Ok(Self { disk, plan: None, steps })
     }
 

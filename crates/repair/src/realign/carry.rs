@@ -39,7 +39,7 @@ use super::{
     without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
-use crate::plan::{Change, Entry};
+use crate::plan::{Change, Entry, Format};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -110,7 +110,8 @@ impl Realign {
             is_displaced: false,
             is_unmarked: false,
             owns_space: true,
-            footprint: Footprint::none(),
+            // What was there before, and is given up, is cleared with it.
+            footprint: if self.wipes { Footprint::unknown() } else { Footprint::none() },
             verify: Verify::Read,
             skips_bad: false,
             trust: Trust::default(),
@@ -350,8 +351,7 @@ impl<'a> Run<'a> {
         self.check_way(&state, false)?;
         self.check_table(&state)?;
         self.check_data(&state, false)?;
-        let is_marked = self.payload.table(self.disk)? == Some(Table::Marked);
-        self.owns_space &= is_marked || state == State::NotBegun;
+        self.owns_space &= self.has_marker()? || state == State::NotBegun;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
             State::NotBegun | State::Moving { .. } => {
@@ -371,7 +371,11 @@ impl<'a> Run<'a> {
         list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::New).map_err(|error| {
             let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
-            if is_listed { MoveError::HalfWritten(Box::new(error)) } else { error }
+            match self.payload.realign.plan.table().format {
+                Format::Gpt if is_listed => MoveError::HalfWritten(Box::new(error)),
+                Format::Mbr if is_listed => MoveError::Unsettled(Box::new(error)),
+                _ => error,
+            }
         })?;
         self.end(false)?;
         let in_kernel = tell_kernel(self.disk, Some(Expected::of(&self.payload.realign.plan)));
@@ -399,7 +403,7 @@ impl<'a> Run<'a> {
         self.check_way(&state, true)?;
         self.check_table(&state)?;
         self.check_data(&state, true)?;
-        self.owns_space &= self.payload.table(self.disk)? == Some(Table::Marked);
+        self.owns_space &= self.has_marker()?;
         // With the old table the disk may have been in use: it stays as it is.
         if state == State::NotBegun && self.payload.table(self.disk)? != Some(Table::Old) {
             self.enter_marked()?;
@@ -534,14 +538,21 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Whether the table has the marker, as it has had since it was first written: the copy of a GPT that counts loses it
+    /// last.
+    fn has_marker(&self) -> Result<bool, MoveError> {
+        Ok(!matches!(self.payload.table(self.disk)?, Some(Table::Old | Table::New)))
+    }
+
     /// Removes the journal of a move whose end is durable.
     fn end(&mut self, is_back: bool) -> Result<(), MoveError> {
-        self.with_disks(|disks, place| match open(disks, place)? {
+        let removed = self.with_disks(|disks, place| match open(disks, place)? {
             Some(Recovered::Moved(moved)) => moved.erase(),
             Some(Recovered::Back(back)) => back.erase(),
             None => Ok(()),
             Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
-        })?;
+        });
+        removed.map_err(|error| MoveError::NotRemoved { is_back, source: Box::new(error) })?;
         self.tidy(is_back);
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
-use straddle_layout::{Partition, Role, Stack, TableKind};
+use straddle_layout::view::View;
+use straddle_layout::{Partition, Role, Stack, TableKind, read_layers};
 use straddle_relocate::{
     Disks, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search, search_ends,
     search_near_ends,
@@ -92,7 +93,7 @@ fn parts(stack: &Stack) -> impl Iterator<Item = &Partition> {
 }
 
 /// Where a journal may end.
-fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
+pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     let end = size.get();
     let mut ends = Vec::new();
     for block in [BlockSize::B512, BlockSize::B4096].map(|block| block.get()) {
@@ -169,6 +170,15 @@ pub(super) fn is_unfinished(
     let is_listed = |entry: &Entry, place: Option<Span>| {
         parts().any(|part| part.number == entry.number && Some(part.span) == place)
     };
+    // A later move, or another program, has placed it elsewhere, with its contents.
+    let is_elsewhere = |entry: &Entry| {
+        parts().any(|part| {
+            let is_it = part.number == entry.number
+                && Some(part.span.len()) == old_span(entry).map(|span| span.len())
+                && ![old_span(entry), plan.span(entry)].contains(&Some(part.span));
+            is_it && read_layers(&View::of_drive(medium), part.span, Some(plan.block())).is_some()
+        })
+    };
     // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
         let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
@@ -184,11 +194,12 @@ pub(super) fn is_unfinished(
         }
         (_, Need::Certain) => false,
         (State::Moved, Need::Likely) => is_nowhere(),
-        (State::Moved, Need::Asked) => !is_listed_as_after(),
+        (State::Moved, Need::Asked) => !is_listed_as_after() && !moved().all(is_elsewhere),
         // The table was being written: nothing but the journal has it.
         (State::NotBegun | State::Back, Need::Likely) => parts().next().is_none(),
         (State::NotBegun | State::Back, Need::Asked) => {
-            !moved().all(|entry| is_listed(entry, old_span(entry))) || is_wrap
+            let is_settled = |entry| is_listed(entry, old_span(entry)) || is_elsewhere(entry);
+            !moved().all(is_settled) || is_wrap
         }
     }
 }
@@ -260,7 +271,7 @@ impl Run<'_> {
         self.is_unmarked = state == State::NotBegun;
         let table = if self.is_unmarked { Table::Old } else { Table::Marked };
         let steps = self.payload.restoring(self.disk, table)?;
-        BackedUp::of_marker(self.disk, steps, backup)?.write()?;
+        BackedUp::of_restored(self.disk, steps, (table == Table::Marked, backup))?.write()?;
         let _ = self.disk.reread_table();
         self.is_displaced = false;
         // Nothing is left to write.

@@ -67,7 +67,7 @@ pub enum MoveError {
     )]
     NotNeeded,
     /// A write to the table failed.
-    #[error("writing at byte {at} failed; 'straddle resume' goes on")]
+    #[error("writing at byte {at} failed")]
     Write {
         /// Where.
         at: ByteOffset,
@@ -82,6 +82,22 @@ pub enum MoveError {
         "all data are in their new places, and one copy of the new table counts; 'straddle plan --repair' writes the other one"
     )]
     HalfWritten(#[source] Box<Self>),
+    /// All data have moved, and the new table may not be durable.
+    #[error(
+        "all data are in their new places, and the new table is written, but perhaps not durably: if it is lost with the power, 'straddle resume' writes it"
+    )]
+    Unsettled(#[source] Box<Self>),
+    /// The move or its rollback is over, and its journal is not removed.
+    #[error(
+        "{}, and nothing is left to do; but its journal, which is not needed any more, could not be removed",
+        if *.is_back { "the old layout and its contents are back" } else { "the move is complete, the new table counts" }
+    )]
+    NotRemoved {
+        /// Whether it was a rollback.
+        is_back: bool,
+        /// Why not.
+        source: Box<Self>,
+    },
     /// Reading back did not return what was written.
     #[error("the table or a boot sector reads differently from what was written: do not trust this disk")]
     Unwritten,
@@ -104,7 +120,7 @@ pub enum MoveError {
     },
     /// There is no unfinished move.
     #[error(
-        "no unfinished move: its table has no marker, and no journal was found at the usual places; --restore-table FILE searches all of the disk"
+        "no unfinished move: its table has no marker, and no journal was found at the usual places; if another program has written its table over that of an unfinished move, --restore-table FILE searches all of the disk"
     )]
     Nothing,
     /// There is none although all of the disk was searched.
@@ -172,7 +188,10 @@ impl MoveError {
             Self::Plan(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Moves(error) => error.kind(),
-            Self::NotMarked(error) | Self::HalfWritten(error) => error.kind(),
+            Self::NotMarked(error)
+            | Self::HalfWritten(error)
+            | Self::Unsettled(error)
+            | Self::NotRemoved { source: error, .. } => error.kind(),
             Self::Copy | Self::Elsewhere | Self::NoJournal | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
             | Self::Grown(_)

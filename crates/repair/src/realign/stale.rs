@@ -19,6 +19,13 @@ impl Run<'_> {
     /// before it began, or after it was complete, or of data that are not there any more. A partition may lie over
     /// part of it, where nothing is written.
     pub(super) fn forget_stale(&mut self) -> Result<(), MoveError> {
+        if matches!(self.journal, Place::Inside) {
+            self.forget_elsewhere();
+        } else {
+            let file = std::mem::replace(&mut self.journal, Place::Inside);
+            self.forget_elsewhere();
+            self.journal = file;
+        }
         let free = match &self.journal {
             Place::File(file) => vec![Span::first(file.size)],
             Place::Inside => self.payload.realign.unallocated(),
@@ -34,6 +41,23 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The same wherever else on the disk journals end as a rule. What cannot be read or removed stays: it counts for
+    /// nothing already.
+    fn forget_elsewhere(&mut self) {
+        let (disk, block) = (&*self.disk, self.payload.realign.blocks.size());
+        let Ok(stack) = straddle_layout::read_stack(disk, Some(self.payload.realign.plan.block()), None)
+        else {
+            return;
+        };
+        let (ends, free) = (displaced::ends(disk.len(), &stack), self.payload.realign.unallocated());
+        let Ok(places) = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends))) else { return };
+        for place in places {
+            if let Ok(Some(why)) = self.unneeded(place) {
+                let _ = self.with_disks(|disks, _| forget(disks, place, (why, block), &free));
+            }
+        }
     }
 
     /// Why no command follows the journal at `place`; `None` if there is none, or one of them does.

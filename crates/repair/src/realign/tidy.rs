@@ -67,7 +67,9 @@ impl Run<'_> {
 
     /// Clears what this run, and those before it, may have written in the journal's space.
     pub(super) fn clear_journal(&mut self, place: Span) -> io::Result<()> {
-        self.footprint.within(place).into_iter().try_for_each(|part| clear(self.disk, part))
+        let cleared = self.footprint.within(place).into_iter().map(|part| clear(self.disk, part));
+        // What can be cleared is, whatever the others do.
+        cleared.collect::<Vec<_>>().into_iter().collect()
     }
 }
 
