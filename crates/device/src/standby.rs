@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::identify::PowerMode;
 use crate::ioctl::{self, IoctlError};
-use crate::sysfs::{Attributes, DeviceKind, Directory};
+use crate::sysfs::{Attributes, DeviceKind, Directory, node_of};
 use crate::target::open_for_reading;
 
 /// A disk in standby.
@@ -74,7 +74,7 @@ fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
         return Ok(standby("suspended by the kernel"));
     }
     // What cannot be opened cannot be read either, which is reported elsewhere.
-    let node = Path::new("/dev").join(name.replace('!', "/"));
+    let node = node_of(&name);
     let Ok(file) = open_for_reading(&node).and_then(|file| disk.opened(file)) else { return Ok(None) };
     let unknown = |source| UnknownPower { disk: name.clone(), source };
     // As IDENTIFY is: some USB bridges hang on ATA commands.

@@ -125,6 +125,12 @@ pub struct KernelPartition {
     pub span: Span,
 }
 
+/// The node of the block device that the kernel calls `name`: where its names have an exclamation mark, those of nodes have
+/// a slash (`cciss!c0d0`).
+pub fn node_of(name: &str) -> PathBuf {
+    Path::new("/dev").join(name.replace('!', "/"))
+}
+
 /// Returns the partitions that the kernel lists under a disk, in order of number.
 pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
     let mut found: Vec<KernelPartition> = device

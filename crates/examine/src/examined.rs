@@ -19,8 +19,8 @@ use crate::{
 /// As far is looked for data in the way of a move: the moves that other programs are given are short.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
-/// What a GPT takes at the beginning of a disk, in bytes.
-const TABLE: usize = 34 * SECTOR;
+/// What the entries of a GPT take as a rule, behind two logical sectors.
+const ENTRIES: usize = 16 << 10;
 /// The smallest logical sector.
 const SECTOR: usize = 512;
 
@@ -322,7 +322,8 @@ fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffse
 fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<ByteOffset>, ReadError> {
     let mut own = Vec::new();
     if stack.kind == TableKind::Gpt {
-        own.resize(TABLE.min(usize::try_from(medium.len().get()).unwrap_or(TABLE)), 0);
+        let table = usize::try_from(stack.block.get()).unwrap_or(SECTOR) * 2 + ENTRIES;
+        own.resize(usize::try_from(medium.len().get()).map_or(table, |len| len.min(table)), 0);
         medium.read_at(ByteOffset::ZERO, &mut own)?;
     }
     let mut rest = span;

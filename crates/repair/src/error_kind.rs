@@ -63,7 +63,12 @@ impl ApplyError {
             | Self::InUse(_) => ErrorKind::Refused,
             Self::Plan(error) => error.kind(),
             Self::Backup(error) => error.kind(),
-            Self::Read(_) | Self::Write { .. } | Self::Differs { .. } | Self::Kernel(_) => ErrorKind::Failed,
+            Self::Read(_)
+            | Self::Write { .. }
+            | Self::Flush { .. }
+            | Self::Differs { .. }
+            | Self::OtherTable(_)
+            | Self::Kernel(_) => ErrorKind::Failed,
         }
     }
 }

@@ -125,7 +125,7 @@ fn every_failure_has_its_error() {
         (&plan, SIZE, Fault::Reads, |e| matches!(e, ApplyError::Read(_)), ErrorKind::Failed),
         (&plan, SIZE, Fault::Busy, |e| matches!(e, ApplyError::InUse(_)), ErrorKind::Refused),
         (&plan, SIZE, Fault::Writes, |e| matches!(e, ApplyError::Write { .. }), ErrorKind::Failed),
-        (&plan, SIZE, Fault::Flushes, |e| matches!(e, ApplyError::Write { .. }), ErrorKind::Failed),
+        (&plan, SIZE, Fault::Flushes, |e| matches!(e, ApplyError::Flush { .. }), ErrorKind::Failed),
         (&plan, SIZE, Fault::Forgets, |e| matches!(e, ApplyError::Differs { .. }), ErrorKind::Failed),
         // There is no such disk, so the kernel does not list the table's partition.
         (&plan, SIZE, Fault::None, |e| matches!(e, ApplyError::Kernel(_)), ErrorKind::Failed),

@@ -239,7 +239,7 @@ impl Machine {
         walk.path.push(name.to_owned());
         let mut device = LiveDevice {
             name: name.to_owned(),
-            node: Path::new("/dev").join(name.replace('!', "/")),
+            node: sysfs::node_of(name),
             size,
             logical: self.logical(entry),
             kind,

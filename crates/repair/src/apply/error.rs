@@ -61,6 +61,16 @@ pub enum ApplyError {
         #[source]
         source: io::Error,
     },
+    /// What was written may not be durable. The disk has either the old table or the new one, and the backup has the
+    /// previous contents.
+    #[error("flushing what was written failed: undo with the backup")]
+    Flush {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// All bytes are as they were written, and the table that they make is another one.
+    #[error("the table that was written is read as another one ({0}): undo with the backup")]
+    OtherTable(String),
     /// Reading back did not return what was written.
     #[error(
         "{what} at byte {at} reads differently from what was written: do not trust this disk; undo with the backup"

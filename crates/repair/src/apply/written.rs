@@ -157,10 +157,10 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
         };
         return Err(ApplyError::Kernel(format!(
             "the kernel still has partitions of the former one ({}), {why} ({}): what is read or written through them is at the \
-             old places: before using the disk, remove them with 'partx -d /dev/{}', or reboot",
+             old places: before using the disk, remove them with 'partx -d {}', or reboot",
             former.join(", "),
             with_causes(error),
-            name.replace('!', "/")
+            sysfs::node_of(name).display()
         )));
     }
     if let Err(error) = read {
@@ -220,7 +220,7 @@ fn way_out(name: &str) -> String {
     } else {
         ""
     };
-    format!("run 'partprobe /dev/{name}'{attach}, before using the disk")
+    format!("run 'partprobe {}'{attach}, before using the disk", sysfs::node_of(name).display())
 }
 
 /// The names of partitions that the kernel lists and the table does not.
@@ -252,7 +252,7 @@ fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
 }
 
 fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
-    disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
+    disk.flush().map_err(|source| ApplyError::Flush { source })
 }
 
 /// Checks that the medium has what was last written to each place.
@@ -290,7 +290,7 @@ fn check_table(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
     let stack = read_stack(disk, Some(plan.block()), None)?;
     match foresee::difference(&stack, plan.table()) {
         None => Ok(()),
-        Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }),
+        Some(why) => Err(ApplyError::OtherTable(why)),
     }
 }
 

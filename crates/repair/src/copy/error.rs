@@ -128,6 +128,12 @@ pub enum CopyError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// What was written may not be durable.
+    #[error("cannot flush what was written; the copy is not finished: run the same command again")]
+    Flush {
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// Reading back did not return what was written.
     #[error("the {len} bytes at byte {at} read differently from what was written: do not trust this disk")]
     Differs {
@@ -164,7 +170,9 @@ impl CopyError {
             | Self::Read(_)
             | Self::Unreadable { .. }
             | Self::Unknown { .. } => ErrorKind::Failed,
-            Self::Write { .. } | Self::Differs { .. } | Self::OtherTable(_) => ErrorKind::Failed,
+            Self::Write { .. } | Self::Flush { .. } | Self::Differs { .. } | Self::OtherTable(_) => {
+                ErrorKind::Failed
+            }
             Self::SourceWritten(_) | Self::List(_) => ErrorKind::Failed,
         }
     }

@@ -459,5 +459,5 @@ pub(super) fn sectors(mark: Span, len: ByteCount) -> Option<Span> {
 }
 
 fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
-    disk.flush().map_err(|source| CopyError::Write { at: ByteOffset::ZERO, source })
+    disk.flush().map_err(|source| CopyError::Flush { source })
 }

@@ -24,7 +24,7 @@ use straddle_layout::read_all;
 use straddle_relocate::{
     Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
 use super::footprint::Footprint;
@@ -529,7 +529,7 @@ impl<'a> Run<'a> {
         for (span, reference) in references.clone() {
             record(self.disk, span, reference, which)?;
         }
-        self.disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })?;
+        self.disk.flush().map_err(|source| MoveError::Flush { source })?;
         for (span, reference) in references {
             if !is_recorded(self.disk, span, reference, which)? {
                 return Err(MoveError::Unwritten);

@@ -101,6 +101,12 @@ pub enum MoveError {
     /// Reading back did not return what was written.
     #[error("the table or a boot sector reads differently from what was written: do not trust this disk")]
     Unwritten,
+    /// What was written may not be durable.
+    #[error("cannot flush what was written")]
+    Flush {
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The list of what could not be read cannot be kept.
     #[error("all data are in their places, but the list of what could not be read cannot be saved")]
     List(#[source] io::Error),
@@ -212,6 +218,7 @@ impl MoveError {
             Self::Read(_)
             | Self::Unrecordable(_)
             | Self::Write { .. }
+            | Self::Flush { .. }
             | Self::Unwritten
             | Self::List(_)
             | Self::JournalFile { .. }

@@ -374,7 +374,7 @@ impl Payload {
             let at = ByteOffset::new(*at);
             disk.write_at(at, new).map_err(|source| MoveError::Write { at, source })?;
         }
-        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+        disk.flush().map_err(|source| MoveError::Flush { source })
     }
 
     /// Restores the physical sectors of boot sectors and of new extended boot records that a power cut has torn,
@@ -383,7 +383,7 @@ impl Payload {
         for guard in self.boot_guards.iter().chain(&self.new_guards) {
             guard.mend(disk, &[Vec::new()])?;
         }
-        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+        disk.flush().map_err(|source| MoveError::Flush { source })
     }
 
     /// Restores the physical sectors of the old extended boot records that a power cut has torn, durably. All
@@ -392,7 +392,7 @@ impl Payload {
         for guard in &self.old_guards {
             guard.mend(disk, &[Vec::new()])?;
         }
-        disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })
+        disk.flush().map_err(|source| MoveError::Flush { source })
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that

@@ -35,7 +35,7 @@ impl<'a> Pieces<'a> {
         if self.written.is_empty() {
             return Ok(());
         }
-        self.disk.flush().map_err(|source| MoveError::Write { at: ByteOffset::ZERO, source })?;
+        self.disk.flush().map_err(|source| MoveError::Flush { source })?;
         for (at, bytes) in self.written.drain(..) {
             Span::new(at, ByteCount::new(bytes.len() as u64))
                 .into_iter()
