@@ -317,7 +317,7 @@ impl Machine {
     fn id_of(&self, name: &str) -> Option<(FileId, String)> {
         let (major, minor) = self.devices.get(name)?.dev.as_deref()?.split_once(':')?;
         let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-        Some((FileId::of_device(number), sysfs::node_of(&name).display().to_string()))
+        Some((FileId::of_device(number), sysfs::node_of(name).display().to_string()))
     }
 
     /// Finds other processes that have a watched file or device open for writing: servers of NBD, ublk or
