@@ -206,8 +206,8 @@ fn a_move_goes_on_after_the_disk_has_its_old_size_again() {
     }
 }
 
-/// A journal of a move that never began is left, and a later one takes the partition elsewhere: it counts for nothing,
-/// even if it is there as a whole and all of the disk is searched for one.
+/// A journal of a move that never began is left, and a later one takes the partition elsewhere: what names it is removed,
+/// and all of the disk may be searched for one. If it is there as a whole nevertheless, what is restored is undone.
 #[test]
 fn a_journal_from_before_a_later_move_leads_nowhere() {
     if !tools::present(&["sfdisk", "mkfs.ext4", "debugfs"]) {
@@ -248,25 +248,80 @@ fn a_journal_from_before_a_later_move_leads_nowhere() {
             }
         }
         assert_eq!(titles(&whole), 2, "{to}");
-        for bytes in [moved, whole] {
-            for way in [&[][..], &["--rollback"]] {
-                fs::write(&image, &bytes).unwrap();
-                tools::shell(
-                    &format!(
-                        "echo since >since; debugfs -w -R 'write since since' '{NAME}?offset={at}' 2>/dev/null"
-                    ),
-                    dir.path(),
-                );
-                let used = fs::read(&image).unwrap();
-                assert!(used != bytes, "the file is written");
-                let (status, said) =
-                    run(&dir, &[&["resume", NAME, "--restore-table", "saved"][..], way].concat());
-                assert!(matches!(status, Some(3 | 4)), "{to}, {way:?}: {said}");
-                assert!(
-                    fs::read(&image).unwrap() == used && !dir.join("saved").exists(),
-                    "{to}, {way:?}: {said}"
-                );
+        for (bytes, is_whole) in [(moved, false), (whole, true)] {
+            fs::write(&image, &bytes).unwrap();
+            tools::shell(
+                &format!(
+                    "echo since >since; debugfs -w -R 'write since since' '{NAME}?offset={at}' 2>/dev/null"
+                ),
+                dir.path(),
+            );
+            let used = fs::read(&image).unwrap();
+            assert!(used != bytes, "the file is written");
+            let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
+            assert_eq!(
+                (status, dir.join("saved").exists()),
+                (Some(if is_whole { 0 } else { 3 }), is_whole),
+                "{said}"
+            );
+            if is_whole {
+                let (status, said) = run(&dir, &["undo", "saved", "--write", NAME]);
+                assert_eq!(status, Some(0), "{said}");
+                fs::remove_file(dir.join("saved")).unwrap();
             }
+            // What the later move has left of the earlier journal is cleared; the partition and its table are as they were.
+            let now = fs::read(&image).unwrap();
+            let (at, len) = (usize::try_from(at).unwrap(), 30_001 * 512);
+            assert!(now[..512] == used[..512] && now[at..at + len] == used[at..at + len], "{to}: {said}");
         }
     }
+}
+
+/// A partition is put over the journal of a half-moved disk, and another partition is moved: when the first one is gone
+/// again, the journal is still there.
+#[test]
+fn a_journal_that_a_partition_lies_over_is_not_forgotten() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("covered");
+    let image = dir.image(NAME, 160 << 20);
+    let table = "label: dos\nstart=63, size=60001, type=83\nstart=200063, size=8001, type=83\n";
+    write_table(&image, 512, table);
+    let content: Vec<u8> =
+        (0..60_001 * 128_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    fs::write(dir.join("content"), &content).unwrap();
+    tools::shell(
+        &format!(
+            "dd if=content of={NAME} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none"
+        ),
+        dir.path(),
+    );
+    let words = ["realign", NAME, "--partition", "1", "--start", "1=64s", "--save", "move.json"];
+    assert_eq!(run(&dir, &words).0, Some(0));
+    begin(&dir, None);
+    let half = fs::read(&image).unwrap();
+    let titles: Vec<u64> = (0..)
+        .zip(half.chunks(512))
+        .filter(|(_, one)| one.starts_with(b"straddle-relocat"))
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(titles.len(), 2);
+    let table = format!("{table}start={}, size=8, type=83\n", titles[0] + 64);
+    tools::shell(
+        &format!("printf '{table}' | sfdisk -q --force --wipe never --no-tell-kernel {NAME}"),
+        dir.path(),
+    );
+    let _ = fs::remove_file(dir.join("move.json"));
+    let (status, said) = run(&dir, &["realign", NAME, "--partition", "2", "--save", "move.json"]);
+    let (status, said) = match status {
+        Some(0) => run(&dir, &["apply", "move.json", "--write", NAME]),
+        _ => (status, said),
+    };
+    println!("{status:?}: {said}");
+    tools::shell(&format!("sfdisk -q --no-tell-kernel --delete {NAME} 3"), dir.path());
+    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
+    assert_eq!(status, Some(0), "{said}");
+    let bytes = fs::read(&image).unwrap();
+    assert!(bytes[64 * 512..][..content.len()] == content, "{said}");
 }

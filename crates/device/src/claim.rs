@@ -135,8 +135,16 @@ pub fn share(file: &File) -> Result<(), LockError> {
 pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     let mut claim = lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
-    let machine = Machine::read(None);
+    let mut machine = Machine::read(None);
     claim.lock_below(&machine, &metadata, true)?;
+    for _ in 1..TRIES_OF_FILE {
+        if machine.uses_of(&metadata, path).is_empty() {
+            return Ok(claim);
+        }
+        // A program that is just being started still has the files of its parent.
+        std::thread::sleep(PAUSE);
+        machine = Machine::read(None);
+    }
     let uses = machine.uses_of(&metadata, path);
     if uses.is_empty() { Ok(claim) } else { Err(LockError::Used(uses.join("; "))) }
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
-use straddle_layout::view::View;
-use straddle_layout::{Partition, Role, Stack, TableKind, read_layers};
+use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
     Disks, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search, search_ends,
     search_near_ends,
@@ -170,15 +169,6 @@ pub(super) fn is_unfinished(
     let is_listed = |entry: &Entry, place: Option<Span>| {
         parts().any(|part| part.number == entry.number && Some(part.span) == place)
     };
-    // A later move, or another program, has placed it elsewhere, with its contents.
-    let is_elsewhere = |entry: &Entry| {
-        parts().any(|part| {
-            let is_it = part.number == entry.number
-                && Some(part.span.len()) == old_span(entry).map(|span| span.len())
-                && ![old_span(entry), plan.span(entry)].contains(&Some(part.span));
-            is_it && read_layers(&View::of_drive(medium), part.span, Some(plan.block())).is_some()
-        })
-    };
     // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
         let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
@@ -194,14 +184,37 @@ pub(super) fn is_unfinished(
         }
         (_, Need::Certain) => false,
         (State::Moved, Need::Likely) => is_nowhere(),
-        (State::Moved, Need::Asked) => !is_listed_as_after() && !moved().all(is_elsewhere),
+        (State::Moved, Need::Asked) => !is_listed_as_after(),
         // The table was being written: nothing but the journal has it.
         (State::NotBegun | State::Back, Need::Likely) => parts().next().is_none(),
         (State::NotBegun | State::Back, Need::Asked) => {
-            let is_settled = |entry| is_listed(entry, old_span(entry)) || is_elsewhere(entry);
-            !moved().all(is_settled) || is_wrap
+            !moved().all(|entry| is_listed(entry, old_span(entry))) || is_wrap
         }
     }
+}
+
+/// Whether a move that never began, or is over, left this journal: the table lists all that it would have moved, or has,
+/// where it is. That is not so of one that a partition lies over, which may be needed when that is gone again.
+pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
+    let plan = payload.realign.plan();
+    let is_listed = |number: u32, place: Option<Span>| {
+        parts(stack).any(|part| part.number == number && Some(part.span) == place)
+    };
+    let mut moved = plan
+        .table()
+        .partitions
+        .iter()
+        .filter(|entry| matches!(entry.change, Change::Moved { .. }))
+        .peekable();
+    let former = |number: u32| plan.before().iter().find(|old| old.number == number);
+    let is_any = moved.peek().is_some();
+    is_any
+        && match state {
+            State::NotBegun | State::Back => moved
+                .all(|entry| is_listed(entry.number, former(entry.number).and_then(|old| plan.span(old)))),
+            State::Moved => moved.all(|entry| is_listed(entry.number, plan.span(entry))),
+            State::Moving { .. } | State::RollingBack => false,
+        }
 }
 
 /// Finds the journal of a move whose marker another program has removed. Only where journals end as a rule is

@@ -3,7 +3,8 @@
 //! The law of this module: the titles of a journal go only if no command follows it.
 
 use straddle_relocate::{
-    Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect_grown, named_at_ends, open,
+    Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect, inspect_grown, named_at_ends,
+    open,
 };
 use straddle_units::Span;
 
@@ -43,8 +44,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The same wherever else on the disk journals end as a rule. What cannot be read or removed stays: it counts for
-    /// nothing already.
+    /// The same wherever else on the disk journals end as a rule, of moves that are over according to the table. What
+    /// cannot be read or removed stays: it counts for nothing already.
     fn forget_elsewhere(&mut self) {
         let (disk, block) = (&*self.disk, self.payload.realign.blocks.size());
         let Ok(stack) = straddle_layout::read_stack(disk, Some(self.payload.realign.plan.block()), None)
@@ -54,8 +55,11 @@ impl Run<'_> {
         let (ends, free) = (displaced::ends(disk.len(), &stack), self.payload.realign.unallocated());
         let Ok(places) = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends))) else { return };
         for place in places {
-            if let Ok(Some(why)) = self.unneeded(place) {
-                let _ = self.with_disks(|disks, _| forget(disks, place, (why, block), &free));
+            let Ok(Some((job, state))) = self.with_disks(|disks, _| inspect(disks, place)) else { continue };
+            let is_over = Payload::decode(job.payload())
+                .is_ok_and(|payload| displaced::is_over(&payload, state, &stack));
+            if is_over {
+                let _ = self.with_disks(|disks, _| forget(disks, place, (Unneeded::Over, block), &free));
             }
         }
     }
