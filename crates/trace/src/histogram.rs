@@ -125,9 +125,7 @@ impl Histogram {
 
     /// Adds the requests of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        for (key, requests) in other.counts.counts() {
-            self.counts.add_many(key, requests);
-        }
+        self.counts.merge(&other.counts);
         for (key, more) in &other.beyond {
             let known = self.beyond.entry(*key).or_default();
             *known = known.saturating_add(*more);

@@ -27,6 +27,9 @@ pub(super) struct Table {
     used: usize,
     /// What did not fit the entries.
     beside: BTreeMap<u32, u64>,
+    /// Entries that were passed in search of another one.
+    #[cfg(test)]
+    passed: u64,
 }
 
 /// The greatest number of keys.
@@ -34,7 +37,13 @@ pub(super) const KEYS: u32 = (1 << KEY_BITS) - 1;
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), used: 0, beside: BTreeMap::new() }
+        Self {
+            entries: Vec::new(),
+            used: 0,
+            beside: BTreeMap::new(),
+            #[cfg(test)]
+            passed: 0,
+        }
     }
 
     /// Returns what an entry for the key may hold, which brings it into the cache.
@@ -90,6 +99,22 @@ impl Table {
                 return;
             }
             place = (place + 1) & mask;
+            #[cfg(test)]
+            {
+                self.passed += 1;
+            }
+        }
+    }
+
+    /// Adds the counts of another table.
+    pub(super) fn merge(&mut self, other: &Self) {
+        // The keys come in the order of their places: in a smaller table they would all crowd at its beginning, again
+        // after each time that it grows.
+        while self.entries.len() < other.entries.len() {
+            self.grow();
+        }
+        for (key, count) in other.counts() {
+            self.add_many(key, count);
         }
     }
 
@@ -156,6 +181,23 @@ mod tests {
         counts.sort_unstable();
         assert_eq!(counts, map.into_iter().collect::<Vec<_>>());
         assert_eq!(table.len(), counts.len());
+    }
+
+    /// Tables of each size into ones of each other size, none of them with long searches.
+    #[test]
+    fn a_merge_passes_few_entries() {
+        let made = |keys: u32, from: u32| {
+            let mut table = Table::new();
+            (0..keys).for_each(|index| table.add_many((from + index).wrapping_mul(40_503) % KEYS, 1));
+            table
+        };
+        for (into, of) in [(0, 50_000), (10, 50_000), (1_000, 50_000), (50_000, 50_000), (50_000, 1_000)] {
+            let (mut table, other) = (made(into, 0), made(of, 25_000));
+            table.passed = 0;
+            table.merge(&other);
+            assert!(table.passed < 8 * u64::from(of), "{into} and {of}: {} passed", table.passed);
+            assert_eq!(table.counts().map(|(_, count)| count).sum::<u64>(), u64::from(into + of));
+        }
     }
 
     #[test]
