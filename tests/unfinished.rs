@@ -206,6 +206,13 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     let finding = of_rule(&report, "S047")[0].clone();
     assert!(word(&finding["fix"], "summary").contains("--journal FILE"), "{finding}");
     assert!(list(&finding["fix"], "commands").is_empty(), "{finding}");
+    // Pasted again, the command that made it does not lead to its removal.
+    let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "journal"]);
+    assert_eq!(again.status.code(), Some(3));
+    assert!(flat(&transcript(&again)).contains("do not remove it; 'straddle resume' with this --journal"));
+    fs::write(dir.join("empty"), [0; 4096]).unwrap();
+    let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);
+    assert!(flat(&transcript(&again)).contains("holds no journal: name another one, or remove it"));
     let output = straddle_in(&dir, &["resume", NAME, "--journal", "journal"]);
     assert!(output.status.success(), "{}", transcript(&output));
 

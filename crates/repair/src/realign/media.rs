@@ -1,7 +1,7 @@
 //! What moves write to: the target and the file of a journal.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,13 @@ impl NewJournal {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
         let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
         let len = journal_len(&realign.job([0; 16], payload)?)?;
-        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+        let made = File::options().read(true).write(true).create_new(true).open(path);
+        let file = made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                MoveError::JournalExists { path: path.to_owned(), is_journal: is_journal(path) }
+            }
+            _ => failed(error),
+        })?;
         let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len.get())
             .map_err(io::Error::from)
             .and_then(|()| file.sync_all())
@@ -108,6 +114,15 @@ impl NewJournal {
             failed(error)
         })?;
         Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
+    }
+}
+
+/// Whether a file begins as a journal does. One that cannot be read may.
+fn is_journal(path: &Path) -> bool {
+    let mut start = [0; 16];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut start)) {
+        Ok(()) => straddle_relocate::is_title(&start),
+        Err(error) => error.kind() != io::ErrorKind::UnexpectedEof,
     }
 }
 

@@ -124,6 +124,22 @@ pub enum MoveError {
         /// Why not.
         source: io::Error,
     },
+    /// The file for the journal is there already.
+    #[error(
+        "{}: nothing was written: the file is there already{}",
+        path.display(),
+        if *.is_journal {
+            ", and it may hold the only copy of data on their way: do not remove it; 'straddle resume' with this --journal goes on"
+        } else {
+            ", and holds no journal: name another one, or remove it"
+        }
+    )]
+    JournalExists {
+        /// The file.
+        path: PathBuf,
+        /// Whether it holds a journal.
+        is_journal: bool,
+    },
     /// There is no unfinished move.
     #[error(
         "no unfinished move: its table has no marker, and no journal was found at the usual places; if another program has written its table over that of an unfinished move, --restore-table FILE searches all of the disk"
@@ -222,6 +238,7 @@ impl MoveError {
             | Self::Unwritten
             | Self::List(_)
             | Self::JournalFile { .. }
+            | Self::JournalExists { .. }
             | Self::Nothing
             | Self::NothingAnywhere => ErrorKind::Failed,
         }
