@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use straddle_io::SplitMix64;
 
+use crate::samples::Samples;
+
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
 /// Steps of the integer loop: a tenth of a second.
@@ -27,15 +29,13 @@ pub(crate) fn print() {
 
 /// The median of nanoseconds for each of the `steps`.
 fn median(run: impl Fn() -> u64, steps: u32) -> f64 {
-    let mut rounds: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let begun = Instant::now();
-            black_box(run());
-            begun.elapsed().as_secs_f64() * 1e9 / f64::from(steps)
-        })
-        .collect();
-    rounds.sort_by(f64::total_cmp);
-    rounds[ROUNDS / 2]
+    let mut rounds = Samples::new("calibration");
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        black_box(run());
+        rounds.add(begun.elapsed(), 0);
+    }
+    rounds.median() * 1e9 / f64::from(steps)
 }
 
 /// Six operations, each of which needs the result of the one before.

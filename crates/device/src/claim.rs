@@ -137,16 +137,17 @@ pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     let metadata = file.metadata().map_err(LockError::Io)?;
     let mut machine = Machine::read(None);
     claim.lock_below(&machine, &metadata, true)?;
-    for _ in 1..TRIES_OF_FILE {
-        if machine.uses_of(&metadata, path).is_empty() {
-            return Ok(claim);
+    let mut tries = TRIES_OF_FILE;
+    loop {
+        tries -= 1;
+        match machine.uses_of(&metadata, path) {
+            uses if uses.is_empty() => return Ok(claim),
+            uses if tries == 0 => return Err(LockError::Used(uses.join("; "))),
+            // A program that is just being started still has the files of its parent.
+            _ => std::thread::sleep(PAUSE),
         }
-        // A program that is just being started still has the files of its parent.
-        std::thread::sleep(PAUSE);
         machine = Machine::read(None);
     }
-    let uses = machine.uses_of(&metadata, path);
-    if uses.is_empty() { Ok(claim) } else { Err(LockError::Used(uses.join("; "))) }
 }
 
 /// What is locked for as long as this lives. Dropping it releases the locks explicitly instead of leaving

@@ -496,7 +496,6 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
             }
         }
     });
-    // sysfs writes a slash in a device's name as '!' (cciss!c0d0 is /dev/cciss/c0d0).
     let disks = names.into_iter().map(|name| sysfs::node_of(&name)).collect();
     Ok(Discovered { disks, remarks })
 }

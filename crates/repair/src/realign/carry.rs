@@ -280,7 +280,7 @@ impl<'a> Run<'a> {
             && let Some(place) = self.place_on_disk()
         {
             // A later move is to find the space empty.
-            let _ = self.clear_journal(place);
+            self.clear_journal(place);
         }
         begun
     }
@@ -575,18 +575,18 @@ impl<'a> Run<'a> {
         use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
     ) -> Result<T, MoveError> {
         let place = self.place;
-        with_disks(self.disk, &mut self.journal, (place, &mut self.footprint), |disks| use_them(disks, place))
+        let footprint = self.place_on_disk().map(|place| (place, &mut self.footprint));
+        with_disks(self.disk, &mut self.journal, footprint, |disks| use_them(disks, place))
     }
 }
 
 pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
     journal: &mut Place,
-    (place, footprint): (Span, &mut Footprint),
+    footprint: Option<(Span, &mut Footprint)>,
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, MoveError> {
-    let is_inside = matches!(journal, Place::Inside);
-    let mut carrier = Carrier { disk, journal: is_inside.then_some((place, footprint)) };
+    let mut carrier = Carrier { disk, journal: footprint };
     Ok(match journal {
         Place::Inside => use_them(Disks::one(&mut carrier))?,
         Place::File(file) => {

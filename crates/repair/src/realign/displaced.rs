@@ -23,7 +23,7 @@ use super::sample::Proof;
 use super::survey::{Reading, stage};
 use super::{MoveError, boot, room};
 use crate::apply::BackedUp;
-use crate::plan::{Change, Entry};
+use crate::plan::{Change, Entry, Plan};
 
 /// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
 const GPT_BACKUP: u64 = 33;
@@ -150,7 +150,7 @@ pub(super) fn is_unfinished(
         parts().any(|part| part.number == number && Some(part.span.start()) == at)
     };
     let entries = || plan.table().partitions.iter();
-    let moved = || entries().filter(|entry| matches!(entry.change, Change::Moved { .. }));
+    let moved = || moved(plan);
     // A table that another program has written since lists the data in their new places, or has none of them.
     // Partitions that swap their places are distinguished by their numbers.
     let is_listed_as_before = |entry: &Entry| {
@@ -159,20 +159,15 @@ pub(super) fn is_unfinished(
         let is_swapped = starts(entry.number, old) && !starts(entry.number, new);
         (starts_at(old) && !starts_at(new)) || (starts_at(new) && is_swapped)
     };
-    let former = |entry: &Entry| plan.before().iter().find(|old| old.number == entry.number);
-    let old_span = |entry: &Entry| former(entry).and_then(|old| plan.span(old));
     let is_nowhere = || {
-        let spans = moved().flat_map(|entry| [plan.span(entry), old_span(entry)]);
+        let spans = moved().flat_map(|entry| [plan.span(entry), old_span(plan, entry)]);
         spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
     let is_wrap = payload.realign.is_wrap();
-    let is_listed = |entry: &Entry, place: Option<Span>| {
-        parts().any(|part| part.number == entry.number && Some(part.span) == place)
-    };
     // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
         let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
-        all.any(|entry| is_listed(entry, plan.span(entry)))
+        all.any(|entry| is_listed(stack, entry, plan.span(entry)))
     };
     match (state, need) {
         (State::Moving { .. } | State::RollingBack, _) => true,
@@ -188,7 +183,7 @@ pub(super) fn is_unfinished(
         // The table was being written: nothing but the journal has it.
         (State::NotBegun | State::Back, Need::Likely) => parts().next().is_none(),
         (State::NotBegun | State::Back, Need::Asked) => {
-            !moved().all(|entry| is_listed(entry, old_span(entry))) || is_wrap
+            !moved().all(|entry| is_listed(stack, entry, old_span(plan, entry))) || is_wrap
         }
     }
 }
@@ -197,24 +192,27 @@ pub(super) fn is_unfinished(
 /// where it is. That is not so of one that a partition lies over, which may be needed when that is gone again.
 pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
     let plan = payload.realign.plan();
-    let is_listed = |number: u32, place: Option<Span>| {
-        parts(stack).any(|part| part.number == number && Some(part.span) == place)
+    let place = |entry: &Entry| match state {
+        State::NotBegun | State::Back => old_span(plan, entry),
+        State::Moved => plan.span(entry),
+        State::Moving { .. } | State::RollingBack => None,
     };
-    let mut moved = plan
-        .table()
-        .partitions
-        .iter()
-        .filter(|entry| matches!(entry.change, Change::Moved { .. }))
-        .peekable();
-    let former = |number: u32| plan.before().iter().find(|old| old.number == number);
-    let is_any = moved.peek().is_some();
-    is_any
-        && match state {
-            State::NotBegun | State::Back => moved
-                .all(|entry| is_listed(entry.number, former(entry.number).and_then(|old| plan.span(old)))),
-            State::Moved => moved.all(|entry| is_listed(entry.number, plan.span(entry))),
-            State::Moving { .. } | State::RollingBack => false,
-        }
+    moved(plan).next().is_some() && moved(plan).all(|entry| is_listed(stack, entry, place(entry)))
+}
+
+/// The entries whose data move.
+fn moved(plan: &Plan) -> impl Iterator<Item = &Entry> {
+    plan.table().partitions.iter().filter(|entry| matches!(entry.change, Change::Moved { .. }))
+}
+
+/// Where an entry was before the moves.
+fn old_span(plan: &Plan, entry: &Entry) -> Option<Span> {
+    plan.before().iter().find(|old| old.number == entry.number).and_then(|old| plan.span(old))
+}
+
+/// Whether the table lists an entry at `place`, under its number.
+fn is_listed(stack: &Stack, entry: &Entry, place: Option<Span>) -> bool {
+    parts(stack).any(|part| part.number == entry.number && Some(part.span) == place)
 }
 
 /// Finds the journal of a move whose marker another program has removed. Only where journals end as a rule is

@@ -146,17 +146,13 @@ impl<'a> Run<'a> {
             return Err(MoveError::Copy);
         }
         let mut place = place;
-        let mut found = with_disks(disk, &mut journal, (place, &mut Footprint::unknown()), |disks| {
-            inspect(disks, place)
-        })?;
+        let mut found = with_disks(disk, &mut journal, None, |disks| inspect(disks, place))?;
         if found.is_none() && is_inside && disk.identity().sector.is_none() {
             // An MBR does not say in which sectors it counts, and an image has none of its own.
             place = in_large_sectors(place)
                 .filter(|place| Span::first(disk.len()).contains(*place))
                 .unwrap_or(place);
-            found = with_disks(disk, &mut journal, (place, &mut Footprint::unknown()), |disks| {
-                inspect(disks, place)
-            })?;
+            found = with_disks(disk, &mut journal, None, |disks| inspect(disks, place))?;
         }
         let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
         let payload = Payload::decode(job.payload())?;

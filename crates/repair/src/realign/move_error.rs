@@ -26,7 +26,9 @@ pub enum MoveError {
     Moves(RelocateError),
     /// The disk, or the copy of it, has grown since.
     #[error(
-        "nothing was written: the move began on a disk of {} bytes, and this one has {}: give it that size until the move is over: 'truncate -s {}' for an image, 'losetup --sizelimit {}' for a disk", made.get(), found.get(), made.get(), made.get()
+        "nothing was written: the move began on a disk of {size} bytes, and this one has {}: give it that size until the move is over: 'truncate -s {size}' for an image, 'losetup --sizelimit {size}' for a disk",
+        found.get(),
+        size = made.get()
     )]
     Larger {
         /// The size that the disk had.

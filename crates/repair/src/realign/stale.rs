@@ -3,15 +3,15 @@
 //! The law of this module: the titles of a journal go only if no command follows it.
 
 use straddle_relocate::{
-    Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect, inspect_grown, named_at_ends,
-    open,
+    Disks, Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect, inspect_grown,
+    named_at_ends, open,
 };
 use straddle_units::Span;
 
 use super::MoveError;
 use super::carry::Run;
 use super::displaced;
-use super::media::Place;
+use super::media::{Carrier, Place};
 use super::payload::Payload;
 use super::sample::Proof;
 
@@ -20,13 +20,7 @@ impl Run<'_> {
     /// before it began, or after it was complete, or of data that are not there any more. A partition may lie over
     /// part of it, where nothing is written.
     pub(super) fn forget_stale(&mut self) -> Result<(), MoveError> {
-        if matches!(self.journal, Place::Inside) {
-            self.forget_elsewhere();
-        } else {
-            let file = std::mem::replace(&mut self.journal, Place::Inside);
-            self.forget_elsewhere();
-            self.journal = file;
-        }
+        self.forget_elsewhere();
         let free = match &self.journal {
             Place::File(file) => vec![Span::first(file.size)],
             Place::Inside => self.payload.realign.unallocated(),
@@ -53,13 +47,13 @@ impl Run<'_> {
             return;
         };
         let (ends, free) = (displaced::ends(disk.len(), &stack), self.payload.realign.unallocated());
-        let Ok(places) = self.with_disks(|disks, _| Ok(named_at_ends(disks, &ends))) else { return };
-        for place in places {
-            let Ok(Some((job, state))) = self.with_disks(|disks, _| inspect(disks, place)) else { continue };
+        let mut carrier = Carrier { disk: self.disk, journal: None };
+        for place in named_at_ends(Disks::one(&mut carrier), &ends) {
+            let Ok(Some((job, state))) = inspect(Disks::one(&mut carrier), place) else { continue };
             let is_over = Payload::decode(job.payload())
                 .is_ok_and(|payload| displaced::is_over(&payload, state, &stack));
             if is_over {
-                let _ = self.with_disks(|disks, _| forget(disks, place, (Unneeded::Over, block), &free));
+                let _ = forget(Disks::one(&mut carrier), place, (Unneeded::Over, block), &free);
             }
         }
     }

@@ -5,8 +5,6 @@
 //! places that data went through, that is what equals the data where they are now; of the journal's space, what this run has
 //! written, and all of it if others have.
 
-use std::io;
-
 use straddle_device::Medium;
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_relocate::Move;
@@ -61,15 +59,15 @@ impl Run<'_> {
         let is_free = stack.usable.is_none_or(|usable| usable.contains(place) || is_back)
             && taken.iter().all(|span| !span.overlaps(place));
         if is_free {
-            let _ = self.clear_journal(place);
+            self.clear_journal(place);
         }
     }
 
-    /// Clears what this run, and those before it, may have written in the journal's space.
-    pub(super) fn clear_journal(&mut self, place: Span) -> io::Result<()> {
-        let cleared = self.footprint.within(place).into_iter().map(|part| clear(self.disk, part));
-        // What can be cleared is, whatever the others do.
-        cleared.collect::<Vec<_>>().into_iter().collect()
+    /// Clears what this run, and those before it, may have written in the journal's space, as far as that can be written.
+    pub(super) fn clear_journal(&mut self, place: Span) {
+        for part in self.footprint.within(place) {
+            let _ = clear(self.disk, part);
+        }
     }
 }
 
