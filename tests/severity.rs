@@ -313,6 +313,26 @@ fn a_boot_sector_says_where_it_is() {
     }
 }
 
+/// A boot sector that records another start, as after a move by a program that does not change it, is evidence of the
+/// table's sector size all the same.
+#[test]
+fn a_table_in_other_sectors_is_read_beside_a_stale_boot_sector() {
+    if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs"]) {
+        return;
+    }
+    // As a table in sectors of 4096 bytes, this one fits the disk too.
+    let script = "label: dos\nstart=2048, size=40000, type=7\n";
+    for make in ["mkfs.ntfs -Q -q -F -p 63 FS", "mkfs.fat -s 8 -h 63 FS", "mkfs.fat -F 32 -s 1 -h 63 FS"] {
+        let dir = Dir::new("stale");
+        let image = dir.image("disk.img", 512 << 20);
+        write_table(&image, 512, script);
+        put(&dir, &image, make, 2048, 40000);
+        let report = tools::check(&image, &["--assume", "4kn"]);
+        let found: Vec<String> = list(&report, "findings").iter().map(|f| word(f, "code")).collect();
+        assert!(found.iter().any(|code| code == "S030"), "{make}: {report:#}");
+    }
+}
+
 #[test]
 fn what_moves_a_boot_sector_says_so() {
     if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs"]) {

@@ -207,7 +207,8 @@ fn a_move_goes_on_after_the_disk_has_its_old_size_again() {
 }
 
 /// A journal of a move that never began is left, and a later one takes the partition elsewhere: what names it is removed,
-/// and all of the disk may be searched for one. If it is there as a whole nevertheless, what is restored is undone.
+/// and all of the disk may be searched for one. If it is there as a whole nevertheless, its table is not restored over one
+/// that lists the partition elsewhere.
 #[test]
 fn a_journal_from_before_a_later_move_leads_nowhere() {
     if !tools::present(&["sfdisk", "mkfs.ext4", "debugfs"]) {
@@ -259,16 +260,8 @@ fn a_journal_from_before_a_later_move_leads_nowhere() {
             let used = fs::read(&image).unwrap();
             assert!(used != bytes, "the file is written");
             let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
-            assert_eq!(
-                (status, dir.join("saved").exists()),
-                (Some(if is_whole { 0 } else { 3 }), is_whole),
-                "{said}"
-            );
-            if is_whole {
-                let (status, said) = run(&dir, &["undo", "saved", "--write", NAME]);
-                assert_eq!(status, Some(0), "{said}");
-                fs::remove_file(dir.join("saved")).unwrap();
-            }
+            let expected = Some(if is_whole { 4 } else { 3 });
+            assert_eq!((status, dir.join("saved").exists()), (expected, false), "{said}");
             // What the later move has left of the earlier journal is cleared; the partition and its table are as they were.
             let now = fs::read(&image).unwrap();
             let (at, len) = (usize::try_from(at).unwrap(), 30_001 * 512);
@@ -321,7 +314,168 @@ fn a_journal_that_a_partition_lies_over_is_not_forgotten() {
     println!("{status:?}: {said}");
     tools::shell(&format!("sfdisk -q --no-tell-kernel --delete {NAME} 3"), dir.path());
     let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
+    assert!(status == Some(4) && said.contains("lists partition 2 at byte"), "{said}");
+    tools::shell(&format!("sfdisk -q --no-tell-kernel --delete {NAME} 2"), dir.path());
+    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
     assert_eq!(status, Some(0), "{said}");
     let bytes = fs::read(&image).unwrap();
     assert!(bytes[64 * 512..][..content.len()] == content, "{said}");
+}
+
+/// Fills these sectors of the disk with what differs from sector to sector.
+fn fill(dir: &Dir, parts: &[(u64, u32)]) {
+    for (start, sectors) in parts {
+        let content: Vec<u8> =
+            (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        fs::write(dir.join("content"), &content).unwrap();
+        let seek = start * 512;
+        tools::shell(
+            &format!("dd if=content of={NAME} bs=64K oflag=seek_bytes seek={seek} conv=notrunc status=none"),
+            dir.path(),
+        );
+    }
+}
+
+/// A half-moved disk whose old table another program has put back.
+fn put_back(dir: &Dir, len: u64, table: &str, parts: &[(u64, u32)], options: &[&str]) -> Vec<u8> {
+    let image = dir.image(NAME, len);
+    write_table(&image, 512, table);
+    fill(dir, parts);
+    tools::shell(&format!("sfdisk -d {NAME} >table"), dir.path());
+    let before = fs::read(&image).unwrap();
+    let words =
+        [&["realign", NAME, "--partition", options[0], "--save", "move.json"], &options[1..]].concat();
+    let (status, said) = run(dir, &words);
+    assert_eq!(status, Some(0), "{said}");
+    begin(dir, None);
+    tools::shell(&format!("sfdisk -q --no-reread --force --wipe never {NAME} <table"), dir.path());
+    before
+}
+
+/// Wherever a journal may end, it is found without the marker, as long as the old table leads there.
+#[test]
+fn a_journal_is_found_wherever_it_ends() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let many = (0..68).fold(
+        "label: gpt\nfirst-lba: 34\ntable-length: 128\nstart=4159, size=65536\n".to_owned(),
+        |table, index| format!("{table}start={}, size=8\n", 70_004 + 8 * index),
+    );
+    let last = format!("{many}start=183000, size=62700\n");
+    let logical =
+        "label: dos\nstart=2048, size=243712, type=5\nstart=4159, size=65536\nstart=204800, size=40960\n";
+    let one: &[(u64, u32)] = &[(4159, 65_536)];
+    let longer = "label: gpt\ntable-length: 256\nfirst-lba: 66\nstart=4159, size=65536\n";
+    let stated = "label: gpt\nlast-lba: 200000\nstart=4159, size=65536\n";
+    let large = "label: dos\nstart=4159, size=65536\nstart=70008, size=8\nstart=180024, size=65736\n";
+    let by_one: &[&str] = &["1", "--start", "1=4160s"];
+    let cases: [(&str, &str, &[(u64, u32)], &[&str]); 5] = [
+        (
+            "before an extended boot record",
+            logical,
+            &[(4159, 65_536), (204_800, 40_960)],
+            &["5", "--start", "5=4160s"],
+        ),
+        ("behind a longer array", longer, one, by_one),
+        ("before a stated end", stated, one, by_one),
+        ("before a late entry", &last, one, by_one),
+        (
+            "in large physical sectors",
+            large,
+            one,
+            &["1", "--start", "1=4192s", "--assume", "logical=512,physical=16384"],
+        ),
+    ];
+    for (what, table, parts, options) in cases {
+        let dir = Dir::new("ends");
+        let before = put_back(&dir, 120 << 20, table, parts, options);
+        let report = check(&dir);
+        assert_eq!(of_rule(&report, "S047").len(), 1, "{what}: {report}");
+        let half = fs::read(dir.join(NAME)).unwrap();
+        let (status, said) = run(&dir, &["realign", NAME, "--save", "again.json"]);
+        assert!(status == Some(4) && said.contains("straddle resume"), "{what}: {said}");
+        assert!(fs::read(dir.join(NAME)).unwrap() == half, "{what}");
+        let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
+        assert_eq!(status, Some(0), "{what}: {said}");
+        let bytes = fs::read(dir.join(NAME)).unwrap();
+        for (start, sectors) in parts {
+            let place = usize::try_from(start * 512).unwrap()..;
+            let len = usize::try_from(sectors * 512).unwrap();
+            assert!(bytes[place.clone()][..len] == before[place][..len], "{what}: {start}");
+        }
+    }
+}
+
+/// The table of the move does not list what another program has listed or moved since: it is not restored over such a
+/// table.
+#[test]
+fn a_table_that_lists_something_else_is_not_replaced() {
+    if !tools::present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let table = "label: dos\nstart=63, size=65536\nstart=83400, size=40960\n";
+    let parts = [(63, 65_536), (83_400, 40_960)];
+    let added = "echo 'start=446464, size=20480' | sfdisk -q --no-reread -a disk.img && mkfs.ext4 -q -F -E offset=228589568 disk.img 10M";
+    let moved = "echo 'start=83408, size=40960' | sfdisk -q --no-reread --force --wipe never -N 2 disk.img";
+    for (change, number, restore) in [
+        (added, 3, "sfdisk -q --no-reread --delete disk.img 3"),
+        (moved, 2, "sfdisk -q --no-reread --delete disk.img 2"),
+    ] {
+        let dir = Dir::new("listed");
+        let before = put_back(&dir, 240 << 20, table, &parts, &["1", "--start", "1=64s"]);
+        tools::shell(change, dir.path());
+        let changed = fs::read(dir.join(NAME)).unwrap();
+        for way in [None, Some("--rollback")] {
+            let words: Vec<&str> =
+                ["resume", NAME, "--restore-table", "saved"].into_iter().chain(way).collect();
+            let (status, said) = run(&dir, &words);
+            assert!(
+                status == Some(4) && said.contains(&format!("lists partition {number} at byte")),
+                "{said}"
+            );
+            assert!(fs::read(dir.join(NAME)).unwrap() == changed && !dir.join("saved").exists(), "{said}");
+        }
+        tools::shell(restore, dir.path());
+        let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
+        assert_eq!(status, Some(0), "{said}");
+        let bytes = fs::read(dir.join(NAME)).unwrap();
+        assert!(bytes[63 * 512..][..65_536 * 512] == before[63 * 512..][..65_536 * 512], "{said}");
+        let (at, len) = (446_464 * 512, 10 << 20);
+        assert!(bytes[at..][..len] == changed[at..][..len], "{said}");
+    }
+}
+
+/// What fills a disk is to get a partition round it, and a table is written over its marker before any window has moved:
+/// only the journal has the start of it.
+#[test]
+fn the_start_of_what_fills_a_disk_is_not_given_up_with_the_marker() {
+    if !tools::present(&["sfdisk", "mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let dir = Dir::new("headless");
+    let image = dir.image(NAME, 96 << 20);
+    tools::shell("mkfs.ext4 -q -F disk.img 30M", dir.path());
+    fill(&dir, &[(20_480, 16_384)]);
+    let before = fs::read(&image).unwrap();
+    let (status, said) = run(&dir, &["realign", NAME, "--wrap", "--save", "move.json"]);
+    assert_eq!(status, Some(0), "{said}");
+    let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+    let mut target = Target::open(&image, None).unwrap();
+    let run_of = realign.begin(&mut target, JournalPlace::Inside, [7; 16]).unwrap();
+    // Only the journal is written; the table stands for the marker and for what replaces it.
+    drop(run_of);
+    drop(target);
+    write_table(&image, 512, "label: dos\nstart=90063, size=20000, type=83\n");
+    tools::shell(
+        &format!("dd if=/dev/zero of={NAME} bs=1K seek=1 count=67 conv=notrunc status=none"),
+        dir.path(),
+    );
+    let report = check(&dir);
+    assert_eq!(of_rule(&report, "S047").len(), 1, "{report}");
+    let (status, said) = run(&dir, &["realign", NAME, "--save", "again.json"]);
+    assert!(status == Some(4) && said.contains("straddle resume"), "{said}");
+    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(fs::read(&image).unwrap()[..30 << 20] == before[..30 << 20], "{said}");
 }

@@ -176,6 +176,6 @@ pub use recovery::{
     inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open, slots,
 };
 pub use same::is_same;
-pub use search::{named_at_ends, search, search_ends, search_near_ends};
+pub use search::{LARGEST_BLOCK, named_at_ends, search, search_ends, search_near_ends};
 pub use traffic::{Traffic, WindowTraffic};
 pub use whereabouts::{Found, Whereabouts};

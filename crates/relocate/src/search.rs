@@ -11,7 +11,7 @@ use crate::journal::{Journal, in_memory, is_title};
 /// The bytes that are read at a time.
 const PIECE: u64 = 4 * MIB;
 /// The largest physical sector in which [`search_ends`] looks for a last title.
-const LARGEST: u64 = 4096;
+pub const LARGEST_BLOCK: u64 = 16 << 10;
 /// Titles that are followed to their bodies, which may be long: more are none of ours.
 const MOST: u32 = 32;
 
@@ -57,7 +57,8 @@ fn between(
     None
 }
 
-/// Searches for a journal that `counts` and ends at one of `ends`; returns its place. Reads 4 KiB before each.
+/// Searches for a journal that `counts` and ends at one of `ends`; returns its place. Reads [`LARGEST_BLOCK`] bytes before
+/// each.
 pub fn search_ends(
     mut disks: Disks<'_>,
     ends: &[ByteOffset],
@@ -66,14 +67,14 @@ pub fn search_ends(
     let mut left = MOST;
     let ends = possible_ends(&mut disks, ends);
     ends.into_iter()
-        .find_map(|end| within(&mut disks, end.saturating_sub(LARGEST), end, &mut left, &mut counts))
+        .find_map(|end| within(&mut disks, end.saturating_sub(LARGEST_BLOCK), end, &mut left, &mut counts))
 }
 
 /// The places that journals which end at one of `ends` name as their own, whether or not the rest of them is there.
 pub fn named_at_ends(mut disks: Disks<'_>, ends: &[ByteOffset]) -> Vec<Span> {
     let mut titles = Vec::new();
     for end in possible_ends(&mut disks, ends) {
-        titles.extend(titles_between(&mut disks, end.saturating_sub(LARGEST), end));
+        titles.extend(titles_between(&mut disks, end.saturating_sub(LARGEST_BLOCK), end));
     }
     titles.truncate(in_memory(ByteCount::new(MOST.into())));
     titles.into_iter().filter_map(|at| Journal::located(&mut disks, ByteOffset::new(at))).collect()

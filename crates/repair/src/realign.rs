@@ -29,6 +29,7 @@
 
 pub(crate) mod besides;
 mod boot;
+mod bystanders;
 mod carry;
 mod chosen;
 mod detours;

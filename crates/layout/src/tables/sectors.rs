@@ -119,10 +119,9 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
         content.file_system().and_then(|kind| fs::file_system(kind, &view)).map(|(figures, _)| figures);
     if let Some(figures) = &figures {
         let unit = figures.sector.unwrap_or(figures.block);
-        let hidden = figures.hidden_sectors.unwrap_or(0);
-        // No disk with such sectors can mount a file system with smaller ones.
-        let is_small = unit != ByteCount::ZERO && unit < block.bytes();
-        if is_small || (hidden != 0 && hidden != entry.start.get()) {
+        // No disk with such sectors can mount a file system with smaller ones. Its hidden sectors do not count:
+        // they stay as they were when a file system is moved or copied.
+        if unit != ByteCount::ZERO && unit < block.bytes() {
             return Shown::Else;
         }
     }

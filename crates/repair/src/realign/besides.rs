@@ -203,7 +203,7 @@ const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
 
 /// The first byte of a sector that holds data. A copy of NTFS's boot sector, which ntfsresize leaves behind, does not if
 /// `leaves_copy`.
-fn first_data(
+pub(super) fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
     leaves_copy: bool,

@@ -11,8 +11,8 @@ use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
-    Disks, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search, search_ends,
-    search_near_ends,
+    Disks, LARGEST_BLOCK, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search,
+    search_ends, search_near_ends,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -34,7 +34,7 @@ const NEAR: ByteCount = ByteCount::new(32 * MIB);
 /// The same if contents fill the disk: of a move that puts a partition round them, the journal ends in front of it
 /// or at the end of the disk.
 const NEAR_CONTENT: ByteCount = ByteCount::new(2 * MIB);
-/// No more partitions are looked at: each costs reads.
+/// Of no more partitions the MiB around the start is looked at: each costs reads.
 const MOST: usize = 64;
 
 /// Whether a table is on the disk that another program may use.
@@ -86,7 +86,7 @@ pub(super) fn is_borne_out(medium: &dyn Medium, payload: &Payload, (place, proof
 }
 
 /// The partitions in which data may be.
-fn parts(stack: &Stack) -> impl Iterator<Item = &Partition> {
+pub(super) fn parts(stack: &Stack) -> impl Iterator<Item = &Partition> {
     let is_part = |part: &&Partition| part.role != Role::Extended && !straddle_layout::is_marker(part);
     stack.partitions.iter().filter(is_part)
 }
@@ -101,12 +101,22 @@ pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
         ends.push(end.checked_sub(block + 16_384));
     }
     ends.extend(room::nominal_ends(size).map(|at| Some(at.get())));
+    ends.extend(room::fine_ends(size).map(|at| Some(at.get())));
+    ends.push(stack.usable.map(|usable| usable.end().get()));
+    for partition in &stack.partitions {
+        let record = match partition.role {
+            Role::Logical { ebr } => ebr.to_bytes(stack.block),
+            Role::Primary | Role::Extended => None,
+        };
+        ends.extend([Some(partition.span.start()), record].map(|at| at.map(ByteOffset::get)));
+    }
     for partition in stack.partitions.iter().take(MOST) {
         let start = partition.span.start().get();
-        ends.extend([Some(start), Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
+        ends.extend([Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
     }
     let mut ends: Vec<u64> = ends.into_iter().flatten().filter(|at| *at <= end).collect();
-    ends.extend(ends.clone().iter().map(|at| at / 4096 * 4096));
+    // A journal ends with a physical sector.
+    ends.extend(ends.clone().iter().flat_map(|at| [4096, LARGEST_BLOCK].map(|block| at / block * block)));
     ends.sort_unstable();
     ends.dedup();
     // What a partition lies over does not count.
@@ -164,6 +174,10 @@ pub(super) fn is_unfinished(
         spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
     let is_wrap = payload.realign.is_wrap();
+    // Only the journal has the start of what fills the disk: its place has a table, and it has no other one yet.
+    let is_headless = || {
+        payload.is_headless(medium) && !entries().any(|entry| starts_at(plan.span(entry).map(Span::start)))
+    };
     // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
         let mut all = entries().filter(|entry| is_wrap || matches!(entry.change, Change::Moved { .. }));
@@ -171,6 +185,7 @@ pub(super) fn is_unfinished(
     };
     match (state, need) {
         (State::Moving { .. } | State::RollingBack, _) => true,
+        _ if is_headless() => true,
         (State::Moved, _)
             if entries().any(is_listed_as_before)
                 || (is_wrap && matches!(stack.kind, TableKind::Content(_))) =>
@@ -273,6 +288,7 @@ impl Run<'_> {
         if !self.is_needed(&state)? {
             return Err(MoveError::NotNeeded);
         }
+        self.check_listed()?;
         let is_marked = self.is_marked();
         let is_left_over = self.payload.table(self.disk).is_ok_and(|table| table == Some(Table::New));
         if !is_marked && ((is_left_over && state != State::Moved) || !self.is_own()?) {

@@ -178,7 +178,9 @@ pub enum MoveError {
     )]
     Outdated,
     /// The file that is named as the journal holds none.
-    #[error("nothing was written: the file named with --journal holds no journal of a move")]
+    #[error(
+        "nothing was written: the file named with --journal holds no journal of a move; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
+    )]
     NoJournal,
     /// It has the marker of a copy.
     #[error("a copy to it is not finished: run the same 'straddle apply' again")]
@@ -189,6 +191,18 @@ pub enum MoveError {
     /// The journal is of another disk or plan.
     #[error("nothing was written: the journal is of another disk, or of this one at another time: {0}")]
     Foreign(String),
+    /// The table of another program lists a partition that the move would not.
+    #[error(
+        "nothing was written: the table that is there now lists partition {number} at byte {at}, and that of the move would not: if it is used there, the \
+         journal is left over from an earlier move, or the move would write over it; if its data are worth nothing, or copied, delete it from the table and \
+         run this again, and list it again, where it still is, when the move is over"
+    )]
+    Listed {
+        /// Its number.
+        number: u32,
+        /// Its first byte.
+        at: ByteOffset,
+    },
     /// It is being rolled back.
     #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
     Turned,
@@ -227,6 +241,7 @@ impl MoveError {
             | Self::LeftOver
             | Self::Copied
             | Self::NotThere(_)
+            | Self::Listed { .. }
             | Self::UsedSince(_)
             | Self::Outdated
             | Self::Turned

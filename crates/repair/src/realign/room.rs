@@ -26,6 +26,8 @@ const SMALLER: [ByteCount; 4] =
 /// table lists: of at least this, and at this number of places of a disk at most.
 const STEP: u64 = 64 * MIB;
 const PLACES: u64 = 32;
+/// The least on a small disk, whose journals find no other place.
+const FINE_STEP: u64 = MIB;
 /// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
 /// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
@@ -37,6 +39,19 @@ const RECORDS: usize = 2 * (GUARD + (4 << 10));
 
 /// How many bytes the start of a disk takes besides, if a partition is put round its contents.
 const WRAPPED: usize = 440 << 10;
+
+/// What leads to the end of a journal without the marker; the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trace {
+    /// The size of the disk, or what every table lists.
+    Lasting,
+    /// The size of the disk, in a finer division.
+    Fine,
+    /// The table before the moves.
+    OldTable,
+    /// The table after them.
+    NewTable,
+}
 
 /// Where the journal of the moves can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,29 +129,37 @@ impl Realign {
         };
         let mut found = Vec::new();
         for gap in self.unallocated() {
-            let nominal = nominal_ends(self.plan.disk().size);
-            let ends = nominal.filter(|end| *end > gap.start() && *end < gap.end()).chain([gap.end()]);
-            for end in ends {
-                let is_lost = !self.lasts(end);
+            let size = self.plan.disk().size;
+            let within = |end: &ByteOffset| *end > gap.start() && *end < gap.end();
+            let nominal = nominal_ends(size).filter(within).map(|end| (Trace::Lasting, end));
+            let fine = fine_ends(size).filter(within).map(|end| (Trace::Fine, end));
+            for (trace, end) in nominal.chain(fine).chain([(self.trace(gap.end()), gap.end())]) {
                 let Some(end) = self.blocks.floor(end) else { continue };
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
                 let place = end.checked_since(start).and_then(|len| Span::new(start, len));
-                found.extend(place.map(|place| (is_lost, far(&place), Reverse(gap.len()), place)));
+                found.extend(place.map(|place| (trace, far(&place), Reverse(gap.len()), place)));
             }
         }
-        found.sort_by_key(|(lost, far, rank, _)| (*lost, *far, *rank));
+        found.sort_by_key(|(trace, far, rank, _)| (*trace, *far, *rank));
         found.into_iter().map(|(.., place)| place).collect()
     }
 
-    /// Whether a journal that ends here is found whatever table another program writes: not only before a new start.
-    fn lasts(&self, end: ByteOffset) -> bool {
-        let is_start = |entries: &[Entry]| {
-            entries.iter().filter_map(|entry| self.plan.span(entry)).any(|span| span.start() == end)
+    /// What leads to a journal that ends with unallocated space here.
+    fn trace(&self, end: ByteOffset) -> Trace {
+        let begins = |entries: &[Entry], records: Vec<Span>| {
+            let listed = entries.iter().filter_map(|entry| self.plan.span(entry));
+            listed.chain(records).any(|span| span.start() == end)
         };
-        nominal_ends(self.plan.disk().size).any(|nominal| nominal == end)
-            || is_start(self.plan.before())
-            || !is_start(&self.plan.table().partitions)
+        let is_old = begins(self.plan.before(), self.plan.old_records());
+        let is_new = begins(&self.plan.table().partitions, self.plan.new_records());
+        match (is_old, is_new) {
+            _ if nominal_ends(self.plan.disk().size).any(|nominal| nominal == end) => Trace::Lasting,
+            // Before what no move changes, or at the end of the space for partitions.
+            (true, true) | (false, false) => Trace::Lasting,
+            (true, false) => Trace::OldTable,
+            (false, true) => Trace::NewTable,
+        }
     }
 
     /// The bytes that are unallocated before, while and after the data move.
@@ -157,7 +180,16 @@ impl Realign {
 
 /// The places where a journal in the middle of free space ends on a disk of this size.
 pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
-    let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
+    ends_of_steps(size, STEP)
+}
+
+/// The same on a small disk, where no other place may last.
+pub(super) fn fine_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
+    ends_of_steps(size, FINE_STEP)
+}
+
+fn ends_of_steps(size: ByteCount, least: u64) -> impl Iterator<Item = ByteOffset> {
+    let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(least);
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)
 }
 

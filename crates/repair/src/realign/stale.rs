@@ -2,6 +2,7 @@
 //!
 //! The law of this module: the titles of a journal go only if no command follows it.
 
+use straddle_device::Medium;
 use straddle_relocate::{
     Disks, Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect, inspect_grown,
     named_at_ends, open,
@@ -75,7 +76,9 @@ impl Run<'_> {
             };
             return Ok(is_over.then_some(Unneeded::Over));
         }
-        if state == State::NotBegun {
+        let is_headless =
+            |disk: &dyn Medium| Payload::decode(job.payload()).is_ok_and(|payload| payload.is_headless(disk));
+        if state == State::NotBegun && !is_headless(self.disk) {
             return Ok(Some(Unneeded::Over));
         }
         if state == State::RollingBack && !self.has_moved(place)? {

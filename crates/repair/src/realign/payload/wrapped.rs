@@ -9,7 +9,7 @@ use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::super::guard::Guard;
-use super::super::{heads, sample};
+use super::super::{guard, heads, sample};
 use super::{Payload, Place, marker_in};
 use crate::encode::{Step, encode};
 use crate::foresee::lay_over;
@@ -86,6 +86,26 @@ impl Payload {
         self.realign.is_wrap()
             && disk.read_at(ByteOffset::ZERO, &mut found).is_ok()
             && self.head().get(..OLD_HEAD) == Some(&found[..])
+    }
+
+    /// Whether the first bytes of what filled the disk are neither in their old place nor in their new one.
+    pub(in crate::realign) fn is_headless(&self, disk: &dyn Medium) -> bool {
+        self.realign.is_wrap() && !self.has_old_head(disk) && !self.has_new_head(disk)
+    }
+
+    /// Whether they are in their new place, but for what records that place.
+    fn has_new_head(&self, disk: &dyn Medium) -> bool {
+        let start = self.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
+        let (head, fields) = (self.head(), guard::fields(&self.realign));
+        let mut found = vec![0; head.len()];
+        let is_read = start.is_some_and(|start| disk.read_at(start, &mut found).is_ok());
+        let mut sectors = (0..)
+            .step_by(mbr::SECTOR_BYTES)
+            .zip(head.chunks(mbr::SECTOR_BYTES).zip(found.chunks(mbr::SECTOR_BYTES)));
+        is_read
+            && sectors.all(|(at, (old, new))| {
+                old == new || sample::hash(old, at, &fields) == sample::hash(new, at, &fields)
+            })
     }
 
     /// The first bytes of the file system, as they were.
