@@ -22,7 +22,7 @@ use tools::skip::cases;
 use tools::{Dir, present, shell, straddle_in, transcript, write_table};
 
 /// Formats that record their size, and what makes them.
-const SIZED: [(&str, &str); 8] = [
+const SIZED: [(&str, &str); 12] = [
     ("ext4", "mkfs.ext4 -q -F"),
     ("xfs", "mkfs.xfs -q -f"),
     ("btrfs", "mkfs.btrfs -q -f"),
@@ -31,6 +31,10 @@ const SIZED: [(&str, &str); 8] = [
     ("vfat", "mkfs.vfat"),
     ("exfat", "mkfs.exfat"),
     ("swap", "mkswap"),
+    ("jfs", "mkfs.jfs -q"),
+    ("reiserfs", "mkfs.reiserfs -q -ff"),
+    ("nilfs2", "mkfs.nilfs2 -q"),
+    ("minix", "mkfs.minix -3"),
 ];
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];

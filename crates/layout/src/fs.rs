@@ -21,6 +21,7 @@ mod btrfs;
 mod ext;
 mod fat;
 mod logged;
+mod named;
 mod ntfs;
 mod plain;
 mod swap;
@@ -35,6 +36,7 @@ use crate::model::content::FsKind;
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
+pub(crate) use named::recorded_end as recorded_end_of_named;
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;
 pub(crate) use zfs::{ZFS_NVLIST, zfs_label};

@@ -4,6 +4,7 @@ use straddle_device::{Medium, ReadError, Watched};
 use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::descend::read_layers;
+use crate::model::content::Content;
 use crate::model::layer::Layer;
 use crate::model::stack::{Partition, Problem, Stack, TableKind};
 use crate::model::view::View;
@@ -86,19 +87,23 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
     }
     stack.problems.append(&mut unread);
     let cut: Vec<Problem> = match &stack.layer {
-        Some(layer) => cut_short(None, layer).into_iter().collect(),
-        None => stack.partitions.iter().filter_map(of_partition).collect(),
+        Some(layer) => cut_short(&drive, None, layer).into_iter().collect(),
+        None => stack.partitions.iter().filter_map(|partition| of_partition(&drive, partition)).collect(),
     };
     stack.problems.extend(cut);
 }
 
-fn of_partition(partition: &Partition) -> Option<Problem> {
-    cut_short(Some(partition.number), partition.layer.as_ref()?)
+fn of_partition(drive: &View<'_>, partition: &Partition) -> Option<Problem> {
+    cut_short(drive, Some(partition.number), partition.layer.as_ref()?)
 }
 
 /// The problem that a layer's own record of its size reaches past the end of what it is on.
-fn cut_short(number: Option<u32>, layer: &Layer) -> Option<Problem> {
-    let (recorded, len) = (layer.recorded_end()?, layer.below.len());
-    let at = layer.drive?.checked_add(len)?;
+fn cut_short(drive: &View<'_>, number: Option<u32>, layer: &Layer) -> Option<Problem> {
+    let (start, len) = (layer.drive?, layer.below.len());
+    let recorded = match layer.kind {
+        Content::Named(named) => crate::fs::recorded_end_of_named(named.name, &drive.slice(start, len)),
+        _ => layer.recorded_end(),
+    }?;
+    let at = start.checked_add(len)?;
     (recorded > len).then_some(Problem::CutShort { number, content: layer.kind, at, recorded, len })
 }

@@ -41,6 +41,8 @@ mod nilfs2 {
     pub(super) const LOG_BLOCK_SIZE: usize = 20;
     /// The logarithm to which the recorded one is added (`BLOCK_SIZE`, 1 KiB).
     pub(super) const LOG_BASE: u32 = 10;
+    /// `s_dev_size`, 64 bits: the size of its device in bytes.
+    pub(super) const DEV_SIZE: usize = 32;
     /// `s_first_data_block`, 64 bits: the start of the first segment, which is cut short; the others count
     /// from byte 0.
     pub(super) const FIRST_DATA_BLOCK: usize = 40;
@@ -94,6 +96,7 @@ pub(super) fn read_nilfs2(view: &View<'_>) -> Option<(FileSystem, String)> {
         block,
         segment: segment(view, u64::from(le32(&superblock, nilfs2::BLOCKS_PER_SEGMENT)), block),
         data_start: place(view, le64(&superblock, nilfs2::FIRST_DATA_BLOCK), block),
+        extent: said(le64(&superblock, nilfs2::DEV_SIZE), ByteCount::new(1)),
         ..FileSystem::default()
     };
     Some((fs, text(&superblock[nilfs2::VOLUME_NAME])))

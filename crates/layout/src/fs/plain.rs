@@ -1,8 +1,10 @@
 //! File systems that record a block size and a label but no other unit: JFS and ReiserFS, and those that are
 //! written once, as a whole: ISO 9660, SquashFS and EROFS.
 
-use super::{bytes, text, unit, unit_of_log};
-use crate::fields::{byte, has, le16, le32};
+use straddle_units::ByteCount;
+
+use super::{bytes, said, text, unit, unit_of_log};
+use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
@@ -10,8 +12,14 @@ use crate::model::view::View;
 mod jfs {
     /// Its offset (`SUPER1_OFF`), and how many bytes are read.
     pub(super) const SUPERBLOCK: (u64, usize) = (32 * 1024, 184);
+    /// `s_size`, 64 bits: how many of the device's blocks hold data. The log and fsck's space are behind them.
+    pub(super) const SIZE: usize = 8;
     /// `s_bsize`, 32 bits.
     pub(super) const BSIZE: usize = 16;
+    /// `s_pbsize`, 32 bits: the size of the device's blocks.
+    pub(super) const PBSIZE: usize = 24;
+    /// `s_logpxd` and `s_fsckpxd`, 64 bits each: the log, unless it is on another device, and fsck's space, in blocks.
+    pub(super) const BEHIND: [usize; 2] = [72, 80];
     /// `s_label`, 16 bytes.
     pub(super) const LABEL: std::ops::Range<usize> = 152..168;
 }
@@ -20,6 +28,8 @@ mod jfs {
 mod reiserfs {
     /// Its offset (`REISERFS_DISK_OFFSET_IN_BYTES`), and how many bytes are read.
     pub(super) const SUPERBLOCK: (u64, usize) = (64 * 1024, 116);
+    /// `s_block_count`, 32 bits.
+    pub(super) const BLOCK_COUNT: usize = 0;
     /// `s_blocksize`, 16 bits.
     pub(super) const BLOCKSIZE: usize = 44;
     /// `s_magic`.
@@ -61,7 +71,17 @@ mod erofs {
 pub(super) fn read_jfs(view: &View<'_>) -> Option<(FileSystem, String)> {
     let superblock = bytes(view, jfs::SUPERBLOCK.0, jfs::SUPERBLOCK.1)?;
     let block = unit(u64::from(le32(&superblock, jfs::BSIZE)))?;
-    Some((FileSystem { block, ..FileSystem::default() }, text(&superblock[jfs::LABEL])))
+    let own = ByteCount::new(u64::from(le32(&superblock, jfs::PBSIZE)));
+    let data = said(le64(&superblock, jfs::SIZE), own);
+    let behind = jfs::BEHIND.into_iter().filter_map(|at| end_of_run(le64(&superblock, at), block));
+    let extent = data.map(|data| behind.fold(data, ByteCount::max));
+    Some((FileSystem { block, extent, ..FileSystem::default() }, text(&superblock[jfs::LABEL])))
+}
+
+/// The end of a run of blocks (`pxd_t`): its length in 24 bits, then the upper 8 and the lower 32 bits of its first block.
+fn end_of_run(run: u64, block: ByteCount) -> Option<ByteCount> {
+    let (len, start) = (run & 0xFF_FFFF, ((run >> 24 & 0xFF) << 32) | run >> 32);
+    said(start.checked_add(len)?, block)
 }
 
 pub(super) fn read_reiserfs(view: &View<'_>) -> Option<(FileSystem, String)> {
@@ -69,7 +89,8 @@ pub(super) fn read_reiserfs(view: &View<'_>) -> Option<(FileSystem, String)> {
     let block = unit(u64::from(le16(&superblock, reiserfs::BLOCKSIZE)))?;
     let has_label = !has(&superblock, reiserfs::MAGIC, reiserfs::MAGIC_3_5);
     let label = if has_label { text(&superblock[reiserfs::LABEL]) } else { String::new() };
-    Some((FileSystem { block, ..FileSystem::default() }, label))
+    let extent = said(u64::from(le32(&superblock, reiserfs::BLOCK_COUNT)), block);
+    Some((FileSystem { block, extent, ..FileSystem::default() }, label))
 }
 
 pub(super) fn read_iso9660(view: &View<'_>) -> Option<(FileSystem, String)> {

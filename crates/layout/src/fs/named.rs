@@ -1,0 +1,93 @@
+//! The sizes that file systems record which are otherwise known by name only: so that one that reaches past the end of its
+//! partition is noticed.
+
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::{bytes, said, unit};
+use crate::fields::{be16, be32, has, le16, le32, le64};
+use crate::model::view::View;
+
+/// Where the superblocks of Minix and HFS are, and how many bytes are read.
+const SUPERBLOCK: (u64, usize) = (1024, 64);
+
+/// `struct minix_super_block` and `struct minix3_super_block`, include/uapi/linux/minix_fs.h.
+mod minix {
+    /// The block of all but the third version.
+    pub(super) const BLOCK: u64 = 1024;
+    /// `s_magic`, 16 bits, and `s_nzones` or `s_zones`, which has 16 bits in the first version and 32 in the others.
+    pub(super) const MAGIC: usize = 16;
+    pub(super) const MAGIC_1: [u16; 2] = [0x137F, 0x138F];
+    pub(super) const MAGIC_2: [u16; 2] = [0x2468, 0x2478];
+    pub(super) const NZONES: usize = 2;
+    pub(super) const ZONES: usize = 20;
+    /// `s_magic` and `s_blocksize` of the third version, 16 bits each.
+    pub(super) const MAGIC_3: (usize, u16) = (24, 0x4D5A);
+    pub(super) const BLOCKSIZE_3: usize = 28;
+}
+
+/// The master directory block of HFS (Inside Macintosh: Files, 2-60) and the volume header of HFS+ (TN1150).
+mod hfs {
+    pub(super) const SIGNATURE: &[u8] = b"BD";
+    /// `drNmAlBlks`, 16 bits; `drAlBlkSiz`, 32 bits; `drAlBlSt`, 16 bits, in sectors of 512 bytes.
+    pub(super) const BLOCKS: usize = 18;
+    pub(super) const BLOCK: usize = 20;
+    pub(super) const FIRST: usize = 28;
+    pub(super) const SECTOR: u64 = 512;
+    /// `blockSize` and `totalBlocks`, 32 bits each.
+    pub(super) const PLUS_BLOCK: usize = 40;
+    pub(super) const PLUS_BLOCKS: usize = 44;
+}
+
+/// `nx_superblock_t` (Apple File System Reference, Container).
+mod apfs {
+    pub(super) const SUPERBLOCK: (u64, usize) = (0, 48);
+    /// `nx_block_size`, 32 bits; `nx_block_count`, 64 bits.
+    pub(super) const BLOCK: usize = 36;
+    pub(super) const BLOCKS: usize = 40;
+}
+
+/// The first byte behind the file system `name`, counted from its start, as it records that; `None` if it does not, or
+/// if that is not read.
+pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
+    match name {
+        "minix" => {
+            let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
+            // Both have fields of the byte order of the machine that made it.
+            minix_end(&superblock, le16, le32).or_else(|| minix_end(&superblock, be16, be32))
+        }
+        "hfs" | "hfsplus" => hfs_end(&bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?),
+        "apfs" => {
+            let superblock = bytes(view, apfs::SUPERBLOCK.0, apfs::SUPERBLOCK.1)?;
+            said(le64(&superblock, apfs::BLOCKS), unit(u64::from(le32(&superblock, apfs::BLOCK)))?)
+        }
+        _ => None,
+    }
+}
+
+fn minix_end(
+    superblock: &[u8],
+    word: fn(&[u8], usize) -> u16,
+    long: fn(&[u8], usize) -> u32,
+) -> Option<ByteCount> {
+    let block = ByteCount::new(minix::BLOCK);
+    let magic = word(superblock, minix::MAGIC);
+    if word(superblock, minix::MAGIC_3.0) == minix::MAGIC_3.1 {
+        let block = unit(u64::from(word(superblock, minix::BLOCKSIZE_3)))?;
+        return said(u64::from(long(superblock, minix::ZONES)), block);
+    }
+    if minix::MAGIC_1.contains(&magic) {
+        return said(u64::from(word(superblock, minix::NZONES)), block);
+    }
+    minix::MAGIC_2.contains(&magic).then(|| said(u64::from(long(superblock, minix::ZONES)), block))?
+}
+
+fn hfs_end(block: &[u8]) -> Option<ByteCount> {
+    if has(block, 0, hfs::SIGNATURE) {
+        // An HFS+ in it, if there is one, is in one of its files.
+        let first = ByteOffset::new(u64::from(be16(block, hfs::FIRST)) * hfs::SECTOR);
+        let size =
+            said(u64::from(be16(block, hfs::BLOCKS)), ByteCount::new(u64::from(be32(block, hfs::BLOCK))))?;
+        return first.checked_add(size)?.checked_since(ByteOffset::ZERO);
+    }
+    said(u64::from(be32(block, hfs::PLUS_BLOCKS)), unit(u64::from(be32(block, hfs::PLUS_BLOCK)))?)
+}
