@@ -265,6 +265,8 @@ fn the_commands_for_several_disks_share_a_folder() {
         "dd if=/dev/zero of=NAME bs=512 seek=1 count=1 conv=notrunc status=none",
         "label: gpt\nstart=2048, size=40000\n",
     );
+    let from_0 = "printf '\\0\\0\\2\\0\\356\\377\\377\\377\\0\\0\\0\\0\\0\\1\\0\\0' | dd of=NAME bs=1 seek=446 conv=notrunc status=none";
+    let hybrid = "printf '\\0\\0\\2\\0\\356\\377\\377\\377\\2\\0\\0\\0\\376\\7\\0\\0\\0\\0\\2\\0\\203\\377\\377\\377\\0\\10\\0\\0\\100\\234\\0\\0' | dd of=NAME bs=1 seek=446 conv=notrunc status=none";
     // The name, the assumed drive, the table, what damages it, and the finding to be mended.
     let disks = [
         ("a.img", "512e", table, zero, "S031"),
@@ -277,6 +279,9 @@ fn the_commands_for_several_disks_share_a_folder() {
             "dd if=/dev/zero of=NAME bs=512 count=1 conv=notrunc status=none",
             "S037",
         ),
+        // A protective entry that starts at sector 0, and one at sector 2 before the partition that it lists too.
+        ("from0.img", "512e", table, from_0, "S037"),
+        ("hybrid.img", "512e", table, hybrid, "S037"),
         ("other.img", "logical=4096,physical=4096", table, "true", "S030"),
         ("off.img", "512e", "label: gpt\nstart=43009, size=8000\n", "true", "S001"),
         ("off2.img", "512e", "label: gpt\nstart=2049, size=8000\n", "true", "S001"),

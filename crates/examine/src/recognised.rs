@@ -83,7 +83,10 @@ fn by_name(
         kinds.extend(content);
     }
     for kind in kinds {
-        if matches!(kind, Content::Named(Named { class: Class::Member | Class::FileSystem, .. })) {
+        if matches!(
+            kind,
+            Content::Named(Named { class: Class::Member | Class::FileSystem | Class::Optical, .. })
+        ) {
             named.push(format!("{kind}{}", place()));
         }
     }

@@ -83,8 +83,8 @@ enum Way {
     Fatresize,
     Mkswap,
     Pvresize,
-    /// A tool does it, and nothing shows afterwards how many bytes are used.
-    Unseen,
+    ResizeReiserfs,
+    NilfsResize,
     /// Not at all.
     Never,
     /// Not known.
@@ -102,7 +102,8 @@ fn way(content: Content) -> Way {
         FsKind::Btrfs => Way::Btrfs,
         FsKind::Vfat => Way::Fatresize,
         FsKind::Swap => Way::Mkswap,
-        FsKind::Nilfs2 | FsKind::Reiserfs => Way::Unseen,
+        FsKind::Nilfs2 => Way::NilfsResize,
+        FsKind::Reiserfs => Way::ResizeReiserfs,
         FsKind::Xfs | FsKind::Jfs | FsKind::Zfs | FsKind::Exfat => Way::Never,
         FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => Way::Never,
         FsKind::Jbd | FsKind::F2fs => Way::Unknown,
@@ -117,8 +118,7 @@ pub fn can_shrink(content: Content) -> Option<bool> {
     }
 }
 
-/// The command after which `layer` uses no more than `to` bytes, with DEVICE for what it is on; `None` if there is
-/// none, or if it cannot be seen afterwards how many bytes are used.
+/// The command after which `layer` uses no more than `to` bytes, with DEVICE for what it is on; `None` if there is none.
 pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
     let bytes = to.get();
     let fs = match &layer.facts {
@@ -139,7 +139,12 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
             let bytes = to.floor_to(PV_GRAIN).get();
             Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))
         }
-        Way::Unseen | Way::Never | Way::Unknown => None,
+        Way::ResizeReiserfs => Some(format!("resize_reiserfs -f -s {} DEVICE", to.floor_to(fs?.block).get())),
+        Way::NilfsResize => {
+            let bytes = to.floor_to(fs?.block).get();
+            Some(format!("mount DEVICE DIR && nilfs-resize -y DEVICE {bytes} && umount DIR"))
+        }
+        Way::Never | Way::Unknown => None,
     }
 }
 

@@ -33,7 +33,10 @@ pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name
         let is_file = arguments.target.metadata().is_ok_and(|metadata| metadata.is_file());
         let size = is_file.then(|| situation.medium.len().get());
         let first = shrinking(shrink, &operand, size).map_or_else(
-            || "no tool makes it smaller".to_owned(),
+            || match shrink.is_possible() {
+                Some(false) => "no tool makes it smaller".to_owned(),
+                _ => "no command is known here that makes it smaller".to_owned(),
+            },
             |command| format!("to make it smaller: {command}"),
         );
         let text = format!("{error}: {first}; {larger}");

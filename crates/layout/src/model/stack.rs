@@ -175,8 +175,8 @@ pub enum Problem {
         /// Where the GPT header should be.
         at: ByteOffset,
     },
-    /// There is a GPT and it was read, but no MBR entry protects it: Linux and most tools do not see it.
-    #[error("a GPT without a protective MBR entry (byte {at}): the kernel and other tools do not see it")]
+    /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
+    #[error("a GPT without a protective MBR entry (byte {at}): the kernel does not see it")]
     NoProtectiveMbr {
         /// The position of the protective entry or the MBR signature that is missing or wrong.
         at: ByteOffset,

@@ -341,6 +341,10 @@ impl Copy<'_> {
     }
 }
 
+/// A protective entry, but for its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too large for these
+/// fields (table 5-4).
+const PROTECTIVE: [u8; 8] = [0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF];
+
 /// Writes the MBR of a GPT disk: one entry over the whole disk, so that software that knows only MBRs sees no
 /// free space.
 fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -> Result<(), PlanError> {
@@ -357,6 +361,18 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
                 put32(&mut sector, at + 12, covered);
             }
         }
+        // One that begins elsewhere, which Linux takes for none (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
+        // lists other partitions behind it.
+        None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
+            let is_hybrid = slots().any(|at| !matches!(sector[at + 4], 0 | 0xEE));
+            for at in slots().filter(|at| sector[at + 4] == 0xEE).take(1).collect::<Vec<_>>() {
+                let last = u64::from(le32(&sector, at + 8)) + u64::from(le32(&sector, at + 12));
+                let behind = u32::try_from(last.saturating_sub(1)).unwrap_or(u32::MAX).clamp(1, covered);
+                sector[at + 1..at + 4].copy_from_slice(&PROTECTIVE[1..4]);
+                put32(&mut sector, at + 8, 1);
+                put32(&mut sector, at + 12, if is_hybrid { behind } else { covered });
+            }
+        }
         None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
             if wipes_boot_code(plan, steps.medium, stack)? {
@@ -364,8 +380,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
             }
             sector[mbr::ENTRIES_AT..mbr::SIGNATURE_AT].fill(0);
             let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
-            // From LBA 1 (cylinder 0, head 0, sector 2) to an end too large for these fields (table 5-4).
-            entry[..8].copy_from_slice(&[0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF]);
+            entry[..8].copy_from_slice(&PROTECTIVE);
             put32(entry, 8, 1);
             put32(entry, 12, covered);
             sector[mbr::SIGNATURE_AT..mbr::SECTOR_BYTES].copy_from_slice(mbr::SIGNATURE);
