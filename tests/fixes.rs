@@ -267,6 +267,7 @@ fn the_commands_for_several_disks_share_a_folder() {
     );
     let from_0 = "printf '\\0\\0\\2\\0\\356\\377\\377\\377\\0\\0\\0\\0\\0\\1\\0\\0' | dd of=NAME bs=1 seek=446 conv=notrunc status=none";
     let hybrid = "printf '\\0\\0\\2\\0\\356\\377\\377\\377\\2\\0\\0\\0\\376\\7\\0\\0\\0\\0\\2\\0\\203\\377\\377\\377\\0\\10\\0\\0\\100\\234\\0\\0' | dd of=NAME bs=1 seek=446 conv=notrunc status=none";
+    let behind = "printf '\\0\\0\\2\\0\\203\\377\\377\\377\\0\\10\\0\\0\\100\\234\\0\\0\\0\\0\\2\\0\\356\\377\\377\\377\\0\\300\\0\\0\\0\\20\\0\\0' | dd of=NAME bs=1 seek=446 conv=notrunc status=none";
     // The name, the assumed drive, the table, what damages it, and the finding to be mended.
     let disks = [
         ("a.img", "512e", table, zero, "S031"),
@@ -282,6 +283,8 @@ fn the_commands_for_several_disks_share_a_folder() {
         // A protective entry that starts at sector 0, and one at sector 2 before the partition that it lists too.
         ("from0.img", "512e", table, from_0, "S037"),
         ("hybrid.img", "512e", table, hybrid, "S037"),
+        // And one behind it.
+        ("behind.img", "512e", table, behind, "S037"),
         ("other.img", "logical=4096,physical=4096", table, "true", "S030"),
         ("off.img", "512e", "label: gpt\nstart=43009, size=8000\n", "true", "S001"),
         ("off2.img", "512e", "label: gpt\nstart=2049, size=8000\n", "true", "S001"),
@@ -313,6 +316,11 @@ fn the_commands_for_several_disks_share_a_folder() {
         assert!(!codes_of(target).contains(code), "{name}: {target:#}");
         let is = spans(target);
         assert_eq!(is == before, code != "S001", "{name}: {is:?} {before:?}");
+        if ["from0.img", "hybrid.img", "behind.img"].contains(&name) {
+            // gdisk looks for overlaps in a hybrid MBR too.
+            let said = run(Command::new("sgdisk").arg("-v").arg(dir.join(name)), "");
+            assert!(said.contains("No problems found"), "{name}: {said}");
+        }
     }
 }
 

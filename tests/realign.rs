@@ -190,3 +190,25 @@ fn the_journal_may_be_in_a_file() {
     shell(&folder, JUDGE);
     assert!(!folder.join("journal").exists(), "the journal of a complete move is removed");
 }
+
+/// An option that is given twice for one partition is a mistake.
+#[test]
+fn an_option_counts_once_for_a_partition() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("twice");
+    let image = dir.image("disk.img", 16 << 20);
+    tools::write_table(&image, 512, "label: dos\nstart=63, size=8000\n");
+    for words in [
+        &["realign", "disk.img", "--start", "1=2048s", "--start", "1=4096s"][..],
+        &["plan", "disk.img", "--delete", "1", "--delete", "1"],
+    ] {
+        let output = tools::straddle_in(&dir, words);
+        let said = tools::transcript(&output);
+        assert!(
+            output.status.code() == Some(2) && said.contains("twice for partition 1"),
+            "{words:?}: {said}"
+        );
+    }
+}

@@ -113,6 +113,10 @@ fn file_systems_that_fill_a_disk_get_a_partition() {
         assert!(!text.contains("S001") && !text.contains("S068"), "{}: {text}", kind.name);
         let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);
         assert_eq!(status, 4, "a plan is for once: {text}");
+        // Nothing is left behind the data, so that the partition may be moved again.
+        let (status, text) =
+            straddle(&folder, &["realign", "disk.img", "--start", "1=2MiB", "--grain", "4096"]);
+        assert_eq!(status, 0, "{}: {text}", kind.name);
         // Holes of the image stay holes.
         let blocks: u64 = shell(&folder, "du -k disk.img | cut -f1").trim().parse().unwrap();
         assert!(blocks < 60 << 10, "{}: {blocks} KiB of 96 MiB", kind.name);
@@ -287,4 +291,29 @@ fn what_is_not_asked_for_is_not_done() {
     shell(&folder, "cmp disk.img before.img; head -c 8M /dev/zero | tr '\\0' a >noise.img");
     let (status, text) = straddle(&folder, &["realign", "noise.img"]);
     assert!(status == 4 && text.contains("there is nothing to realign") && !text.contains("--"), "{text}");
+}
+
+/// The partition round what fills the disk is placed for the data in it: the clusters of a FAT that are off its own start.
+#[test]
+fn a_partition_is_put_round_a_fat_by_its_clusters() {
+    if !is_ready() || !present(&["mkfs.vfat", "fsck.vfat"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    shell(
+        folder,
+        "truncate -s 48M disk.img; mkfs.vfat -a -F 32 -s 8 -R 33 disk.img >/dev/null; truncate -s 96M disk.img",
+    );
+    let (_, text) =
+        straddle(folder, &["realign", "disk.img", "--wrap", "--table", "mbr", "--save", "move.json"]);
+    assert!(text.contains("its first cluster,"), "{text}");
+    let (status, text) = straddle(folder, &["apply", "move.json", "--write", "disk.img"]);
+    assert_eq!(status, 0, "{text}");
+    let (status, text) = straddle(folder, &["check", "disk.img"]);
+    assert!(status == 0 && text.contains("status: ok"), "{text}");
+    shell(
+        folder,
+        "start=$(sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\),.*/\\1/p'); dd if=disk.img of=now.img bs=512 skip=$start status=none; fsck.vfat -n now.img >/dev/null",
+    );
 }

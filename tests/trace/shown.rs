@@ -67,6 +67,12 @@ fn behind_a_cache_neighbours_become_whole_units() {
     fs::write(&once, "fio version 2 iolog\nf write 0 512\nf write 512 512\n").unwrap();
     let run = straddle(&["trace", &once, "--merge-within", "1ms"]);
     assert!(run.code == 3 && run.err.contains("once: the trace has no times"), "{}", run.err);
+    // Those that come in the same second are merged: Tencent's times count seconds.
+    let second = dir.path().join("second").to_str().unwrap().to_owned();
+    fs::write(&second, "1538323200,0,8,1,1283\n1538323200,8,8,1,1283\n1538323200,64,8,1,1283\n").unwrap();
+    let report = json("trace", &["trace", &second, "--json", "--unit", "8KiB", "--merge-within", "1ms"]);
+    let merged = &report["volumes"][0]["writes"]["units"][0]["merged"];
+    assert_eq!((&merged["written_units"], &merged["partial_units"]), (&2.into(), &1.into()), "{merged}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Another program writes its own table over the marker of an unfinished move.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
 
 use straddle_repair::Target;
-use straddle_repair::realign::{JournalPlace, Realign};
+use straddle_repair::realign::{JournalPlace, Outcome, Realign};
 
 use crate::tools::{self, Dir, flat, list, number, straddle_in, transcript, word, write_table};
 use crate::{LEN, NAME, TABLES, begin, check, of_rule, planned};
@@ -48,33 +49,31 @@ fn a_move_goes_on_after_another_program_wrote_a_table() {
         begin(&dir, None);
         write_table(&dir.join(NAME), 512, OTHER[other]);
         let displaced = fs::read(dir.join(NAME)).unwrap();
-        let (is_quick, what) = (table == 1 || other == 0, format!("{table} {other} {way:?}"));
+        let what = format!("{table} {other} {way:?}");
         let report = check(&dir);
-        assert_eq!(of_rule(&report, "S047").len(), usize::from(is_quick), "{what}: {report}");
-        if is_quick {
-            let finding = of_rule(&report, "S047")[0];
-            let (message, fix) = (word(finding, "message"), word(&finding["fix"], "summary"));
-            assert!(message.contains("another program has written the table since"), "{message}");
-            assert!(
-                message.contains("bytes have moved") && fix.contains("--restore-table FILE"),
-                "{message} {fix}"
-            );
-            for partition in list(&report, "partitions") {
-                assert_eq!(partition["verdict"], "unfinished_move", "{partition}");
-            }
-            for words in [
-                &["plan", NAME, "--add", "1MiB"][..],
-                &["plan", NAME, "--table", "gpt", "--part", "rest", "--wipe"],
-                &["realign", NAME],
-                &["apply", "other.json", "--write", NAME],
-                &["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"],
-            ] {
-                let (status, text) = run(&dir, words);
-                assert!(status == Some(4) && text.contains("straddle resume"), "{words:?}: {text}");
-            }
-            let (status, text) = run(&dir, &["resume", NAME]);
-            assert!(status == Some(4) && text.contains("resume disk.img --restore-table FILE"), "{text}");
+        assert_eq!(of_rule(&report, "S047").len(), 1, "{what}: {report}");
+        let finding = of_rule(&report, "S047")[0];
+        let (message, fix) = (word(finding, "message"), word(&finding["fix"], "summary"));
+        assert!(message.contains("another program has written the table since"), "{message}");
+        assert!(
+            message.contains("bytes have moved") && fix.contains("--restore-table FILE"),
+            "{message} {fix}"
+        );
+        for partition in list(&report, "partitions") {
+            assert_eq!(partition["verdict"], "unfinished_move", "{partition}");
         }
+        for words in [
+            &["plan", NAME, "--add", "1MiB"][..],
+            &["plan", NAME, "--table", "gpt", "--part", "rest", "--wipe"],
+            &["realign", NAME],
+            &["apply", "other.json", "--write", NAME],
+            &["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"],
+        ] {
+            let (status, text) = run(&dir, words);
+            assert!(status == Some(4) && text.contains("straddle resume"), "{words:?}: {text}");
+        }
+        let (status, text) = run(&dir, &["resume", NAME]);
+        assert!(status == Some(4) && text.contains("resume disk.img --restore-table FILE"), "{text}");
         assert!(fs::read(dir.join(NAME)).unwrap() == displaced, "{what}: it was written to");
         let resume: Vec<&str> = ["resume", NAME, "--restore-table", "saved"].into_iter().chain(way).collect();
         let (status, text) = run(&dir, &resume);
@@ -450,32 +449,130 @@ fn a_table_that_lists_something_else_is_not_replaced() {
 /// only the journal has the start of it.
 #[test]
 fn the_start_of_what_fills_a_disk_is_not_given_up_with_the_marker() {
-    if !tools::present(&["sfdisk", "mkfs.ext4", "e2fsck"]) {
+    if !tools::present(&["sfdisk", "mkfs.ext4"]) {
         return;
     }
-    let dir = Dir::new("headless");
-    let image = dir.image(NAME, 96 << 20);
-    tools::shell("mkfs.ext4 -q -F disk.img 30M", dir.path());
-    fill(&dir, &[(20_480, 16_384)]);
-    let before = fs::read(&image).unwrap();
-    let (status, said) = run(&dir, &["realign", NAME, "--wrap", "--save", "move.json"]);
+    for table in [
+        "label: dos\nstart=90063, size=20000, type=83\n",
+        "label: dos\nstart=2048, size=40000, type=83\n",
+        "label: gpt\nstart=2048, size=40000\n",
+    ] {
+        let dir = Dir::new("headless");
+        let image = dir.image(NAME, 96 << 20);
+        tools::shell("mkfs.ext4 -q -F disk.img 30M", dir.path());
+        fill(&dir, &[(20_480, 16_384)]);
+        let before = fs::read(&image).unwrap();
+        let (status, said) = run(&dir, &["realign", NAME, "--wrap", "--save", "move.json"]);
+        assert_eq!(status, Some(0), "{said}");
+        let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+        // Only the journal is written; the table stands for the marker and for what replaces it.
+        drop(realign.begin(&mut Target::open(&image, None).unwrap(), JournalPlace::Inside, [7; 16]).unwrap());
+        tools::shell(
+            &format!("dd if=/dev/zero of={NAME} bs=1K seek=1 count=67 conv=notrunc status=none"),
+            dir.path(),
+        );
+        write_table(&image, 512, table);
+        let report = check(&dir);
+        assert_eq!(of_rule(&report, "S047").len(), 1, "{table}: {report}");
+        let (status, said) = run(&dir, &["realign", NAME, "--partition", "1", "--save", "again.json"]);
+        assert!(status == Some(4) && said.contains("straddle resume"), "{table}: {said}");
+        let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
+        assert_eq!(status, Some(0), "{table}: {said}");
+        assert!(fs::read(&image).unwrap()[..30 << 20] == before[..30 << 20], "{table}: {said}");
+    }
+}
+
+/// A primary and two logical partitions, from places without a gap.
+const LOGICAL: &str = "label: dos\n1 : start=63, size=12290\n2 : start=12360, size=27578, type=5\n\
+                       5 : start=12361, size=14337\n6 : start=28746, size=8192\n";
+const LOGICAL_PARTS: [(u64, u32); 3] = [(63, 12_290), (12_361, 14_337), (28_746, 8192)];
+
+/// The bytes of the partitions that the table lists, but for a container.
+fn contents(dir: &Dir) -> Vec<Vec<u8>> {
+    let (report, bytes) = (check(dir), fs::read(dir.join(NAME)).unwrap());
+    let listed = list(&report, "partitions").iter().filter(|one| one["role"] != "extended");
+    let of = |one: &serde_json::Value| {
+        let [at, len] =
+            ["start_bytes", "size_bytes"].map(|field| usize::try_from(number(one, field)).unwrap());
+        bytes[at..at + len].to_vec()
+    };
+    listed.map(of).collect()
+}
+
+/// The old extended boot records, which another program writes with the old table, destroy what has moved to their places.
+#[test]
+fn what_an_old_table_writes_over_moved_data_is_written_again() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let mut half_moved = 0;
+    for (pauses, way) in (1..12).flat_map(|pauses| [(pauses, None), (pauses, Some("--rollback"))]) {
+        let dir = Dir::new("records");
+        let image = dir.image(NAME, 32 << 20);
+        write_table(&image, 512, LOGICAL);
+        fill(&dir, &LOGICAL_PARTS);
+        tools::shell(&format!("sfdisk -d {NAME} >table"), dir.path());
+        let before = contents(&dir);
+        let (status, said) = run(&dir, &["realign", NAME, "--save", "move.json"]);
+        assert_eq!(status, Some(0), "{said}");
+        let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
+        let mut target = Target::open(&image, None).unwrap();
+        let begun = realign.begin(&mut target, JournalPlace::Inside, [7; 16]).unwrap();
+        let mut left = pauses;
+        let outcome = begun.finish(&mut |_| {
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        drop(target);
+        if outcome.unwrap() != Outcome::Paused {
+            break;
+        }
+        half_moved += 1;
+        tools::shell(&format!("sfdisk -q --no-reread --force --wipe never {NAME} <table"), dir.path());
+        let resume: Vec<&str> = ["resume", NAME, "--restore-table", "saved"].into_iter().chain(way).collect();
+        let (status, said) = run(&dir, &resume);
+        assert_eq!(status, Some(0), "{pauses} {way:?}: {said}");
+        assert!(contents(&dir) == before, "{pauses} {way:?}: {said}");
+    }
+    assert!(half_moved >= 4, "{half_moved}");
+}
+
+/// No data have moved, and another program's table has the old first sector and not all of the old records.
+#[test]
+fn a_whole_old_table_is_restored_where_nothing_has_moved() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("chain");
+    let image = dir.image(NAME, 32 << 20);
+    write_table(&image, 512, LOGICAL);
+    fill(&dir, &LOGICAL_PARTS);
+    let before = contents(&dir);
+    let (status, said) = run(&dir, &["realign", NAME, "--save", "move.json"]);
     assert_eq!(status, Some(0), "{said}");
     let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
-    let mut target = Target::open(&image, None).unwrap();
-    let run_of = realign.begin(&mut target, JournalPlace::Inside, [7; 16]).unwrap();
-    // Only the journal is written; the table stands for the marker and for what replaces it.
-    drop(run_of);
-    drop(target);
-    write_table(&image, 512, "label: dos\nstart=90063, size=20000, type=83\n");
-    tools::shell(
-        &format!("dd if=/dev/zero of={NAME} bs=1K seek=1 count=67 conv=notrunc status=none"),
-        dir.path(),
-    );
-    let report = check(&dir);
-    assert_eq!(of_rule(&report, "S047").len(), 1, "{report}");
-    let (status, said) = run(&dir, &["realign", NAME, "--save", "again.json"]);
-    assert!(status == Some(4) && said.contains("straddle resume"), "{said}");
+    drop(realign.begin(&mut Target::open(&image, None).unwrap(), JournalPlace::Inside, [7; 16]).unwrap());
+    tools::shell(&format!("sfdisk -q --no-reread --force --wipe never --delete {NAME} 5"), dir.path());
     let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
     assert_eq!(status, Some(0), "{said}");
-    assert!(fs::read(&image).unwrap()[..30 << 20] == before[..30 << 20], "{said}");
+    assert!(contents(&dir) == before, "{said}");
+}
+
+/// An MBR is converted to GPT: the backup of that does not lie over the journal.
+#[test]
+fn a_conversion_to_gpt_does_not_hide_a_journal() {
+    if !tools::present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("converted");
+    let parts = [(63, 40_960), (80_455, 6146)];
+    let table = "label: dos\nstart=63, size=40960\nstart=80455, size=6146\n";
+    let before = put_back(&dir, 96 << 20, table, &parts, &["1", "--start", "1=64s"]);
+    tools::shell(&format!("sgdisk -g {NAME}"), dir.path());
+    let report = check(&dir);
+    assert_eq!(of_rule(&report, "S047").len(), 1, "{report}");
+    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
+    assert_eq!(status, Some(0), "{said}");
+    let bytes = fs::read(dir.join(NAME)).unwrap();
+    assert!(bytes[63 * 512..][..40_960 * 512] == before[63 * 512..][..40_960 * 512], "{said}");
 }

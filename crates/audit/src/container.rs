@@ -57,13 +57,10 @@ fn convert(context: &Context<'_>, format: &str) -> Fix {
     Fix {
         summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
             .to_owned(),
-        commands: vec![Command {
-            tool: "qemu-img",
-            line: format!(
-                "qemu-img convert -O {format} {target} {}",
-                operand(&format!("{}.new", context.file))
-            ),
-        }],
+        commands: vec![Command::other(
+            "qemu-img",
+            format!("qemu-img convert -O {format} {target} {}", operand(&format!("{}.new", context.file))),
+        )],
         risk: Risk::Safe,
         caution: Some(format!(
             "with the guest shut down; a file of the name {} is overwritten, and the guest's configuration has to name it",

@@ -28,6 +28,19 @@ pub struct Miss {
     pub past: ByteCount,
 }
 
+/// What a command does to the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It writes a partition table, and no data move.
+    Table,
+    /// It writes a partition table, and moves the data that it lists.
+    Data,
+    /// It writes a copy to another target, or plans that, and reads this one as it is.
+    Copy,
+    /// It writes neither a table nor a copy.
+    Other,
+}
+
 /// One command line that fixes a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -35,6 +48,30 @@ pub struct Command {
     pub tool: &'static str,
     /// The line, ready for a POSIX shell.
     pub line: String,
+    /// What it does.
+    pub effect: Effect,
+}
+
+impl Command {
+    /// A command that writes a table, and moves nothing.
+    pub(crate) fn of_table(tool: &'static str, line: String) -> Self {
+        Self { tool, line, effect: Effect::Table }
+    }
+
+    /// A command that moves data with their entry.
+    pub(crate) fn of_data(tool: &'static str, line: String) -> Self {
+        Self { tool, line, effect: Effect::Data }
+    }
+
+    /// A command that makes or plans a copy.
+    pub(crate) fn of_copy(line: String) -> Self {
+        Self { tool: "straddle", line, effect: Effect::Copy }
+    }
+
+    /// Any other command.
+    pub(crate) fn other(tool: &'static str, line: String) -> Self {
+        Self { tool, line, effect: Effect::Other }
+    }
 }
 
 /// What the commands of a fix do to stored data.
@@ -59,9 +96,6 @@ impl Risk {
     }
 }
 
-/// The tools that write tables.
-const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
-
 /// How a finding is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
@@ -81,11 +115,14 @@ impl Fix {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
     }
 
-    /// Whether one of its commands belongs to a tool that writes partition tables.
+    /// Whether one of its commands writes a partition table, here or on a copy.
     pub fn writes_table(&self) -> bool {
-        let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
-        let writes = |line: &str| line.starts_with("straddle apply ") || line.split_whitespace().any(is_tool);
-        self.commands.iter().any(|command| writes(&command.line))
+        self.commands.iter().any(|command| command.effect != Effect::Other)
+    }
+
+    /// Whether one of its commands moves data along.
+    pub(crate) fn moves_data(&self) -> bool {
+        self.commands.iter().any(|command| command.effect == Effect::Data)
     }
 
     /// Removes the commands and keeps the summary, for a target whose name contains characters that a

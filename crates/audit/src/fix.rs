@@ -10,6 +10,7 @@ mod swap;
 
 use std::cmp::Ordering;
 
+use straddle_layout::format::mbr;
 use straddle_layout::{Partition, Role, TableKind, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -20,14 +21,22 @@ use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
 use crate::{Context, weigh};
 
-/// The number of blocks that an MBR entry can address with 32 bits.
-const MBR_LBAS: u64 = 1 << 32;
-
 /// A new place for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     start: ByteOffset,
     len: ByteCount,
+}
+
+/// What the command of a fix does besides changing the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// Nothing, or it moves the data along.
+    Entry,
+    /// It makes the swap in it again.
+    Swap,
+    /// It makes what is in it smaller first.
+    Shrink(shrink::First),
 }
 
 /// A place, with the fix that puts the partition there.
@@ -132,18 +141,21 @@ fn candidate(
     let by_sfdisk = room::sfdisk_finds_it(context, partition, old, place, free);
     let remade = swap::of(partition).filter(|_| by_sfdisk && (moves || shrinks));
     let remade = remade.and_then(|layer| swap::remake(layer, &entry));
+    let mut how = How::Entry;
     let (keeps_data, commands) = if let Some(command) = remade {
+        how = How::Swap;
         (true, Some(command))
     } else if shrinks && is_known(partition) {
         let steps = shrink::steps(context, partition, place, free);
-        (place, entry.count) =
-            steps.as_ref().map_or((place, count), |(_, shorter)| (*shorter, block.blocks_floor(shorter.len)));
-        (steps.is_some(), steps.map(|(command, _)| command))
+        if let Some((_, shorter, first)) = &steps {
+            (place, entry.count, how) = (*shorter, block.blocks_floor(shorter.len), How::Shrink(*first));
+        }
+        (steps.is_some(), steps.map(|(command, ..)| command))
     } else if !moves && !shrinks {
         (true, entry.table_only(by_sfdisk))
     } else if !shrinks && by_sfdisk {
         // sfdisk moves data only to a place of the same size or larger.
-        (true, Some(entry.sfdisk("--move-data ")))
+        (true, Some(entry.sfdisk_moving()))
     } else if is_known(partition) || partition.unclaimed == Unclaimed::All {
         // The table alone would lead to other bytes than those that are in it, or to fewer.
         (false, None)
@@ -158,7 +170,7 @@ fn candidate(
         } else {
             Risk::Safe
         },
-        caution: caution(context, partition, place, &commands),
+        caution: caution(context, partition, (place, how), &commands),
         commands,
     };
     Some(Candidate { fix, keeps_data })
@@ -252,7 +264,7 @@ pub(crate) fn free_space_around(context: &Context<'_>, partition: &Partition) ->
         // On an MBR disk, the space before the first partition belongs to the boot loader.
         (_, None) => (
             first_block.max(own.start().min(ByteOffset::new(GRAIN.get()))),
-            ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get()),
+            ByteOffset::new(LbaCount::new(mbr::LBAS).to_bytes(block)?.get()),
         ),
     };
     // Everything except the container is an obstacle, and so is every EBR, including the partition's own,

@@ -88,7 +88,7 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
         let at = partition.span.start().get().saturating_add(sector.get()).saturating_add(HIDDEN_AT);
         let line =
             format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
-        Command { tool: "dd", line }
+        Command::other("dd", line)
     };
     // All copies are rewritten, because file system checkers compare them.
     let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copies.iter().copied());

@@ -116,7 +116,7 @@ pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
+pub use finding::{Cause, Command, Effect, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
 pub use findings::Findings;
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
@@ -247,7 +247,12 @@ pub fn run(context: &Context<'_>) -> Findings {
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso() {
         // A tool that changes such an image's table changes the file system that contains it.
-        findings.iter_mut().flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
+        for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
+            if fix.writes_table() {
+                fix.summary += ": without a command, as its table is part of a hybrid ISO image, which other tools break; make the partition again there, and copy its contents back";
+            }
+            fix.without_commands();
+        }
     }
     table::mend_first(context, &mut findings);
     if context.moves.unfinished.is_some() {

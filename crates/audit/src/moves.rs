@@ -195,13 +195,13 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
         caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
     }
     let file = if journal.is_some() { format!(" --journal {kept}") } else { String::new() };
-    let command = |line: String| Command { tool: "straddle", line };
+    let lines = [
+        format!("straddle realign {target}{options} --save {plan}"),
+        format!("straddle apply {plan} --write {target}{file}"),
+    ];
     Some(Fix {
         summary: what,
-        commands: vec![
-            command(format!("straddle realign {target}{options} --save {plan}")),
-            command(format!("straddle apply {plan} --write {target}{file}")),
-        ],
+        commands: lines.map(|line| Command::of_data("straddle", line)).into(),
         risk: Risk::Backup,
         caution: Some(caution),
     })
@@ -253,13 +253,13 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     if *in_use {
         caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the first command";
     }
-    let command = |line: String| Command { tool: "straddle", line };
+    let lines = [
+        format!("straddle realign {source}{options} --to {new} --save {plan}"),
+        format!("straddle apply {plan} --from {source}{from} --write {new}"),
+    ];
     Some(Fix {
         summary,
-        commands: vec![
-            command(format!("straddle realign {source}{options} --to {new} --save {plan}")),
-            command(format!("straddle apply {plan} --from {source}{from} --write {new}")),
-        ],
+        commands: lines.map(Command::of_copy).into(),
         risk: Risk::Safe,
         caution: Some(caution),
     })
@@ -338,7 +338,7 @@ impl Stage {
 
 fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
     let resume = format!("straddle resume {}", operand(context.target));
-    let command = |line: String| vec![Command { tool: "straddle", line }];
+    let command = |line: String| vec![Command::other("straddle", line)];
     let (summary, commands) = match journal {
         Journal::Inside(stage) if stage.can_go_on() => (
             format!("go on with the move, or bring back the old layout: {resume} --rollback"),

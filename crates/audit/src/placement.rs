@@ -92,9 +92,8 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
     let is_fine = context.moves.planned.as_ref().is_some_and(|planned| planned.is_fine);
     let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && !is_fine);
     // Data of which nothing is known come along with a copy, and not with a change of the table.
-    let moves_data = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains("--move-data"));
     let is_last =
-        partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !moves_data(fix));
+        partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !fix.moves_data());
     let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
     let mut all = [here, first, in_place, last].into_iter().flatten();
     let (first, second) = (all.next(), all.next());

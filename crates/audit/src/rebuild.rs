@@ -78,7 +78,7 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
 fn destroying(tool: &'static str, line: String) -> Fix {
     Fix {
         summary: "recreate the layer with its data on the boundary, and restore its contents".to_owned(),
-        commands: vec![Command { tool, line }],
+        commands: vec![Command::other(tool, line)],
         risk: Risk::Destroys,
         caution: Some("replace DEVICE with the device that the layer is on".to_owned()),
     }
@@ -130,10 +130,10 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     }
     Fix {
         summary: format!("encrypt in sectors of {sector} bytes"),
-        commands: vec![Command {
-            tool: "cryptsetup",
-            line: format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
-        }],
+        commands: vec![Command::other(
+            "cryptsetup",
+            format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
+        )],
         risk: Risk::Backup,
         caution: Some(format!(
             "with the container open: cryptsetup refuses it otherwise. The file system in it must not have blocks of less than {sector} bytes, or it cannot be mounted afterwards, and \

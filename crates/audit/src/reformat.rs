@@ -70,7 +70,7 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
         FsKind::Jbd | FsKind::Btrfs | FsKind::F2fs | FsKind::Jfs | FsKind::Reiserfs => return None,
         FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Swap | FsKind::Zfs => return None,
     };
-    Some(Command { tool: "mkfs", line })
+    Some(Command::other("mkfs", line))
 }
 
 /// The command for a FAT file system with clusters of `cluster` bytes, aligned to their own size.
@@ -82,7 +82,7 @@ pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option
     let kind = fs.fat_bits.map(|bits| format!("-F {bits} ")).unwrap_or_default();
     let line = format!("mkfs.fat {kind}-S {sector} -s {sectors} DEVICE");
     let fits = fs.fat_bits.is_none_or(|bits| has_clusters(bits, len.get() / cluster.get().max(1)));
-    (aligns && fits && (1..=128).contains(&sectors)).then_some(Command { tool: "mkfs", line })
+    (aligns && fits && (1..=128).contains(&sectors)).then(|| Command::other("mkfs", line))
 }
 
 /// Whether a FAT of `bits` bits can have about this many clusters; its tables and directories take a few of
@@ -102,7 +102,7 @@ fn has_clusters(bits: u8, clusters: u64) -> bool {
 pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     let boundary = if len.get() < EXFAT_SMALL { cluster.get() } else { cluster.get().max(MIB) };
     let line = format!("mkfs.exfat -b {boundary} -c {} DEVICE", cluster.get());
-    Command { tool: "mkfs", line }
+    Command::other("mkfs", line)
 }
 
 /// The fix that recreates a file system with `command`.

@@ -1,5 +1,6 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
+use straddle_layout::format::mbr;
 use straddle_layout::{Damage, Problem, Role, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
@@ -8,9 +9,6 @@ use crate::catalogue as rules;
 use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::fix::free_space_around;
 use crate::shell::{file_about, operand};
-
-/// The number of blocks that an MBR entry can address with its 32-bit fields.
-const MBR_REACH: LbaCount = LbaCount::new(1 << 32);
 
 /// The size of an entry of a GPT.
 const ENTRY_BYTES: u64 = 128;
@@ -231,7 +229,7 @@ fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
         format!("straddle plan {target}{options} --save {plan}"),
         format!("straddle apply {plan} --write {target}"),
     ];
-    lines.map(|line| Command { tool: "straddle", line }).into()
+    lines.map(|line| Command::of_table("straddle", line)).into()
 }
 
 /// The fix that has the GPT written from its good copy; `None` if the table has other problems, with which no
@@ -281,7 +279,7 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     if !is_read_alike(context) || context.stack.has_long_entries || is_other_size {
         return None;
     }
-    let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
+    let command = Command::of_table("sgdisk", format!("sgdisk -e {}", operand(context.target)));
     Some(Fix {
         summary: "rewrite both copies from the good one, at their places".to_owned(),
         commands: vec![command],
@@ -336,7 +334,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     );
     let fix = Fix {
         summary: "convert the table to GPT".to_owned(),
-        commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", operand(context.target)) }],
+        commands: vec![Command::of_table("sgdisk", format!("sgdisk -g {}", operand(context.target)))],
         risk: Risk::Backup,
         caution: Some(
             "a BIOS boot loader needs a BIOS boot partition and has to be installed again".to_owned(),
@@ -348,7 +346,9 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 /// How much of the disk its MBR can address, if it has one.
 fn reach(context: &Context<'_>) -> Option<ByteCount> {
-    (context.stack.kind == TableKind::Mbr).then(|| MBR_REACH.to_bytes(context.stack.block)).flatten()
+    (context.stack.kind == TableKind::Mbr)
+        .then(|| LbaCount::new(mbr::LBAS).to_bytes(context.stack.block))
+        .flatten()
 }
 
 fn check_past_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -86,6 +86,15 @@ impl std::fmt::Display for UsageError {
 impl Error for UsageError {}
 
 impl UsageError {
+    /// Refuses an option that is given twice for the same partition.
+    pub(crate) fn unless_once(option: &str, numbers: impl Iterator<Item = u32>) -> Result<(), Self> {
+        let mut seen = std::collections::BTreeSet::new();
+        match numbers.into_iter().find(|number| !seen.insert(*number)) {
+            Some(number) => Err(Self(format!("{option} is given twice for partition {number}"))),
+            None => Ok(()),
+        }
+    }
+
     const fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use straddle_audit::{
-    Asked, Context, Finding, Findings, Judgement, Kind, Place, Reason, Recognised, Reported,
+    Asked, Context, Effect, Finding, Findings, Judgement, Kind, Place, Reason, Recognised, Reported,
 };
 use straddle_device::{DeviceKind, Medium, ReadError, Target};
 use straddle_layout::live::Disagreement;
@@ -362,10 +362,9 @@ fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
     let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
-    let lines: Vec<&str> = fixes.flat_map(|fix| &fix.commands).map(|command| command.line.as_str()).collect();
-    // A copy reads the file as it is.
-    let is_own = |line: &&str| [" --to ", " --from "].iter().any(|option| line.contains(option));
-    let unpack = match (lines.iter().any(is_own), lines.iter().all(is_own)) {
+    let effects: Vec<Effect> = fixes.flat_map(|fix| &fix.commands).map(|command| command.effect).collect();
+    let is_copy = |effect: &Effect| *effect == Effect::Copy;
+    let unpack = match (effects.iter().any(is_copy), effects.iter().all(is_copy)) {
         (_, true) => String::new(),
         (false, _) => format!("; before running the commands below, unpack it: {command}"),
         (true, _) => {

@@ -43,6 +43,7 @@ use serde_json::error::Category;
 use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
+use straddle_layout::format::mbr;
 use straddle_layout::types::guid_text;
 use straddle_layout::{
     Partition, PartitionType, Problem, Role, Stack, TableKind, beside, member_marks, rival_table, types,
@@ -74,8 +75,6 @@ pub const VERSION: u32 = 1;
 pub(crate) const GPT_ENTRIES: u32 = 128;
 /// The size of an entry in bytes.
 pub(crate) const GPT_ENTRY_BYTES: u64 = 128;
-/// Number of blocks that the 32 bits of an MBR can address.
-pub(crate) const MBR_LBAS: u64 = 1 << 32;
 /// The least space before the first partition of an MBR disk, for boot loaders: the old track of 63 sectors.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
 /// How many bytes a wipe clears at the start of a partition. They cover every signature that blkid looks for
@@ -415,7 +414,7 @@ impl<'a> Draft<'a> {
                 (array + 2, last, entries)
             }
             Format::Mbr => {
-                let last = blocks.min(MBR_LBAS).checked_sub(1).ok_or_else(too_small)?;
+                let last = blocks.min(mbr::LBAS).checked_sub(1).ok_or_else(too_small)?;
                 (MBR_LEAD.get().div_ceil(self.block().get()), last, 0)
             }
         };
@@ -441,7 +440,7 @@ impl<'a> Draft<'a> {
     fn note(&mut self, table: &Table) {
         let (block, size) = (self.block(), self.situation.size());
         let mut notes = Vec::new();
-        let reach = ByteCount::new(MBR_LBAS.saturating_mul(block.get()));
+        let reach = ByteCount::new(mbr::LBAS.saturating_mul(block.get()));
         let beyond = size.checked_sub(reach).filter(|beyond| *beyond != ByteCount::ZERO);
         if let Some(beyond) = beyond.filter(|_| table.format == Format::Mbr) {
             notes.push(format!(

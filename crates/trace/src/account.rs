@@ -12,6 +12,7 @@ use straddle_io::{Operation, Time};
 use crate::coalesce::{Coalesced, Pools, Window};
 use crate::columnar::{Columnar, Rows};
 use crate::error::{LineError, TraceError};
+use crate::format::Format;
 use crate::histogram::{self, Class, Count, Histogram};
 use crate::origin::About;
 use crate::reader::{Place, Reader};
@@ -220,7 +221,9 @@ impl Account {
             each(batch, trace.volumes())?;
         }
         if let Some(pools) = pools {
-            if requests > 1 && part.span == Time::ZERO {
+            // In any other format requests may have come all at the same time, as it counts it.
+            let may_have_none = trace.detect()? == Some(Format::Iolog);
+            if requests > 1 && part.span == Time::ZERO && may_have_none {
                 return Err(TraceError::NoTimes { name: trace.name().to_owned() });
             }
             self.late += pools.late();

@@ -12,7 +12,7 @@ use crate::way::StepKind;
 fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
     let boundary = Boundary::new(ByteCount::new(4096), ByteCount::new(phase)).unwrap();
     let at = ByteOffset::new(at);
-    let command = Command { tool: "sfdisk", line: rule.code.to_string() };
+    let command = Command::of_table("sfdisk", rule.code.to_string());
     let fix = Fix { commands: vec![command], ..Fix::advice(rule.code.as_str()) };
     let miss = Some(Miss { name: "physical sector", boundary, past: boundary.past(at) });
     Finding { at: Some(at), miss, fix: Some(fix), ..Finding::new(rule, subject, String::new()) }

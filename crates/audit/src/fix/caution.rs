@@ -2,9 +2,9 @@
 
 use straddle_layout::{Partition, PartitionType, TableKind, Unclaimed};
 
-use super::{Place, is_known, shrink, swap};
+use super::{How, Place, explicit_sector_size, is_known, swap};
 use crate::Context;
-use crate::finding::Command;
+use crate::finding::{Command, Effect};
 
 /// The caution for every command that changes a table and leaves the data where it is.
 pub(super) const TABLE_ONLY: &str =
@@ -24,18 +24,18 @@ fn without_command(partition: &Partition) -> &'static str {
 pub(super) fn caution(
     context: &Context<'_>,
     partition: &Partition,
-    place: Place,
+    (place, how): (Place, How),
     commands: &[Command],
 ) -> Option<String> {
     let old = partition.span;
     let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
-    let has = |text: &str| commands.iter().any(|command| command.line.contains(text));
+    let runs = |tool: &str| commands.iter().any(|command| command.tool == tool);
     let mut parts: Vec<String> = Vec::new();
     let mut say = |text: &str| parts.push(text.to_owned());
     if commands.is_empty() && !is_known(partition) {
         return Some(without_command(partition).to_owned());
     }
-    if has("mkswap") {
+    if how == How::Swap {
         say(swap::ORDER);
     } else if commands.is_empty() && swap::of(partition).is_some() {
         say(
@@ -52,13 +52,9 @@ pub(super) fn caution(
                  again like this, and restore it there"
             }
         });
-    } else if shrinks && is_known(partition) {
-        say(match (has("DEVICE DIR"), has("DEVICE")) {
-            (true, _) => shrink::ORDER_MOUNTED,
-            (_, true) => shrink::ORDER,
-            _ => shrink::UNUSED,
-        });
-    } else if has("--move-data") {
+    } else if let How::Shrink(first) = how {
+        say(first.caution());
+    } else if commands.iter().any(|command| command.effect == Effect::Data) {
         say("this moves the data along: offline, and it cannot resume if interrupted");
         if !is_known(partition) && partition.unclaimed != Unclaimed::All {
             say("for an empty partition leave --move-data out");
@@ -73,10 +69,10 @@ pub(super) fn caution(
             "the exFAT in it records where it starts: what reads that field needs the new value (S068)"
         });
     }
-    if has("--sector-size") {
+    if runs("sfdisk") && explicit_sector_size(context).is_some() {
         say("sfdisk knows --sector-size since util-linux 2.41");
     }
-    if has("parted ") {
+    if runs("parted") {
         say(match partition.kind {
             PartitionType::Mbr(_) => {
                 "parted makes the partition again, and may give the disk a new identifier"

@@ -56,26 +56,34 @@ impl Entry<'_> {
     /// The command that changes the entry and no data, with the tool that preserves the most: sfdisk, if it
     /// can find the place.
     pub(super) fn table_only(&self, by_sfdisk: bool) -> Option<Command> {
-        if by_sfdisk { Some(self.sfdisk("")) } else { self.sgdisk().or_else(|| self.parted()) }
+        if by_sfdisk { Some(self.sfdisk()) } else { self.sgdisk().or_else(|| self.parted()) }
     }
 
     /// The sfdisk command, which changes the entry's place and preserves everything else.
-    pub(super) fn sfdisk(&self, options: &str) -> Command {
-        self.sfdisk_of(&format!("start={}, size={}", self.start, self.count), options)
+    pub(super) fn sfdisk(&self) -> Command {
+        Command::of_table(
+            "sfdisk",
+            self.sfdisk_line(&format!("start={}, size={}", self.start, self.count), ""),
+        )
+    }
+
+    /// The same, which moves the data along.
+    pub(super) fn sfdisk_moving(&self) -> Command {
+        let fields = format!("start={}, size={}", self.start, self.count);
+        Command::of_data("sfdisk", self.sfdisk_line(&fields, "--move-data "))
     }
 
     /// The sfdisk command that changes the entry's size and preserves everything else, including the start,
     /// wherever it is. Pasting the line a second time therefore does not restore a former start.
     pub(super) fn sfdisk_size(&self) -> Command {
-        self.sfdisk_of(&format!("size={}", self.count), "")
+        Command::of_table("sfdisk", self.sfdisk_line(&format!("size={}", self.count), ""))
     }
 
-    fn sfdisk_of(&self, fields: &str, options: &str) -> Command {
+    fn sfdisk_line(&self, fields: &str, options: &str) -> String {
         let number = self.partition.number;
         let size =
             self.explicit_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
-        let line = format!("echo '{fields}' | sfdisk {size}{options}-N {number} {}", self.operand());
-        Command { tool: "sfdisk", line }
+        format!("echo '{fields}' | sfdisk {size}{options}-N {number} {}", self.operand())
     }
 
     /// The parted commands. parted can only remove the partition and make a new one, with at most a type and
@@ -108,7 +116,7 @@ impl Entry<'_> {
             "{environment}parted -s -a none {} rm {number} mkpart {label} {made_for} {start}s {last}s{active}",
             self.operand()
         );
-        Some(Command { tool: "parted", line })
+        Some(Command::of_table("parted", line))
     }
 
     /// The file system type that makes parted give the partition its present type.
@@ -153,7 +161,7 @@ impl Entry<'_> {
         if attributes.gpt != 0 {
             line += &format!(" -A {number}:=:{:016x}", attributes.gpt);
         }
-        Some(Command { tool: "sgdisk", line: format!("{line} {}", self.operand()) })
+        Some(Command::of_table("sgdisk", format!("{line} {}", self.operand())))
     }
 }
 

@@ -14,17 +14,38 @@ use super::{Place, room, swap};
 use crate::Context;
 use crate::finding::Command;
 
+/// What is done before the partition becomes smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// Nothing: the tail is unused.
+    Nothing,
+    /// What is in it is shrunk, unmounted.
+    Unmounted,
+    /// What is in it is shrunk while it is mounted.
+    Mounted,
+}
+
+impl First {
+    /// The caution for such a line.
+    pub(super) const fn caution(self) -> &'static str {
+        match self {
+            Self::Nothing => UNUSED,
+            Self::Unmounted => ORDER,
+            Self::Mounted => ORDER_MOUNTED,
+        }
+    }
+}
+
 /// The caution for such a line.
-pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, unmounted), then the \
+const ORDER: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, unmounted), then the \
                                 partition; if one step fails, the rest are not run";
 
 /// The caution if the content is shrunk while it is mounted.
-pub(super) const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, DIR with an \
+const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, DIR with an \
                                         empty directory to mount it on), then the partition; if one step fails, the rest are not run";
 
 /// The caution if only the partition has to shrink.
-pub(super) const UNUSED: &str =
-    "what is in it does not use the bytes that are cut off; close or unmount it first";
+const UNUSED: &str = "what is in it does not use the bytes that are cut off; close or unmount it first";
 
 /// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
 const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
@@ -42,7 +63,7 @@ pub(super) fn steps(
     partition: &Partition,
     place: Place,
     free: Span,
-) -> Option<(Command, Place)> {
+) -> Option<(Command, Place, First)> {
     let physical = context.topology.physical.value();
     let old = partition.span;
     (0..=TRIES).find_map(|tries| {
@@ -62,15 +83,19 @@ pub(super) fn steps(
         };
         let layer = partition.layer.as_ref()?;
         // What leaves the tail unused needs not be made smaller first.
-        let mut lines = match layer.used(old.len()).is_some_and(|used| used <= len) {
-            true => Vec::new(),
-            false => vec![first_step(layer, len)?],
+        let (first, mut lines) = match layer.used(old.len()).is_some_and(|used| used <= len) {
+            true => (First::Nothing, Vec::new()),
+            false if way(layer.kind) == Way::Btrfs => (First::Mounted, vec![first_step(layer, len)?]),
+            false => (First::Unmounted, vec![first_step(layer, len)?]),
         };
         lines.push(entry(old.start())?.sfdisk_size().line);
         if moves {
-            lines.push(entry(place.start)?.sfdisk("--move-data ").line);
+            lines.push(entry(place.start)?.sfdisk_moving().line);
         }
-        Some((Command { tool: "sfdisk", line: lines.join(" && ") }, place))
+        let line = lines.join(" && ");
+        let command =
+            if moves { Command::of_data("sfdisk", line) } else { Command::of_table("sfdisk", line) };
+        Some((command, place, first))
     })
 }
 

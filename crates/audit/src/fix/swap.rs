@@ -29,8 +29,8 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     if entry.context.is_image {
         return None;
     }
-    let line = format!("swaplabel DEVICE && {} && mkswap {}DEVICE", entry.sfdisk("").line, kept(layer)?);
-    Some(Command { tool: "sfdisk", line })
+    let line = format!("swaplabel DEVICE && {} && mkswap {}DEVICE", entry.sfdisk().line, kept(layer)?);
+    Some(Command::of_table("sfdisk", line))
 }
 
 /// The options with which mkswap makes the swap again with the page size, label and UUID that it has, each before a

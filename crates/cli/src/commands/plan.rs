@@ -95,6 +95,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
         from_sfdisk(&read(path)?, &mut request).with_context(|| path.display().to_string())?;
     }
     request.parts.extend(arguments.part.iter().chain(&arguments.add).cloned());
+    UsageError::unless_once("--delete", arguments.delete.iter().copied())?;
     request.delete.extend(&arguments.delete);
     request.grow.extend(&arguments.grow);
     if let Some(start) = arguments.start {

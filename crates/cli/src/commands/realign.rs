@@ -125,6 +125,7 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
         Place::Byte(byte) => Some(ByteOffset::new(byte.get())),
         Place::Sector(sector) => Lba::new(sector).to_bytes(block),
     };
+    UsageError::unless_once("--start", arguments.start.iter().map(|(number, _)| *number))?;
     let starts = arguments.start.iter().map(|(number, place)| {
         let at = byte(*place).with_context(|| format!("partition {number}: its start is beyond 2^64"))?;
         Ok((*number, at))

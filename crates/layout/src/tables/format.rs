@@ -17,6 +17,8 @@ pub mod mbr {
     pub const SIGNATURE_AT: usize = 510;
     /// The signature at the end of the sector.
     pub const SIGNATURE: &[u8; 2] = &[0x55, 0xAA];
+    /// How many blocks the 32 bits of an entry can address.
+    pub const LBAS: u64 = 1 << 32;
     /// The "active" flag. Any other status byte except 0 means that the sector is not a table.
     pub const ACTIVE: u8 = 0x80;
 }

@@ -364,13 +364,13 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
         // One that begins elsewhere, which Linux takes for none (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
         // lists other partitions behind it.
         None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
-            let is_hybrid = slots().any(|at| !matches!(sector[at + 4], 0 | 0xEE));
+            let others =
+                slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));
+            let until = others.min().map_or(covered, |first| first.saturating_sub(1).clamp(1, covered));
             for at in slots().filter(|at| sector[at + 4] == 0xEE).take(1).collect::<Vec<_>>() {
-                let last = u64::from(le32(&sector, at + 8)) + u64::from(le32(&sector, at + 12));
-                let behind = u32::try_from(last.saturating_sub(1)).unwrap_or(u32::MAX).clamp(1, covered);
                 sector[at + 1..at + 4].copy_from_slice(&PROTECTIVE[1..4]);
                 put32(&mut sector, at + 8, 1);
-                put32(&mut sector, at + 12, if is_hybrid { behind } else { covered });
+                put32(&mut sector, at + 12, until);
             }
         }
         None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] != 0) => {}

@@ -7,10 +7,11 @@
 
 use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
+use straddle_layout::format::mbr;
 use straddle_layout::{Damage, Partition, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LBAS, MBR_LEAD, Plan, Slot, Table, kept};
+use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LEAD, Plan, Slot, Table, kept};
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
@@ -128,16 +129,16 @@ impl Draft<'_> {
         }
         partitions.sort_by_key(|entry| entry.number);
         if let Some(far) =
-            partitions.iter().find(|e| e.start.get() >= MBR_LBAS || e.sectors.get() >= MBR_LBAS)
+            partitions.iter().find(|e| e.start.get() >= mbr::LBAS || e.sectors.get() >= mbr::LBAS)
         {
-            let reach = ByteCount::new(MBR_LBAS.saturating_mul(new.get()));
+            let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
                 "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors",
                 far.number
             )));
         }
         let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
-        let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
+        let last_usable = self.situation.blocks().min(mbr::LBAS).saturating_sub(1);
         // A partition that begins in the first 63 sectors still does so.
         let first = partitions.iter().map(|entry| entry.start.get()).min().unwrap_or(u64::MAX);
         let first_usable = MBR_LEAD.get().div_ceil(new.get()).min(first).max(1);

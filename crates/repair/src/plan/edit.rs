@@ -1,11 +1,12 @@
 //! Changes to the present table: what a request does not name is kept bit for bit.
 
 use straddle_device::hex::encode as hex;
+use straddle_layout::format::mbr;
 use straddle_layout::{Damage, Problem, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
-use super::{Change, Draft, Entry, Format, MBR_LBAS, MBR_LEAD, Slot, Table, kept, span_of};
+use super::{Change, Draft, Entry, Format, MBR_LEAD, Slot, Table, kept, span_of};
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::request::{Grow, Part, Size};
@@ -155,7 +156,7 @@ impl Draft<'_> {
             }
             Format::Mbr => {
                 let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
-                let last_usable = Lba::new(self.situation.blocks().min(MBR_LBAS).saturating_sub(1));
+                let last_usable = Lba::new(self.situation.blocks().min(mbr::LBAS).saturating_sub(1));
                 let first_usable = Lba::new(MBR_LEAD.get().div_ceil(self.block().get()));
                 Ok(Table { format, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
             }

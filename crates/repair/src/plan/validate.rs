@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use straddle_layout::format::mbr;
 use straddle_layout::types::parse_guid;
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
-use super::{Change, Entry, Format, MBR_LBAS, Plan, Slot, Table};
+use super::{Change, Entry, Format, Plan, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
 
@@ -196,7 +197,7 @@ impl Entry {
                 end: table.last_usable.get().saturating_add(1).saturating_mul(block.get()),
             });
         }
-        if table.format == Format::Mbr && (self.start.get() >= MBR_LBAS || self.sectors.get() >= MBR_LBAS) {
+        if table.format == Format::Mbr && (self.start.get() >= mbr::LBAS || self.sectors.get() >= mbr::LBAS) {
             return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
         }
         Ok(())

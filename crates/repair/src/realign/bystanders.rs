@@ -17,7 +17,7 @@ const HEAD: ByteCount = ByteCount::new(128 * KIB);
 impl Run<'_> {
     /// Refuses such a table.
     pub(super) fn check_listed(&self) -> Result<(), MoveError> {
-        let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
+        let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan().block()), None)?;
         match parts(&stack).find(|part| !self.is_known(part)) {
             Some(part) => Err(MoveError::Listed { number: part.number, at: part.span.start() }),
             None => Ok(()),
@@ -30,7 +30,7 @@ impl Run<'_> {
         let start = part.span.start();
         let places = || moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
         let entries = || plan.before().iter().chain(&plan.table().partitions);
-        let moved = entries().filter(|entry| matches!(entry.change, Change::Moved { .. }));
+        let moved = entries().filter(|entry| matches!(entry.change, Change::Moved { .. } | Change::New));
         let mut starts = places().chain(moved.filter_map(|entry| plan.span(entry))).map(Span::start);
         if entries().any(|entry| plan.span(entry) == Some(part.span)) || starts.any(|at| at == start) {
             return true;

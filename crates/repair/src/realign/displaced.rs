@@ -9,6 +9,7 @@ use std::path::Path;
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
+use straddle_layout::format::mbr;
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_relocate::{
     Disks, LARGEST_BLOCK, State, Whereabouts, inspect_grown, is_same, is_title, is_untouched, search,
@@ -26,9 +27,7 @@ use crate::apply::BackedUp;
 use crate::plan::{Change, Entry, Plan};
 
 /// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
-const GPT_BACKUP: u64 = 33;
-/// The sectors that an MBR can address.
-const MBR_LBAS: u64 = 1 << 32;
+pub(super) const GPT_BACKUP: u64 = 33;
 /// How much is searched at each end of a disk whose table lists no partition, by every `check` of it.
 const NEAR: ByteCount = ByteCount::new(32 * MIB);
 /// The same if contents fill the disk: of a move that puts a partition round them, the journal ends in front of it
@@ -56,6 +55,8 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
             let need = if is_whole { Need::Asked } else { Need::Certain };
             is_unfinished(medium, &payload, state, (Some(place), need), stack)
                 && is_borne_out(medium, &payload, (place, Proof::Most))
+                // What was made since in one of the places makes the way back impossible, and the way forward.
+                && (is_whole || !payload.is_taken(medium))
         })
     };
     let ends = ends(medium.len(), stack);
@@ -96,7 +97,7 @@ pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     let end = size.get();
     let mut ends = Vec::new();
     for block in [BlockSize::B512, BlockSize::B4096].map(|block| block.get()) {
-        ends.extend([Some(end), end.checked_sub(GPT_BACKUP * block), Some(MBR_LBAS * block)]);
+        ends.extend([Some(end), end.checked_sub(GPT_BACKUP * block), Some(mbr::LBAS * block)]);
         // The array of a GPT takes 16 KiB.
         ends.push(end.checked_sub(block + 16_384));
     }
@@ -174,9 +175,12 @@ pub(super) fn is_unfinished(
         spans.flatten().all(|span| !parts().any(|part| part.span.overlaps(span)))
     };
     let is_wrap = payload.realign.is_wrap();
-    // Only the journal has the start of what fills the disk: its place has a table, and it has no other one yet.
+    // Only the journal has the start of what fills the disk: its place has a table, and it has no other one yet. After
+    // the move it changes there with use.
     let is_headless = || {
-        payload.is_headless(medium) && !entries().any(|entry| starts_at(plan.span(entry).map(Span::start)))
+        let new = || entries().filter_map(|entry| plan.span(entry)).map(Span::start);
+        let is_there = |part: &Partition| part.content.is_some() && new().any(|at| at == part.span.start());
+        payload.is_headless(medium) && !parts().any(is_there)
     };
     // The move is over then; the table may have been changed since.
     let is_listed_as_after = || {
@@ -266,7 +270,7 @@ impl Run<'_> {
 
     /// Whether the data, with the table on the disk, need the journal.
     pub(super) fn is_needed(&self, state: &State) -> Result<bool, MoveError> {
-        let stack = straddle_layout::read_stack(self.disk, self.disk.identity().sector, None)?;
+        let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;
         let place = (self.place_on_disk(), Need::Asked);
         Ok(self.is_marked() || is_unfinished(self.disk, &self.payload, *state, place, &stack))
     }
@@ -297,7 +301,9 @@ impl Run<'_> {
         // Whether other data are in the new places is not known: with the old table nothing leads there.
         self.is_unmarked = state == State::NotBegun;
         let table = if self.is_unmarked { Table::Old } else { Table::Marked };
-        let steps = self.payload.restoring(self.disk, table)?;
+        let mut steps = self.payload.restoring(self.disk, table)?;
+        let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
+        steps.splice(0..0, self.payload.respared(self.disk, &places)?);
         BackedUp::of_restored(self.disk, steps, (table == Table::Marked, backup))?.write()?;
         let _ = self.disk.reread_table();
         self.is_displaced = false;

@@ -10,6 +10,7 @@ mod copies;
 mod pieces;
 pub(super) mod restore;
 mod since;
+mod spares;
 pub(super) mod wrapped;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use straddle_relocate::Whereabouts;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use self::pieces::Pieces;
+use self::spares::{Spare, SpareFile};
 use super::guard::Guard;
 use super::heads::{self, Head};
 use super::media::Birth;
@@ -65,6 +67,8 @@ struct PayloadFile {
     old_guards: Vec<Guard>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rest: Vec<Guard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spares: Vec<SpareFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     samples: Vec<Sample>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -146,6 +150,8 @@ pub(super) struct Payload {
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
+    /// Of the data that come to where an extended boot record is, before or after the moves.
+    spares: Vec<Spare>,
     /// Of the data that move.
     samples: Vec<Sample>,
     /// Of where they begin.
@@ -209,6 +215,7 @@ impl Payload {
         let [guards, boot_guards, new_guards, old_guards] = guards_of(disk, realign, (&places, &records));
         let rest = restore::rest(disk, stack, &places, realign)?;
         let (samples, heads) = (sample::take(disk, realign), heads::take(disk, realign));
+        let spares = spares::take(disk, realign);
         let realign = realign.clone();
         let payload = Self {
             realign,
@@ -219,6 +226,7 @@ impl Payload {
             new_guards,
             old_guards,
             rest,
+            spares,
             samples,
             heads,
             birth: None,
@@ -297,6 +305,7 @@ impl Payload {
             new_guards: self.new_guards.clone(),
             old_guards: self.old_guards.clone(),
             rest: self.rest.clone(),
+            spares: self.spares.iter().map(SpareFile::from).collect(),
             samples: self.samples.clone(),
             heads: self.heads.clone(),
             birth: self.birth,
@@ -339,6 +348,8 @@ impl Payload {
         if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
+        let spares = file.spares.iter().map(Spare::of_file).collect::<Option<Vec<_>>>();
+        let spares = spares.ok_or_else(|| invalid("a spare sector is not hexadecimal".to_owned()))?;
         let (samples, heads, birth) = (file.samples, file.heads, file.birth);
         Ok(Self {
             realign,
@@ -349,6 +360,7 @@ impl Payload {
             new_guards,
             old_guards,
             rest,
+            spares,
             samples,
             heads,
             birth,

@@ -133,7 +133,12 @@ impl Realign {
             let within = |end: &ByteOffset| *end > gap.start() && *end < gap.end();
             let nominal = nominal_ends(size).filter(within).map(|end| (Trace::Lasting, end));
             let fine = fine_ends(size).filter(within).map(|end| (Trace::Fine, end));
-            for (trace, end) in nominal.chain(fine).chain([(self.trace(gap.end()), gap.end())]) {
+            // At the very end a backup GPT would lie over it, if another program converts the table.
+            let before_backup = gap.end().checked_back(self.backup()).filter(within);
+            let is_last = self.plan.table().format == Format::Mbr && gap.end().get() == size.get();
+            let last = before_backup.filter(|_| is_last).map(|end| (Trace::Lasting, end));
+            let trace = if last.is_some() { Trace::Fine } else { self.trace(gap.end()) };
+            for (trace, end) in nominal.chain(fine).chain(last).chain([(trace, gap.end())]) {
                 let Some(end) = self.blocks.floor(end) else { continue };
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
@@ -143,6 +148,11 @@ impl Realign {
         }
         found.sort_by_key(|(trace, far, rank, _)| (*trace, *far, *rank));
         found.into_iter().map(|(.., place)| place).collect()
+    }
+
+    /// What a backup GPT takes of the end of the disk.
+    fn backup(&self) -> ByteCount {
+        ByteCount::new(super::displaced::GPT_BACKUP * self.plan.block().get())
     }
 
     /// What leads to a journal that ends with unallocated space here.

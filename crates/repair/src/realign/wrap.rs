@@ -4,6 +4,7 @@
 //! it reaches; the bytes behind that hold nothing. Its first [`HEAD`] bytes are not moved but kept in the
 //! journal, as the table and the marker take their place, and are written to their new place last of all.
 
+use straddle_layout::format::mbr;
 use straddle_layout::layer::Facts;
 use straddle_layout::{
     Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, Unclaimed, VolumeKind,
@@ -16,11 +17,11 @@ use super::besides::Look;
 use super::payload::wrapped::HEAD;
 use super::validate::invalid;
 use super::{
-    Journal, MoveError, Realign, RealignError, Reference, Shrink, journal_len, physical, refer, room,
+    Journal, MoveError, Realign, RealignError, Reference, Shrink, inner, journal_len, physical, refer, room,
 };
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Around, Format, MBR_LBAS, ONLY, Plan, Situation, first_start};
+use crate::plan::{Around, Format, ONLY, Plan, Situation, first_start};
 use crate::request::Request;
 use crate::target::Disk;
 
@@ -63,7 +64,9 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     (request.table, request.grain) = (Some(wanted.format), wanted.grain);
     let grain = Grain::of(situation.topology, situation.size(), situation.block(), wanted.grain);
     let room = Plan::room(situation, &request, &grain)?;
-    let start = first_start(grain.start, room).ok_or_else(|| invalid("no boundary is in reach"))?;
+    let anchor = inner::anchor(&whole, grain.start, situation.block());
+    let starts = anchor.as_ref().map_or(grain.start, |anchor| inner::starts(grain.start, anchor.offset));
+    let start = first_start(starts, room).ok_or_else(|| invalid("no boundary is in reach"))?;
     let used = refer::used(&whole, situation.block());
     let free = room.end().checked_since(start).unwrap_or_default().floor_to(situation.block().bytes());
     if used > free {
@@ -75,11 +78,18 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
         return Err(RealignError::NotWhole(format!("what is on it has only {} bytes", used.get())));
     }
     let to = Span::new(start, free).ok_or_else(|| invalid("it would end past 2^64"))?;
-    let why = vec![format!(
-        "its data move from byte 0 to byte {start}, the first boundary of {} behind the new table",
-        grain.start.size()
-    )];
-    let mut why = why;
+    let mut why = vec![match &anchor {
+        None => format!(
+            "its data move from byte 0 to byte {start}, the first boundary of {} behind the new table",
+            grain.start.size()
+        ),
+        Some(anchor) => format!(
+            "its data move from byte 0 to byte {start}: its {}, {} bytes behind its start, is then on a boundary of {}",
+            anchor.what,
+            anchor.offset.get(),
+            grain.start.size()
+        ),
+    }];
     if has_copy_behind(&whole, used) {
         why.push(
             "the copy of its boot sector at the end of the disk stays behind: ntfsfix makes another"
@@ -92,7 +102,8 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let references = references(&whole, &plan, used);
     let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
     let blocks = physical(situation)?;
-    let (moves, anchors) = (vec![moved], Vec::new());
+    let anchors = anchor.map(|anchor| (ONLY, anchor.offset)).into_iter().collect();
+    let moves = vec![moved];
     let wipes = wanted.wipe;
     let mut realign = Realign { plan, moves, blocks, window, journal, references, anchors, wipes };
     realign.find_journal(situation.medium, Look::Whole)?;
@@ -214,7 +225,8 @@ impl Realign {
         let entry = plan.table().partitions.first().filter(|_| plan.is_around());
         let entry = entry.ok_or_else(|| invalid("it makes a new table of another kind"))?;
         let place = plan.span(entry).ok_or_else(|| invalid("its partition ends past 2^64"))?;
-        if !plan.grain().is_aligned(place.start()) || place.start().get() < HEAD.get() {
+        let starts = inner::starts(plan.grain(), self.anchor(ONLY));
+        if !starts.is_aligned(place.start()) || place.start().get() < HEAD.get() {
             return Err(invalid("its partition would not be aligned"));
         }
         let [one] = self.moves.as_slice() else { return Err(invalid("it makes several moves")) };
@@ -242,7 +254,7 @@ impl Realign {
     pub(super) fn free_of_wrap(&self) -> Vec<Span> {
         let space = self.plan.movable_space();
         let block = self.plan.block().get();
-        let reach = ByteOffset::new(MBR_LBAS.saturating_mul(block)).min(space.end());
+        let reach = ByteOffset::new(mbr::LBAS.saturating_mul(block)).min(space.end());
         let Some(space) = reach.checked_since(space.start()).and_then(|len| Span::new(space.start(), len))
         else {
             return Vec::new();
@@ -265,6 +277,11 @@ impl Realign {
             crate::kinds::resolve(kind_of(&whole, self.plan.table().format), self.plan.table().format)?;
         let is_kind = self.plan.table().partitions.first().is_some_and(|entry| entry.kind == kind);
         let used = refer::used(&whole, block);
+        let anchor =
+            inner::anchor(&whole, self.plan.grain(), block).map_or(ByteCount::ZERO, |one| one.offset);
+        if self.anchor(ONLY) != ByteCount::ZERO && anchor != self.anchor(ONLY) {
+            return Err(MoveError::Grown(ONLY));
+        }
         if planned != Some(used.get()) || !is_kind || references(&whole, &self.plan, used) != self.references
         {
             return Err(MoveError::Grown(ONLY));

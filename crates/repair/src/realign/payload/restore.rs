@@ -118,9 +118,12 @@ impl Payload {
         table: Table,
     ) -> Result<Vec<Step>, MoveError> {
         let rest = self.rest.iter().map(|rest| (rest.at(), rest.bytes()));
+        // Nothing has moved if the old table is restored: the places of its records are theirs.
+        let records = self.records.iter().rev().filter(|record| table == Table::Old && record.of == table);
+        let records = records.map(|record| (record.at, record.bytes.as_slice()));
         let places = self.places.iter().rev().map(|place| (place.at, place.of(table)));
         let mut steps = Vec::new();
-        for (at, new) in rest.chain(places) {
+        for (at, new) in rest.chain(records).chain(places) {
             let mut old = vec![0; new.len()];
             disk.read_at(ByteOffset::new(at), &mut old)?;
             if old != new {

@@ -74,6 +74,7 @@ impl Payload {
             new_guards: Vec::new(),
             old_guards: Vec::new(),
             rest: Vec::new(),
+            spares: Vec::new(),
             samples: sample::take(disk, realign),
             heads: heads::take(disk, realign),
             birth: None,
