@@ -61,7 +61,8 @@ const WRITTEN: [(&str, i64, &[u8]); 17] = [
 ];
 
 /// Those of the names here of which only the signature is known.
-const BY_NAME: [&str; 21] = [
+const BY_NAME: [&str; 22] = [
+    "udf",
     "xfs_external_log",
     "reiser4",
     "bfs",

@@ -330,6 +330,10 @@ fn a_table_in_other_sectors_is_read_beside_a_stale_boot_sector() {
         let report = tools::check(&image, &["--assume", "4kn"]);
         let found: Vec<String> = list(&report, "findings").iter().map(|f| word(f, "code")).collect();
         assert!(found.iter().any(|code| code == "S030"), "{make}: {report:#}");
+        let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S030").unwrap();
+        let summary = word(&finding["fix"], "summary");
+        assert!(summary.contains("was made with sectors of 512 bytes"), "{make}: {summary}");
+        assert!(finding["fix"]["commands"].as_array().is_none_or(Vec::is_empty), "{make}: {finding}");
     }
 }
 

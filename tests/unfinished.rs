@@ -6,6 +6,8 @@
 mod cuts;
 #[path = "unfinished/displaced.rs"]
 mod displaced;
+#[path = "unfinished/large.rs"]
+mod large;
 mod tools;
 
 use std::ffi::OsStr;

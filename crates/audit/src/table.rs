@@ -1,6 +1,7 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
 use straddle_layout::format::mbr;
+use straddle_layout::layer::Facts;
 use straddle_layout::{Damage, Problem, Role, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
@@ -302,6 +303,20 @@ fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
     if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
         return Fix::advice(format!(
             "connect the disk the way it was partitioned (with {table}-byte sectors)"
+        ));
+    }
+    // With that in it the plan is refused.
+    let depends = context.stack.partitions.iter().find_map(|partition| {
+        let layer = partition.layer.as_ref()?;
+        let kind = layer.kind.file_system().filter(|kind| kind.has_boot_sector())?;
+        let Facts::FileSystem(fs) = &layer.facts else { return None };
+        let sector = fs.sector.filter(|sector| *sector != device.bytes())?;
+        Some((partition.number, kind.name(), sector.get()))
+    });
+    if let Some((number, kind, sector)) = depends {
+        return Fix::advice(format!(
+            "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably showed it so), and copy what it \
+             holds: the table cannot be rewritten in place, as the {kind} in partition {number} was made with sectors of {sector} bytes"
         ));
     }
     let Some(seen) = seen.filter(|_| is_alone) else {

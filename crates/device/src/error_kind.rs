@@ -16,6 +16,7 @@ impl OpenError {
         match self {
             Self::Io(_)
             | Self::NotATarget(_)
+            | Self::Directory
             | Self::Empty
             | Self::NoMedium
             | Self::NotRead { .. }

@@ -37,6 +37,9 @@ pub enum OpenError {
     /// The path is of a type that holds no disk.
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
+    /// The path is a folder, perhaps one of images.
+    #[error("is a directory, not a block device or an image file: give the files in it")]
+    Directory,
     /// A file or device of zero bytes.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
@@ -258,6 +261,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
                 image::open_image(path, options)?
             } else if kind.is_block_device() {
                 open_device(path, &metadata, options.no_wake)?
+            } else if kind.is_dir() {
+                return Err(OpenError::Directory);
             } else {
                 return Err(OpenError::NotATarget(describe(&metadata)));
             }
@@ -270,9 +275,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
 /// Names the type of a path that is not a target.
 fn describe(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
-    if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
+    if kind.is_fifo() {
         "a FIFO"
     } else if kind.is_socket() {
         "a socket"

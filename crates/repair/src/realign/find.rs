@@ -99,7 +99,7 @@ fn anywhere(disk: &dyn Disk, proof: Proof) -> Result<Span, MoveError> {
 }
 
 /// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
-fn in_large_sectors(place: Span) -> Option<Span> {
+pub(super) fn in_large_sectors(place: Span) -> Option<Span> {
     let start = ByteCount::new(place.start().get()).checked_mul(8)?;
     Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
 }

@@ -9,10 +9,11 @@ use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
 use straddle_relocate::{Disks, Job, State, inspect};
-use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB};
+use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
 
 use super::besides::Look;
 use super::carry::obstacle;
+use super::find::in_large_sectors;
 use super::media::read;
 use super::refer::immovable;
 use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking, must_move};
@@ -30,7 +31,13 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     if crate::copy::is_unfinished(medium)? {
         return found(MoveJournal::Copy);
     }
-    found(match inspect(Disks::one(&mut Reading(medium)), marker.span) {
+    let journal_at = |place| inspect(Disks::one(&mut Reading(medium)), place);
+    // An MBR does not say in which sectors it counts.
+    let elsewhere = || {
+        let place = in_large_sectors(marker.span).filter(|place| Span::first(medium.len()).contains(*place));
+        place.and_then(|place| journal_at(place).ok().flatten())
+    };
+    found(match journal_at(marker.span).map(|found| found.or_else(elsewhere)) {
         Ok(None) => MoveJournal::InFile,
         Ok(Some((job, state))) => MoveJournal::Inside(stage(&job, state)),
         Err(error) => MoveJournal::Unusable(with_causes(&error)),

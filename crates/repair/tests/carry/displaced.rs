@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::read_stack;
 use straddle_relocate::{Disk, Disks, Job, Move, Parts, State, begin, journal_len};
 use straddle_repair::apply::{Backup, LaterWrites};
-use straddle_repair::realign::{BootCode, JournalPlace, MoveError, Outcome, Run, Wanted, displaced};
+use straddle_repair::realign::{BootCode, Journal, JournalPlace, MoveError, Outcome, Run, Wanted, displaced};
 use straddle_repair::{Format, Part, Place, Request, Seed, Size};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -60,8 +60,10 @@ pub(super) fn displace(shape: &Shape, stopped: &Memory) -> Vec<(&'static str, Me
     let (mut gpt, blank) = (stopped.clone(), other(Format::Gpt, len));
     copy(&blank, &mut gpt, 0, GPT.0);
     copy(&blank, &mut gpt, sectors - GPT.1, GPT.1);
-    // Beside an MBR the journal ends with the disk: that end is lost.
-    disks.push(("a GPT", gpt, is_gpt));
+    // Beside an MBR the journal ends before what a backup takes, if there is room; otherwise its end is lost.
+    let Journal::Inside(place) = shape.realign.journal() else { panic!("it is in a file") };
+    let is_kept = place.end().get() <= (sectors - GPT.1) * 512;
+    disks.push(("a GPT", gpt, is_gpt || is_kept));
     disks
 }
 
