@@ -369,7 +369,8 @@ fn a_journal_is_found_wherever_it_ends() {
     let stated = "label: gpt\nlast-lba: 200000\nstart=4159, size=65536\n";
     let large = "label: dos\nstart=4159, size=65536\nstart=70008, size=8\nstart=180024, size=65736\n";
     let by_one: &[&str] = &["1", "--start", "1=4160s"];
-    let cases: [(&str, &str, &[(u64, u32)], &[&str]); 5] = [
+    type Parts<'a> = &'a [(u64, u32)];
+    let cases: [(&str, &str, Parts<'_>, &[&str]); 5] = [
         (
             "before an extended boot record",
             logical,
