@@ -8,13 +8,14 @@ mod cuts;
 mod displaced;
 #[path = "unfinished/large.rs"]
 mod large;
+#[path = "unfinished/records.rs"]
+mod records;
 mod tools;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use serde_json::Value;
 use straddle_repair::Target;
@@ -37,15 +38,7 @@ fn planned(table: &str, len: u64) -> Dir {
     let dir = Dir::new("unfinished");
     let image = dir.image(NAME, len);
     write_table(&image, 512, table);
-    let sectors = u32::try_from(len / 3 / 512).unwrap();
-    let content: Vec<u8> =
-        (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-    tools::shell(
-        &format!(
-            "dd if=content of={NAME} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none"
-        ),
-        dir_with(&dir, "content", &content),
-    );
+    fill(&dir, &[(63, u32::try_from(len / 3 / 512).unwrap())]);
     for words in [
         &["plan", NAME, "--add", "1MiB", "--save", "earlier.json"][..],
         &["apply", "earlier.json", "--write", NAME],
@@ -60,9 +53,43 @@ fn planned(table: &str, len: u64) -> Dir {
     dir
 }
 
-fn dir_with<'d>(dir: &'d Dir, name: &str, bytes: &[u8]) -> &'d Path {
-    fs::write(dir.join(name), bytes).unwrap();
-    dir.path()
+/// So many sectors, of which no two are alike.
+fn content(sectors: u32) -> Vec<u8> {
+    (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+/// Fills these sectors of the disk with what differs from sector to sector.
+fn fill(dir: &Dir, parts: &[(u64, u32)]) {
+    for (start, sectors) in parts {
+        fs::write(dir.join("content"), content(*sectors)).unwrap();
+        let seek = start * 512;
+        tools::shell(
+            &format!("dd if=content of={NAME} bs=64K oflag=seek_bytes seek={seek} conv=notrunc status=none"),
+            dir.path(),
+        );
+    }
+}
+
+/// A half-moved disk whose old table another program has put back.
+fn put_back(dir: &Dir, len: u64, table: &str, parts: &[(u64, u32)], options: &[&str]) -> Vec<u8> {
+    let image = dir.image(NAME, len);
+    write_table(&image, 512, table);
+    fill(dir, parts);
+    tools::shell(&format!("sfdisk -d {NAME} >table"), dir.path());
+    let before = fs::read(&image).unwrap();
+    let words =
+        [&["realign", NAME, "--partition", options[0], "--save", "move.json"], &options[1..]].concat();
+    let (status, said) = run(dir, &words);
+    assert_eq!(status, Some(0), "{said}");
+    begin(dir, None);
+    tools::shell(&format!("sfdisk -q --no-reread --force --wipe never {NAME} <table"), dir.path());
+    before
+}
+
+/// Runs the program; its status, and what it prints in one line.
+fn run(dir: &Dir, words: &[&str]) -> (Option<i32>, String) {
+    let output = straddle_in(dir, words);
+    (output.status.code(), flat(&transcript(&output)))
 }
 
 /// Begins the move of `move.json`, and stops at the first safe point.

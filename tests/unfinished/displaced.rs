@@ -1,14 +1,13 @@
 //! Another program writes its own table over the marker of an unfinished move.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
 
 use straddle_repair::Target;
-use straddle_repair::realign::{JournalPlace, Outcome, Realign};
+use straddle_repair::realign::{JournalPlace, Realign};
 
-use crate::tools::{self, Dir, flat, list, number, straddle_in, transcript, word, write_table};
-use crate::{LEN, NAME, TABLES, begin, check, of_rule, planned};
+use crate::tools::{self, Dir, list, number, word, write_table};
+use crate::{LEN, NAME, TABLES, begin, check, content, fill, of_rule, planned, put_back, run};
 
 /// A table that has nothing to do with the disk's.
 const OTHER: [&str; 2] =
@@ -16,12 +15,6 @@ const OTHER: [&str; 2] =
 
 /// The partitions of these tables, in sectors.
 const PARTS: [[(usize, usize); 2]; 2] = [[(63, 8_000), (8_063, 8_001)], [(34, 8_000), (8_034, 8_001)]];
-
-/// Runs the program; its status, and what it prints in one line.
-fn run(dir: &Dir, words: &[&str]) -> (Option<i32>, String) {
-    let output = straddle_in(dir, words);
-    (output.status.code(), flat(&transcript(&output)))
-}
 
 /// Every partition has the bytes that it had on `before`, wherever the table says that it is.
 fn check_contents(dir: &Dir, before: &[u8], table: usize) {
@@ -280,15 +273,8 @@ fn a_journal_that_a_partition_lies_over_is_not_forgotten() {
     let image = dir.image(NAME, 160 << 20);
     let table = "label: dos\nstart=63, size=60001, type=83\nstart=200063, size=8001, type=83\n";
     write_table(&image, 512, table);
-    let content: Vec<u8> =
-        (0..60_001 * 128_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-    fs::write(dir.join("content"), &content).unwrap();
-    tools::shell(
-        &format!(
-            "dd if=content of={NAME} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc status=none"
-        ),
-        dir.path(),
-    );
+    fill(&dir, &[(63, 60_001)]);
+    let content = content(60_001);
     let words = ["realign", NAME, "--partition", "1", "--start", "1=64s", "--save", "move.json"];
     assert_eq!(run(&dir, &words).0, Some(0));
     begin(&dir, None);
@@ -319,36 +305,6 @@ fn a_journal_that_a_partition_lies_over_is_not_forgotten() {
     assert_eq!(status, Some(0), "{said}");
     let bytes = fs::read(&image).unwrap();
     assert!(bytes[64 * 512..][..content.len()] == content, "{said}");
-}
-
-/// Fills these sectors of the disk with what differs from sector to sector.
-fn fill(dir: &Dir, parts: &[(u64, u32)]) {
-    for (start, sectors) in parts {
-        let content: Vec<u8> =
-            (0..sectors * 128).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-        fs::write(dir.join("content"), &content).unwrap();
-        let seek = start * 512;
-        tools::shell(
-            &format!("dd if=content of={NAME} bs=64K oflag=seek_bytes seek={seek} conv=notrunc status=none"),
-            dir.path(),
-        );
-    }
-}
-
-/// A half-moved disk whose old table another program has put back.
-fn put_back(dir: &Dir, len: u64, table: &str, parts: &[(u64, u32)], options: &[&str]) -> Vec<u8> {
-    let image = dir.image(NAME, len);
-    write_table(&image, 512, table);
-    fill(dir, parts);
-    tools::shell(&format!("sfdisk -d {NAME} >table"), dir.path());
-    let before = fs::read(&image).unwrap();
-    let words =
-        [&["realign", NAME, "--partition", options[0], "--save", "move.json"], &options[1..]].concat();
-    let (status, said) = run(dir, &words);
-    assert_eq!(status, Some(0), "{said}");
-    begin(dir, None);
-    tools::shell(&format!("sfdisk -q --no-reread --force --wipe never {NAME} <table"), dir.path());
-    before
 }
 
 /// Wherever a journal may end, it is found without the marker, as long as the old table leads there.
@@ -481,99 +437,4 @@ fn the_start_of_what_fills_a_disk_is_not_given_up_with_the_marker() {
         assert_eq!(status, Some(0), "{table}: {said}");
         assert!(fs::read(&image).unwrap()[..30 << 20] == before[..30 << 20], "{table}: {said}");
     }
-}
-
-/// A primary and two logical partitions, from places without a gap.
-const LOGICAL: &str = "label: dos\n1 : start=63, size=12290\n2 : start=12360, size=27578, type=5\n\
-                       5 : start=12361, size=14337\n6 : start=28746, size=8192\n";
-const LOGICAL_PARTS: [(u64, u32); 3] = [(63, 12_290), (12_361, 14_337), (28_746, 8192)];
-
-/// The bytes of the partitions that the table lists, but for a container.
-fn contents(dir: &Dir) -> Vec<Vec<u8>> {
-    let (report, bytes) = (check(dir), fs::read(dir.join(NAME)).unwrap());
-    let listed = list(&report, "partitions").iter().filter(|one| one["role"] != "extended");
-    let of = |one: &serde_json::Value| {
-        let [at, len] =
-            ["start_bytes", "size_bytes"].map(|field| usize::try_from(number(one, field)).unwrap());
-        bytes[at..at + len].to_vec()
-    };
-    listed.map(of).collect()
-}
-
-/// The old extended boot records, which another program writes with the old table, destroy what has moved to their places.
-#[test]
-fn what_an_old_table_writes_over_moved_data_is_written_again() {
-    if !tools::present(&["sfdisk"]) {
-        return;
-    }
-    let mut half_moved = 0;
-    for (pauses, way) in (1..12).flat_map(|pauses| [(pauses, None), (pauses, Some("--rollback"))]) {
-        let dir = Dir::new("records");
-        let image = dir.image(NAME, 32 << 20);
-        write_table(&image, 512, LOGICAL);
-        fill(&dir, &LOGICAL_PARTS);
-        tools::shell(&format!("sfdisk -d {NAME} >table"), dir.path());
-        let before = contents(&dir);
-        let (status, said) = run(&dir, &["realign", NAME, "--save", "move.json"]);
-        assert_eq!(status, Some(0), "{said}");
-        let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
-        let mut target = Target::open(&image, None).unwrap();
-        let begun = realign.begin(&mut target, JournalPlace::Inside, [7; 16]).unwrap();
-        let mut left = pauses;
-        let outcome = begun.finish(&mut |_| {
-            left -= 1;
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        drop(target);
-        if outcome.unwrap() != Outcome::Paused {
-            break;
-        }
-        half_moved += 1;
-        tools::shell(&format!("sfdisk -q --no-reread --force --wipe never {NAME} <table"), dir.path());
-        let resume: Vec<&str> = ["resume", NAME, "--restore-table", "saved"].into_iter().chain(way).collect();
-        let (status, said) = run(&dir, &resume);
-        assert_eq!(status, Some(0), "{pauses} {way:?}: {said}");
-        assert!(contents(&dir) == before, "{pauses} {way:?}: {said}");
-    }
-    assert!(half_moved >= 4, "{half_moved}");
-}
-
-/// No data have moved, and another program's table has the old first sector and not all of the old records.
-#[test]
-fn a_whole_old_table_is_restored_where_nothing_has_moved() {
-    if !tools::present(&["sfdisk"]) {
-        return;
-    }
-    let dir = Dir::new("chain");
-    let image = dir.image(NAME, 32 << 20);
-    write_table(&image, 512, LOGICAL);
-    fill(&dir, &LOGICAL_PARTS);
-    let before = contents(&dir);
-    let (status, said) = run(&dir, &["realign", NAME, "--save", "move.json"]);
-    assert_eq!(status, Some(0), "{said}");
-    let realign = Realign::from_json(&fs::read_to_string(dir.join("move.json")).unwrap()).unwrap();
-    drop(realign.begin(&mut Target::open(&image, None).unwrap(), JournalPlace::Inside, [7; 16]).unwrap());
-    tools::shell(&format!("sfdisk -q --no-reread --force --wipe never --delete {NAME} 5"), dir.path());
-    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(contents(&dir) == before, "{said}");
-}
-
-/// An MBR is converted to GPT: the backup of that does not lie over the journal.
-#[test]
-fn a_conversion_to_gpt_does_not_hide_a_journal() {
-    if !tools::present(&["sfdisk", "sgdisk"]) {
-        return;
-    }
-    let dir = Dir::new("converted");
-    let parts = [(63, 40_960), (80_455, 6146)];
-    let table = "label: dos\nstart=63, size=40960\nstart=80455, size=6146\n";
-    let before = put_back(&dir, 96 << 20, table, &parts, &["1", "--start", "1=64s"]);
-    tools::shell(&format!("sgdisk -g {NAME}"), dir.path());
-    let report = check(&dir);
-    assert_eq!(of_rule(&report, "S047").len(), 1, "{report}");
-    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
-    assert_eq!(status, Some(0), "{said}");
-    let bytes = fs::read(dir.join(NAME)).unwrap();
-    assert!(bytes[63 * 512..][..40_960 * 512] == before[63 * 512..][..40_960 * 512], "{said}");
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::tools::{self, Dir, flat, list, straddle_in, transcript, word, write_table};
-use crate::{NAME, begin, check, of_rule};
+use crate::tools::{self, Dir, list, word, write_table};
+use crate::{NAME, begin, check, content, of_rule, run};
 
 /// Each in sectors.
 const PARTS: [(usize, usize); 2] = [(63, 5001), (8000, 1000)];
@@ -18,18 +18,13 @@ fn a_move_on_large_sectors_is_known_and_goes_back() {
     write_table(&image, 4096, "label: dos\nstart=63, size=5001\nstart=8000, size=1000\n");
     let mut before = fs::read(&image).unwrap();
     for (start, sectors) in PARTS {
-        let content = (0..u32::try_from(sectors * 1024).unwrap())
-            .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes());
+        let content = content(u32::try_from(sectors * 8).unwrap());
         before.splice(start * 4096..(start + sectors) * 4096, content);
     }
     fs::write(&image, &before).unwrap();
-    let run = |words: &[&str]| {
-        let output = straddle_in(&dir, words);
-        (output.status.code(), flat(&transcript(&output)))
-    };
     let words =
         ["realign", NAME, "--logical", "4096", "--partition", "1", "--start", "1=64s", "--save", "move.json"];
-    let (status, said) = run(&words);
+    let (status, said) = run(&dir, &words);
     assert_eq!(status, Some(0), "{said}");
     begin(&dir, None);
     let report = check(&dir);
@@ -40,7 +35,7 @@ fn a_move_on_large_sectors_is_known_and_goes_back() {
     let mut half = fs::read(&image).unwrap();
     half[..512].copy_from_slice(&before[..512]);
     fs::write(&image, &half).unwrap();
-    let (status, said) = run(&["resume", NAME, "--restore-table", "saved", "--rollback"]);
+    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
     assert_eq!(status, Some(0), "{said}");
     let now = fs::read(&image).unwrap();
     for (start, sectors) in PARTS {

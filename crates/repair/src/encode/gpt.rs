@@ -367,7 +367,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));
             let until = others.min().map_or(covered, |first| first.saturating_sub(1).clamp(1, covered));
-            for at in slots().filter(|at| sector[at + 4] == 0xEE).take(1).collect::<Vec<_>>() {
+            if let Some(at) = slots().find(|at| sector[at + 4] == 0xEE) {
                 sector[at + 1..at + 4].copy_from_slice(&PROTECTIVE[1..4]);
                 put32(&mut sector, at + 8, 1);
                 put32(&mut sector, at + 12, until);

@@ -33,8 +33,11 @@ const NEAR: ByteCount = ByteCount::new(32 * MIB);
 /// The same if contents fill the disk: of a move that puts a partition round them, the journal ends in front of it
 /// or at the end of the disk.
 const NEAR_CONTENT: ByteCount = ByteCount::new(2 * MIB);
-/// Of no more partitions the MiB around the start is looked at: each costs reads.
+/// Of no more partitions it is looked at what is before the start: each place costs reads.
 const MOST: usize = 64;
+/// How many sectors before a logical partition its extended boot record is, as a rule: none is left of it when another
+/// program has converted the table to a GPT.
+const RECORDS_BEFORE: [u64; 3] = [1, 63, 2048];
 
 /// Whether a table is on the disk that another program may use.
 pub(super) fn has_table(stack: &Stack) -> bool {
@@ -114,6 +117,7 @@ pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     for partition in stack.partitions.iter().take(MOST) {
         let start = partition.span.start().get();
         ends.extend([Some(start / MIB * MIB), Some(start.next_multiple_of(MIB))]);
+        ends.extend(RECORDS_BEFORE.map(|sectors| start.checked_sub(sectors * stack.block.get())));
     }
     let mut ends: Vec<u64> = ends.into_iter().flatten().filter(|at| *at <= end).collect();
     // A journal ends with a physical sector.

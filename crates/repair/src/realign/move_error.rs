@@ -194,8 +194,8 @@ pub enum MoveError {
     /// The table of another program lists a partition that the move would not.
     #[error(
         "nothing was written: the table that is there now lists partition {number} at byte {at}, and that of the move would not: if it is used there, the \
-         journal is left over from an earlier move, or the move would write over it; if its data are worth nothing, or copied, delete it from the table and \
-         run this again, and list it again, where it still is, when the move is over"
+         journal is left over from an earlier move, or the move would write over it; only if its data are worth nothing, or copied (another unfinished move may need \
+         them), delete it from the table and run this again, and list it again, where it still is, when the move is over"
     )]
     Listed {
         /// Its number.

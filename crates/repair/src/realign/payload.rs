@@ -257,9 +257,12 @@ impl Payload {
         self.birth
     }
 
-    /// Whether the data are where a journal says that they are.
+    /// Whether the data are where a journal says that they are. What has come to where an old table's records are is not
+    /// looked at: they may lie over it, and the journal has it.
     pub(super) fn is_borne_out(&self, disk: &dyn Medium, places: (&Whereabouts, Proof)) -> bool {
-        sample::are_there(disk, (&self.realign, &self.samples), places)
+        let samples = self.samples.iter().filter(|sample| !self.has_spare(sample.span()));
+        let samples: Vec<&Sample> = samples.collect();
+        sample::are_there(disk, (&self.realign, &samples), places)
     }
 
     /// Where something else is than the data that a journal says are there.

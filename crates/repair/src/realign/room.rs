@@ -47,6 +47,8 @@ enum Trace {
     Lasting,
     /// The size of the disk, in a finer division.
     Fine,
+    /// An extended boot record, which no GPT has that an MBR is converted to.
+    Record,
     /// The table before the moves.
     OldTable,
     /// The table after them.
@@ -157,14 +159,16 @@ impl Realign {
 
     /// What leads to a journal that ends with unallocated space here.
     fn trace(&self, end: ByteOffset) -> Trace {
-        let begins = |entries: &[Entry], records: Vec<Span>| {
-            let listed = entries.iter().filter_map(|entry| self.plan.span(entry));
-            listed.chain(records).any(|span| span.start() == end)
+        let starts = |spans: &[Span]| spans.iter().any(|span| span.start() == end);
+        let begins = |entries: &[Entry]| {
+            let parts = entries.iter().filter(|entry| entry.slot != Slot::Extended);
+            starts(&parts.filter_map(|entry| self.plan.span(entry)).collect::<Vec<_>>())
         };
-        let is_old = begins(self.plan.before(), self.plan.old_records());
-        let is_new = begins(&self.plan.table().partitions, self.plan.new_records());
-        match (is_old, is_new) {
+        let (is_old, is_new) = (begins(self.plan.before()), begins(&self.plan.table().partitions));
+        let (had_record, has_record) = (starts(&self.plan.old_records()), starts(&self.plan.new_records()));
+        match (is_old || had_record, is_new || has_record) {
             _ if nominal_ends(self.plan.disk().size).any(|nominal| nominal == end) => Trace::Lasting,
+            (true, true) if had_record || has_record => Trace::Record,
             // Before what no move changes, or at the end of the space for partitions.
             (true, true) | (false, false) => Trace::Lasting,
             (true, false) => Trace::OldTable,

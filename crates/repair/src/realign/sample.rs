@@ -111,7 +111,7 @@ pub(super) enum Proof {
 /// has the rest.
 pub(super) fn are_there(
     disk: &dyn Medium,
-    (realign, samples): (&Realign, &[Sample]),
+    (realign, samples): (&Realign, &[&Sample]),
     (whereabouts, proof): (&Whereabouts, Proof),
 ) -> bool {
     let fields = guard::fields(realign);
@@ -154,6 +154,11 @@ pub(super) fn mismatch(
 }
 
 impl Sample {
+    /// Where it is before the moves; `None` beyond what can be addressed.
+    pub(super) fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.at), ByteCount::new(SECTOR))
+    }
+
     /// Whether this is at byte `at`; `None` if that cannot be read.
     fn is_at(&self, disk: &dyn Medium, at: ByteOffset, fields: &[Span]) -> Option<bool> {
         let mut bytes = [0; 512];

@@ -2,7 +2,6 @@
 //!
 //! The law of this module: the titles of a journal go only if no command follows it.
 
-use straddle_device::Medium;
 use straddle_relocate::{
     Disks, Recovered, RelocateError, State, Unneeded, Whereabouts, forget, inspect, inspect_grown,
     named_at_ends, open,
@@ -76,15 +75,15 @@ impl Run<'_> {
             };
             return Ok(is_over.then_some(Unneeded::Over));
         }
-        let is_headless =
-            |disk: &dyn Medium| Payload::decode(job.payload()).is_ok_and(|payload| payload.is_headless(disk));
-        if state == State::NotBegun && !is_headless(self.disk) {
+        let payload = Payload::decode(job.payload()).ok();
+        let is_headless = payload.as_ref().is_some_and(|payload| payload.is_headless(self.disk));
+        if state == State::NotBegun && !is_headless {
             return Ok(Some(Unneeded::Over));
         }
         if state == State::RollingBack && !self.has_moved(place)? {
             return Ok(Some(Unneeded::Compared));
         }
-        let Ok(payload) = Payload::decode(job.payload()) else { return Ok(None) };
+        let Some(payload) = payload else { return Ok(None) };
         let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
         let Some(places) = places else { return Ok(None) };
         let stack = straddle_layout::read_stack(self.disk, Some(self.payload.realign.plan.block()), None)?;

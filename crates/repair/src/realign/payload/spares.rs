@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_relocate::{Found, Whereabouts};
-use straddle_units::{ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::Payload;
 use crate::encode::Step;
@@ -69,6 +69,15 @@ fn origins(realign: &Realign, place: Span) -> impl Iterator<Item = ByteOffset> +
 }
 
 impl Payload {
+    /// Whether the journal has a part of what was at `span` before the moves.
+    pub(in crate::realign) fn has_spare(&self, span: Option<Span>) -> bool {
+        let spans = self
+            .spares
+            .iter()
+            .filter_map(|spare| Span::new(spare.at, ByteCount::new(spare.bytes.len() as u64)));
+        span.is_some_and(|span| spans.into_iter().any(|spare| spare.overlaps(span)))
+    }
+
     /// What writes those again that something else is in place of, according to where the journal says that the data are.
     pub(in crate::realign) fn respared(
         &self,
