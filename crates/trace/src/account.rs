@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use rayon::prelude::*;
-use straddle_io::{Operation, Time};
+use straddle_io::{Nanos, Operation, Time};
 
 use crate::coalesce::{Coalesced, Pools, Window};
 use crate::columnar::{Columnar, Rows};
@@ -16,7 +16,7 @@ use crate::format::Format;
 use crate::histogram::{self, Class, Count, Histogram};
 use crate::origin::About;
 use crate::reader::{Place, Reader};
-use crate::record::{BATCH, Record};
+use crate::record::{BATCH, Record, is_empty};
 use crate::recording::Recording;
 use crate::volumes::Volumes;
 
@@ -94,7 +94,7 @@ pub struct Account {
     pub(crate) others: u64,
     /// From the first request of a file to the last, in the longest file; `None` if a file's times were not read.
     pub(crate) span: Option<Time>,
-    /// Requests that were earlier than the one before them, if that matters.
+    /// Requests that were earlier than one before them, if that matters.
     pub(crate) late: u64,
 }
 
@@ -105,7 +105,8 @@ pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceE
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     volumes: Vec<Volume>,
-    span: Time,
+    /// The earliest time and the latest.
+    times: Option<(Nanos, Nanos)>,
 }
 
 impl Part {
@@ -138,9 +139,16 @@ impl Part {
             if !counted {
                 return Err((record.line, LineError::TooFar { offset, length }));
             }
-            self.span = self.span.max(record.arrival);
+            let (first, last) = self.times.unwrap_or((record.time, record.time));
+            self.times = Some((first.min(record.time), last.max(record.time)));
         }
         Ok(())
+    }
+
+    /// From its first request to the last.
+    fn span(&self) -> Time {
+        let (first, last) = self.times.unwrap_or_default();
+        Time::ZERO + last.saturating_sub(first)
     }
 
     /// Counts the rows of a table.
@@ -169,7 +177,7 @@ impl Part {
             for (row, ((operation, offset), length)) in
                 operations.iter().zip(offsets).zip(lengths).enumerate()
             {
-                let Some(operation) = *operation else {
+                let Some(operation) = operation.filter(|operation| !is_empty(*operation, *length)) else {
                     *others += 1;
                     continue;
                 };
@@ -223,7 +231,7 @@ impl Account {
         if let Some(pools) = pools {
             // In any other format requests may have come all at the same time, as it counts it.
             let may_have_none = trace.detect()? == Some(Format::Iolog);
-            if requests > 1 && part.span == Time::ZERO && may_have_none {
+            if requests > 1 && part.span() == Time::ZERO && may_have_none {
                 return Err(TraceError::NoTimes { name: trace.name().to_owned() });
             }
             self.late += pools.late();
@@ -232,7 +240,7 @@ impl Account {
             }
         }
         self.others += trace.others();
-        self.span = self.span.map(|span| span.max(part.span));
+        self.span = self.span.map(|span| span.max(part.span()));
         self.add(trace.volumes(), part);
         Ok(())
     }
@@ -336,7 +344,7 @@ impl Account {
         self.span
     }
 
-    /// Returns the number of requests that were earlier than the one before them, and were counted in a window as of
+    /// Returns the number of requests that were earlier than one before them, and were counted in a window as of
     /// its time.
     pub const fn late(&self) -> u64 {
         self.late

@@ -63,6 +63,8 @@ pub(crate) struct Pools {
     pools: Vec<Pool>,
     start: u64,
     now: Time,
+    /// The latest time so far, as the trace counts it: what is before the first request has no arrival of its own.
+    latest: Nanos,
     late: u64,
 }
 
@@ -88,17 +90,19 @@ struct Covered {
 impl Pools {
     pub(crate) fn new(window: &Window) -> Self {
         let pool = |unit: &u64| Pool::new(*unit, window.within, HELD);
-        Self { pools: window.units.iter().map(pool).collect(), start: window.start, now: Time::ZERO, late: 0 }
+        let pools = window.units.iter().map(pool).collect();
+        Self { pools, start: window.start, now: Time::ZERO, latest: Nanos::ZERO, late: 0 }
     }
 
-    /// Returns the number of requests that were earlier than the one before them.
+    /// Returns the number of requests that were earlier than one before them.
     pub(crate) const fn late(&self) -> u64 {
         self.late
     }
 
     /// Takes a request; only writes matter.
     pub(crate) fn take(&mut self, record: &Record) {
-        self.late += u64::from(record.arrival < self.now);
+        self.late += u64::from(record.time < self.latest);
+        self.latest = self.latest.max(record.time);
         self.now = self.now.max(record.arrival);
         let is_write = matches!(record.operation, Operation::Write | Operation::WriteFua);
         if !is_write || record.length == 0 {

@@ -49,6 +49,12 @@ pub enum Order {
 /// Requests that are read at a time: few enough to stay in the processor's first cache.
 pub(crate) const BATCH: usize = 256;
 
+/// Whether a request of this length asks for nothing.
+#[inline]
+pub(crate) fn is_empty(operation: Operation, length: u64) -> bool {
+    length == 0 && operation != Operation::Flush
+}
+
 /// Takes the requests of a trace, and hands them on in batches.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -88,7 +94,8 @@ impl Sink {
         self.request(number, volume, (line.operation, line.offset, line.length), line.when)
     }
 
-    /// Takes a request of the volume with this index.
+    /// Takes a request of the volume with this index. One of no bytes, of any kind but a flush, counts as a line that is
+    /// none: no drive gets such a request.
     #[inline]
     pub(crate) fn request(
         &mut self,
@@ -116,6 +123,10 @@ impl Sink {
                 (arrival, arrival.since(Time::ZERO), Some(Took { after, measured }))
             }
         };
+        if is_empty(operation, length) {
+            self.others += 1;
+            return Ok(());
+        }
         self.batch.push(Record { line, volume, operation, offset, length, arrival, time, took });
         Ok(())
     }

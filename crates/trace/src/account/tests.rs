@@ -57,6 +57,26 @@ fn a_request_past_the_last_byte_is_an_error_with_its_line() {
     let error = Account::new().read(&mut reader, None).unwrap_err();
     assert_eq!(error.to_string(), "t:2");
 }
+#[test]
+fn times_in_any_order_have_their_span_and_the_late_ones_are_counted() {
+    let window = Window { within: Nanos::new(1000), units: vec![8], start: 0 };
+    for (text, span, late) in [
+        ("7,W,0,4096,30\n7,W,0,4096,10\n7,W,0,4096,20\n7,W,0,4096,40", 30_000, 2),
+        ("7,W,0,4096,10\n7,W,0,4096,10\n7,W,0,4096,30", 20_000, 0),
+    ] {
+        let mut account = Account::new();
+        account.read(&mut Reader::new(text.as_bytes(), "t", &any()), Some(&window)).unwrap();
+        assert_eq!((account.span(), account.late()), (Some(Time::from_nanos(span)), late), "{text}");
+    }
+}
+
+#[test]
+fn a_request_of_no_bytes_is_none() {
+    let account = account("7,W,512,0,10\n7,R,4096,4096,20\n8,W,0,0,30");
+    let names: Vec<_> = account.volumes().map(|(name, _)| name).collect();
+    assert_eq!((names, account.total().requests(), account.others()), (vec!["7"], 1, 2));
+}
+
 /// A request: when, of which volume, what, its first byte and its length.
 type Asked = (u64, u64, Operation, u64, u64);
 

@@ -277,8 +277,8 @@ fn early(counted: &Counted<'_>) -> Option<String> {
     match (units.is_empty(), late) {
         (true, 0) => None,
         (true, late) => Some(format!(
-            "{}: they are merged as if they had come at the time of the one before.",
-            plural(late, "request") + " came earlier than the one before"
+            "{}: they are merged as if they had come at that one's time.",
+            plural(late, "request") + " came earlier than one before"
         )),
         (false, _) => Some(format!(
             "More units of {} were dirty at once than are held: for them a larger cache may write less.",
