@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+#[path = "house/arrows.rs"]
+mod arrows;
 #[path = "house/english.rs"]
 mod english;
 
@@ -398,6 +400,22 @@ fn causes_are_joined_in_one_place() {
         own.filter(|(_, source)| follows(&code(source))).map(|(path, _)| path.as_str()).collect();
     found.sort_unstable();
     assert_eq!(found, CAUSES);
+}
+
+/// Where a journal is erased on the word of the caller that no data need it.
+const COMPARED: &[&str] = &["crates/repair/src/realign/stale.rs"];
+
+#[test]
+fn journals_are_given_up_in_one_place() {
+    let sources = sources(&["rs"]);
+    let own =
+        sources.iter().filter(|(path, _)| path.contains("/src/") && !path.starts_with("crates/relocate/"));
+    let mut found: Vec<&str> = own
+        .filter(|(_, source)| code(source).contains("CallerCompared"))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, COMPARED);
 }
 
 /// Words that the sources do not use, neither in names nor in comments.

@@ -121,7 +121,7 @@ pub use findings::Findings;
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
-pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, Stage, Unfinished};
+pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, Stage, Unfinished, Ways};
 pub use names::called;
 pub use optimum::bogus_io_opt;
 pub use picture::picture;

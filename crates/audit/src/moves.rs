@@ -73,6 +73,62 @@ pub enum Journal {
     },
 }
 
+/// The commands that end an unfinished move or copy. A word in capitals is what only the user knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// What completes it, if that is still possible.
+    pub forward: Option<String>,
+    /// What brings back the old layout.
+    pub back: Option<String>,
+}
+
+impl Ways {
+    fn sentence(&self) -> String {
+        match (&self.forward, &self.back) {
+            (Some(forward), Some(back)) => format!("{forward} goes on, and {back} goes back"),
+            (Some(forward), None) => format!("{forward} completes it"),
+            (None, Some(back)) => format!("{back} completes the rollback"),
+            (None, None) => {
+                "its journal cannot be used: write nothing to it, and copy it as it is".to_owned()
+            }
+        }
+    }
+}
+
+impl Journal {
+    /// Says what is unfinished, and what ends it, of the target `operand`, which is quoted for a shell.
+    pub fn note(&self, operand: &str) -> String {
+        let what = match self {
+            Self::Copy => "an unfinished copy to it",
+            Self::Displaced { .. } => {
+                "an unfinished move of its partitions, whose marker another program has removed (FILE is a new one, for the table that is there)"
+            }
+            Self::Inside(_) | Self::InFile | Self::Unusable(_) => "an unfinished move of its partitions",
+        };
+        format!("{what}: {}", self.ways(operand).sentence())
+    }
+
+    /// Returns the commands that end the move of the target `operand`, which is quoted for a shell.
+    pub fn ways(&self, operand: &str) -> Ways {
+        let resume = format!("straddle resume {operand}");
+        let both = |options: &str| Ways {
+            forward: Some(format!("{resume}{options}")),
+            back: Some(format!("{resume}{options} --rollback")),
+        };
+        match self {
+            Self::Inside(stage) if stage.can_go_on() => both(""),
+            Self::Inside(_) => Ways { forward: None, back: Some(format!("{resume} --rollback")) },
+            Self::InFile => both(" --journal FILE"),
+            Self::Displaced { .. } => both(" --restore-table FILE"),
+            Self::Copy => Ways {
+                forward: Some(format!("straddle apply PLAN --from SOURCE --write {operand}")),
+                back: None,
+            },
+            Self::Unusable(_) => Ways { forward: None, back: None },
+        }
+    }
+}
+
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -337,28 +393,27 @@ impl Stage {
 }
 
 fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
-    let resume = format!("straddle resume {}", operand(context.target));
+    let Ways { forward, back } = journal.ways(&operand(context.target));
+    let is_forward = forward.is_some();
+    let [forward, back] = [forward, back].map(Option::unwrap_or_default);
     let command = |line: String| vec![Command::other("straddle", line)];
     let (summary, commands) = match journal {
-        Journal::Inside(stage) if stage.can_go_on() => (
-            format!("go on with the move, or bring back the old layout: {resume} --rollback"),
-            command(resume),
-        ),
-        Journal::Inside(_) => (
-            "complete the rollback, which cannot be turned round".to_owned(),
-            command(format!("{resume} --rollback")),
-        ),
+        Journal::Inside(_) if is_forward => {
+            (format!("go on with the move, or bring back the old layout: {back}"), command(forward))
+        }
+        Journal::Inside(_) => {
+            ("complete the rollback, which cannot be turned round".to_owned(), command(back))
+        }
         Journal::InFile => (
             format!(
-                "go on with the file of the journal: {resume} --journal FILE; or bring back the old layout: {resume} --journal FILE --rollback; if no move was \
-                 begun, the entry is another program's: give it another type"
+                "go on with the file of the journal: {forward}; or bring back the old layout: {back}; if no move was begun, the entry is another \
+                 program's: give it another type"
             ),
             Vec::new(),
         ),
         Journal::Copy => (
             format!(
-                "make the copy again with the command that began it: straddle apply PLAN --from SOURCE --write {}; it completes the copy; or use the disk for something else",
-                operand(context.target)
+                "make the copy again with the command that began it: {forward}; it completes the copy; or use the disk for something else"
             ),
             Vec::new(),
         ),
@@ -372,8 +427,8 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
             });
             (
                 format!(
-                    "save the table that is there to a new file on another disk, and go on with the move: {resume} --restore-table FILE; or bring back the old \
-                     layout: {resume} --rollback --restore-table FILE; it is refused where data that move were changed since, as far as that is noticed; or, if \
+                    "save the table that is there to a new file on another disk, and go on with the move: {forward}; or bring back the old \
+                     layout: {back}; it is refused where data that move were changed since, as far as that is noticed; or, if \
                      nothing of them is needed any more, remove the journal: {}",
                     wipe.collect::<Vec<_>>().join(" && ")
                 ),
@@ -382,7 +437,8 @@ fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
         }
         Journal::Unusable(_) => (
             format!(
-                "write nothing to this disk, and copy it as it is; {resume} says the same until the journal can be read"
+                "write nothing to this disk, and copy it as it is; straddle resume {} says the same until the journal can be read",
+                operand(context.target)
             ),
             Vec::new(),
         ),

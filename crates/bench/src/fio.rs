@@ -124,6 +124,8 @@ pub struct FioRun {
     pub version: String,
     /// The file or device that was measured.
     pub target: String,
+    /// The unit of the arms' offsets, in bytes.
+    pub sector: u64,
     /// The workload, from the options in the output.
     pub workload: Workload,
     /// An arm for each job. There is no uncertainty, because fio runs one arm after another.
@@ -181,18 +183,33 @@ pub fn import(text: &str) -> Result<FioRun, FioError> {
     let output: Output = serde_json::from_str(&text[from..])?;
     let mut arms = Vec::new();
     let mut target = None;
+    let sector = sector_of(&output.jobs).unwrap_or(SECTOR);
     for job in &output.jobs {
         let option =
             |name: &str| job.options.get(name).or_else(|| output.global.get(name)).map(String::as_str);
         target = target.or_else(|| option("filename").map(str::to_owned));
-        arms.push(arm(job, &option)?);
+        arms.push(arm(job, sector, &option)?);
     }
     let workload = arms.first().ok_or(FioError::Empty)?.workload.at(0);
     let sweep = Sweep::new(arms).ok_or(FioError::Empty)?;
-    Ok(FioRun { version: output.version, target: target.unwrap_or_default(), workload, sweep })
+    Ok(FioRun { version: output.version, target: target.unwrap_or_default(), sector, workload, sweep })
 }
 
-fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm, FioError> {
+/// The unit of offsets if the names of the jobs do not give it, in bytes.
+const SECTOR: u64 = 512;
+
+/// Returns the unit of offsets in which all jobs have the names that [`emit`] gives them.
+fn sector_of(jobs: &[OneJob]) -> Option<u64> {
+    let mut units = jobs.iter().filter_map(|job| {
+        let number: u64 = job.jobname.strip_prefix("offset-")?.parse().ok()?;
+        let offset = job.options.get("offset").map_or(Some(0), |text| bytes(text))?;
+        (number > 0).then(|| offset.checked_div(number).filter(|unit| unit * number == offset))
+    });
+    let first = units.next()??;
+    (first >= SECTOR && first.is_power_of_two() && units.all(|unit| unit == Some(first))).then_some(first)
+}
+
+fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm, FioError> {
     let wrong = |what: String| FioError::Job { job: job.jobname.clone(), what };
     if job.error != 0 {
         return Err(wrong(format!("fio ended it with error {}", job.error)));
@@ -216,8 +233,12 @@ fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm
         samples.flushes = sync.total_ios;
         sync.lat_ns.fill(sync.total_ios, &mut samples.flush_latency);
     }
-    // The arm's offset is in units of 512-byte sectors, as in the job file that we write.
-    Ok(Arm { offset: offset / 512, workload: workload.at(offset), samples, turns: Vec::new() })
+    if !offset.is_multiple_of(sector) {
+        return Err(wrong(format!(
+            "its offset of {offset} bytes is not a whole number of sectors of {sector}"
+        )));
+    }
+    Ok(Arm { offset: offset / sector, workload: workload.at(offset), samples, turns: Vec::new() })
 }
 
 impl Times {
@@ -307,6 +328,35 @@ mod tests {
         }
         let names = ["", "a:b", "a\nb", "#x"];
         assert!(names.iter().all(|name| emit(&Pattern::DD.into(), &Job { target: name, ..job() }).is_err()));
+    }
+
+    /// What fio prints of these jobs.
+    fn printed(jobs: &[(&str, &str)]) -> String {
+        let one = |(name, offset): &(&str, &str)| {
+            format!(
+                r#"{{"jobname":"{name}","job options":{{"offset":"{offset}","rw":"randwrite"}},
+                "read":{{"io_bytes":0,"total_ios":0,"runtime":0,"iops":0,"clat_ns":{{}}}},
+                "write":{{"io_bytes":40960,"total_ios":10,"runtime":100,"iops":100.0,"clat_ns":{{}}}}}}"#
+            )
+        };
+        let jobs: Vec<String> = jobs.iter().map(one).collect();
+        format!(r#"{{"fio version":"fio-3.36","jobs":[{}]}}"#, jobs.join(","))
+    }
+
+    #[test]
+    fn offsets_keep_their_unit_to_fio_and_back() {
+        let workload = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into();
+        for (sector, offset) in [(512, "512"), (4096, "4096")] {
+            let text = emit(&workload, &Job { sector, ..job() }).unwrap();
+            assert!(text.contains(&format!("[offset-1]\nstonewall\noffset={offset}\n")), "{text}");
+            let run = import(&printed(&[("offset-0", "0"), ("offset-1", offset)])).unwrap();
+            let arms: Vec<u64> = run.sweep.arms().iter().map(|arm| arm.offset).collect();
+            assert_eq!((run.sector, arms), (sector, vec![0, 1]));
+        }
+        // Jobs of others, whose names say nothing.
+        let run = import(&printed(&[("a", "0"), ("b", "4k")])).unwrap();
+        assert_eq!((run.sector, run.sweep.arms()[1].offset), (512, 8));
+        assert!(import(&printed(&[("a", "0"), ("b", "100")])).is_err());
     }
 
     #[test]

@@ -51,10 +51,10 @@ use host::Host;
 use unpack::Packed;
 
 /// Generates the enum and its names from one list. An entry has documentation, the variant, the name that
-/// `--format` takes, the name used in sentences, and QEMU's name. A new format also needs its magic in
-/// `Format::shows` and its reader in `open_as`; the compiler reports both as missing.
+/// `--format` takes, the name used in sentences, QEMU's name, and how the names of its files end. A new format also
+/// needs its magic in `Format::shows` and its reader in `open_as`; the compiler reports both as missing.
 macro_rules! formats {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $title:literal, $qemu:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $title:literal, $qemu:literal, $endings:expr;)+) => {
         /// A file format that holds a disk.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Format {
@@ -79,6 +79,13 @@ macro_rules! formats {
                 }
             }
 
+            /// Returns how the names of its files end, after the dot, in lower case.
+            const fn endings(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant => &$endings,)+
+                }
+            }
+
             /// Returns the name used in sentences.
             const fn title(self) -> &'static str {
                 match self {
@@ -91,21 +98,43 @@ macro_rules! formats {
 
 formats! {
     /// Raw: the disk's bytes and nothing else.
-    Raw, "raw", "raw", "raw";
+    Raw, "raw", "raw", "raw", ["raw"];
     /// QEMU's copy-on-write format, versions 2 and 3.
-    Qcow2, "qcow2", "qcow2", "qcow2";
+    Qcow2, "qcow2", "qcow2", "qcow2", ["qcow2"];
     /// VMware's format.
-    Vmdk, "vmdk", "VMDK", "vmdk";
+    Vmdk, "vmdk", "VMDK", "vmdk", ["vmdk"];
     /// Microsoft's first format, also called VPC.
-    Vhd, "vhd", "VHD", "vpc";
+    Vhd, "vhd", "VHD", "vpc", ["vhd", "vpc", "avhd"];
     /// Microsoft's second format.
-    Vhdx, "vhdx", "VHDX", "vhdx";
+    Vhdx, "vhdx", "VHDX", "vhdx", ["vhdx", "avhdx"];
     /// VirtualBox's format.
-    Vdi, "vdi", "VDI", "vdi";
+    Vdi, "vdi", "VDI", "vdi", ["vdi"];
     /// QEMU's enhanced disk format.
-    Qed, "qed", "QED", "qed";
+    Qed, "qed", "QED", "qed", ["qed"];
     /// Parallels' format.
-    Parallels, "parallels", "Parallels", "parallels";
+    Parallels, "parallels", "Parallels", "parallels", ["parallels", "hdd", "hds"];
+}
+
+/// A format that the name of a file promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// The format's name.
+    pub format: String,
+    /// The name that `qemu-img convert` has for it, if it writes it.
+    pub qemu: Option<&'static str>,
+}
+
+impl Promised {
+    /// Returns the format that the name of `path` promises, if it is not raw.
+    pub fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        let known = Format::ALL.iter().find(|format| format.endings().contains(&ending.as_str()));
+        match known {
+            Some(Format::Raw) => None,
+            Some(format) => Some(Self { format: format.to_string(), qemu: Some(format.qemu_name()) }),
+            None => foreign::qemu_name(&ending).map(|qemu| Self { format: ending, qemu }),
+        }
+    }
 }
 
 impl std::str::FromStr for Format {

@@ -12,11 +12,9 @@ impl OpenError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::InUse { .. }
-            | Self::NotRaw { .. }
-            | Self::NotNamed { .. }
-            | Self::Unfinished { .. }
-            | Self::UnfinishedCopy { .. } => ErrorKind::Refused,
+            Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => {
+                ErrorKind::Refused
+            }
             Self::Unusable { .. }
             | Self::Replaced { .. }
             | Self::NotATarget { .. }

@@ -102,17 +102,13 @@ pub enum OpenError {
         /// The format.
         what: String,
     },
-    /// Its partitions are being moved.
-    #[error("{path}: an unfinished move of its partitions: complete it with 'straddle resume' first", path = path.display())]
+    /// Its partitions are being moved, or a copy to it is not complete.
+    #[error("{path}: {note}", path = path.display())]
     Unfinished {
         /// The target.
         path: PathBuf,
-    },
-    /// A copy to it is not complete.
-    #[error("{path}: an unfinished copy to it: complete it with the same 'straddle apply' first", path = path.display())]
-    UnfinishedCopy {
-        /// The target.
-        path: PathBuf,
+        /// What is unfinished, and the commands that end it.
+        note: String,
     },
     /// The file has no bytes.
     #[error("{path}: empty", path = path.display())]
@@ -211,11 +207,8 @@ impl Opened {
         }
         let unfinished = if access == Access::Read { None } else { straddle_examine::unfinished(path) };
         if let Some(unfinished) = unfinished {
-            let path = path.to_owned();
-            return Err(match unfinished.journal {
-                straddle_examine::MoveJournal::Copy => OpenError::UnfinishedCopy { path },
-                _ => OpenError::Unfinished { path },
-            });
+            let note = unfinished.journal.note(&straddle_device::shown::quote_path(path));
+            return Err(OpenError::Unfinished { path: path.to_owned(), note });
         }
         // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
         let mut flags = OFlags::NONBLOCK;

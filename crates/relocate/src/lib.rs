@@ -5,7 +5,8 @@
 //! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
 //! data mean is not known here, nor are tables, file systems or commands. Neither is the identity of a disk: a
 //! journal is accepted on any disk of the size that it was made for. The caller must ensure that it is the
-//! disk of the job and that nothing else uses it. Crate `repair` compares the bytes of the partition table, and
+//! disk of the job and that nothing else uses it; and what it says with [`Unneeded::CallerCompared`] is taken as true:
+//! [`forget`] then erases a journal that data may need. Crate `repair` compares the bytes of the partition table, and
 //! its `Target` locks the disk.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a

@@ -202,7 +202,7 @@ pub enum Unneeded {
     /// It says so itself: its move never began, or is complete, or rolled back; or no command can read it.
     Over,
     /// The caller has compared it with the disk: nothing has moved, or other data lie where it says that its own are.
-    Compared,
+    CallerCompared,
 }
 
 /// Removes a journal at `place`, as far as it lies in one of the spans `within`, durably: the titles first, without

@@ -348,7 +348,7 @@ fn identity(stack: &Stack, format: Format) -> Option<String> {
 fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Format), CopyError> {
     let Situation { stack, medium, .. } = *source;
     if stack.partitions.iter().any(is_marker) {
-        return Err(CopyError::Source("its partitions are being moved: 'straddle resume' first".to_owned()));
+        return Err(CopyError::Source(crate::error::UNFINISHED.to_owned()));
     }
     if let Some(problem) = stack.cut_short().next() {
         return Err(CopyError::Source(problem.to_string()));

@@ -87,7 +87,7 @@ pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceK
 use inner::Anchor;
 pub(crate) use inner::{offset as anchor, starts as anchored};
 pub use media::{FoundJournal, JournalPlace, NewJournal};
-pub use move_error::MoveError;
+pub use move_error::{Difference, MoveError};
 use order::Trip;
 pub use payload::restore::BootCode;
 pub(crate) use payload::wrapped::marker_sector;

@@ -117,8 +117,13 @@ enum Way {
 }
 
 fn way(content: Content) -> Way {
-    if content == Content::Volume(VolumeKind::Pv) {
-        return Way::Pvresize;
+    if let Content::Volume(kind) = content {
+        return match kind {
+            VolumeKind::Pv => Way::Pvresize,
+            // They take all of what they are in, or their arrays do.
+            VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf | VolumeKind::Drbd => Way::Never,
+            VolumeKind::Luks | VolumeKind::Integrity | VolumeKind::Verity | VolumeKind::Bcache => Way::Never,
+        };
     }
     let Some(kind) = content.file_system() else { return Way::Unknown };
     match kind {
@@ -211,5 +216,6 @@ mod tests {
         assert_eq!(of(FsKind::Xfs, FileSystem::default()), None);
         assert_eq!(can_shrink(Content::FileSystem(FsKind::Xfs)), Some(false));
         assert_eq!(can_shrink(Content::FileSystem(FsKind::F2fs)), None);
+        assert_eq!(can_shrink(Content::Volume(VolumeKind::Luks)), Some(false));
     }
 }

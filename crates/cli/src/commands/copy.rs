@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_device::claim::{self, LockError};
-use straddle_device::image::{Format, Limits};
+use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
 use straddle_device::{MemoryMedium, Options};
 use straddle_examine::{Depth, Present};
@@ -188,8 +188,7 @@ pub(super) fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String 
 
 /// Refuses a name for a new image, which is raw, that promises another format.
 fn check_name(new: &Path) -> Result<()> {
-    let Some(ending) = new.extension().and_then(|ending| ending.to_str()) else { return Ok(()) };
-    let Some((format, qemu)) = promised(&ending.to_ascii_lowercase()) else { return Ok(()) };
+    let Some(Promised { format, qemu }) = Promised::of(new) else { return Ok(()) };
     let raw = new.with_extension("raw");
     let convert = qemu.map_or_else(String::new, |qemu| {
         format!(
@@ -204,24 +203,6 @@ fn check_name(new: &Path) -> Result<()> {
         raw.display()
     );
     Err(RefusedError(text).into())
-}
-
-/// The format of images that end so, if it is not raw, and the name that `qemu-img convert` has for it, if it
-/// writes it.
-fn promised(ending: &str) -> Option<(String, Option<&'static str>)> {
-    let format = match ending {
-        "qcow" => return Some(("qcow".to_owned(), Some("qcow"))),
-        "cow" | "dmg" | "vbox" | "ova" | "ovf" | "vmx" | "e01" | "aff" | "sparseimage" | "sparsebundle"
-        | "wim" | "zip" | "gz" | "xz" | "zst" | "bz2" | "lz4" | "7z" => {
-            return Some((ending.to_owned(), None));
-        }
-        "hdd" | "hds" => Format::Parallels,
-        "vpc" => Format::Vhd,
-        "avhd" => Format::Vhd,
-        "avhdx" => Format::Vhdx,
-        ending => ending.parse().ok().filter(|format| *format != Format::Raw)?,
-    };
-    Some((format.to_string(), Some(format.qemu_name())))
 }
 
 /// Whether there is nothing at `path`, or an empty file, such as one that was made and got no size.

@@ -234,7 +234,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let journal = moves.journal.as_deref();
     let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
     let resume = format!("straddle resume {operand}{journal}");
-    let ended = ended.or_else(|error| explained(error, name, &resume, moves))?;
+    let ended = ended.or_else(|error| explained(error, name, (&resume, is_back), moves))?;
     let shown = output::printable(name);
     let mut out = output::stdout();
     let is_whole = match &ended {
@@ -246,8 +246,9 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     match ended {
         Outcome::Paused => {
             writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
-            writeln!(out, "  to go on: {resume}")?;
-            writeln!(out, "  to go back: {resume} --rollback")?;
+            for (what, command) in ways(&resume, is_back) {
+                writeln!(out, "  {what}: {command}")?;
+            }
             out.flush()?;
             return Ok(Exit::INTERRUPTED);
         }
@@ -263,8 +264,22 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     Ok(if is_whole { Exit::Success } else { Exit::Findings })
 }
 
+/// What an interrupted run can be followed by. A rollback cannot be turned round.
+fn ways(resume: &str, is_back: bool) -> Vec<(&'static str, String)> {
+    let back = format!("{resume} --rollback");
+    match is_back {
+        true => vec![("to go on", back)],
+        false => vec![("to go on", resume.to_owned()), ("to go back", back)],
+    }
+}
+
 /// An error with the command that goes on, if there is one.
-fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) -> Result<Outcome> {
+fn explained(
+    error: MoveError,
+    name: &str,
+    (resume, is_back): (&str, bool),
+    moves: &MoveArguments,
+) -> Result<Outcome> {
     match error {
         MoveError::OtherTable => {
             let again = format!("{resume} --restore-table FILE");
@@ -289,7 +304,8 @@ fn explained(error: MoveError, name: &str, resume: &str, moves: &MoveArguments) 
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
         error => {
-            Err(error).with_context(|| format!("{name}: to go on: {resume}; to go back: {resume} --rollback"))
+            let ways = ways(resume, is_back).into_iter().map(|(what, command)| format!("{what}: {command}"));
+            Err(error).with_context(|| format!("{name}: {}", ways.collect::<Vec<_>>().join("; ")))
         }
     }
 }

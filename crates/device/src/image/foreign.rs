@@ -17,6 +17,37 @@ use crate::fields::{le32, le64};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
+/// The endings of names that promise one of these forms.
+const ENDINGS: [&str; 18] = [
+    "cow",
+    "dmg",
+    "vbox",
+    "ova",
+    "ovf",
+    "vmx",
+    "e01",
+    "aff",
+    "sparseimage",
+    "sparsebundle",
+    "wim",
+    "zip",
+    "gz",
+    "xz",
+    "zst",
+    "bz2",
+    "lz4",
+    "7z",
+];
+
+/// Returns the name that `qemu-img convert` has for the form that such an ending promises, if it writes it; `None` if it
+/// promises none.
+pub(super) fn qemu_name(ending: &str) -> Option<Option<&'static str>> {
+    match ending {
+        "qcow" => Some(Some("qcow")),
+        ending => ENDINGS.contains(&ending).then_some(None),
+    }
+}
+
 /// A form in which a file may hold a disk, and how to extract the disk.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Foreign {

@@ -95,7 +95,7 @@ fn a_journal_that_is_needed_is_not_forgotten() {
     let refused = forget(Disks::one(&mut disk), place, (Unneeded::Over, block), &all).unwrap_err();
     assert!(matches!(refused, RelocateError::Needed(at) if at == place.start()), "{refused:?}");
     assert!(disk.bytes == before);
-    forget(Disks::one(&mut disk), place, (Unneeded::Compared, block), &all).unwrap();
+    forget(Disks::one(&mut disk), place, (Unneeded::CallerCompared, block), &all).unwrap();
     assert!(inspect(Disks::one(&mut disk), place).unwrap().is_none());
     // One that was rolled back says so itself.
     let (mut disk, place) = stopped(2);

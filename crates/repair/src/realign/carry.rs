@@ -35,8 +35,8 @@ use super::payload::{Payload, Table};
 use super::recorded::{self, Which, is_recorded, record};
 use super::trust::Trust;
 use super::{
-    Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical, refer,
-    without_unclaimed,
+    Difference, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical,
+    refer, without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
@@ -204,22 +204,23 @@ impl Realign {
             }
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
-            let partition = partition.ok_or(MoveError::Grown(number))?;
-            let span = self.plan.span(entry).ok_or(MoveError::Grown(number))?;
+            let differs = |what| MoveError::Differs { number, what };
+            let partition = partition.ok_or_else(|| differs(Difference::Place))?;
+            let span = self.plan.span(entry).ok_or_else(|| differs(Difference::Place))?;
             if refer::used(partition, block) > span.len() {
-                return Err(MoveError::Grown(number));
+                return Err(differs(Difference::Use));
             }
             let anchor = inner::anchor(partition, self.plan.grain(), block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
-                return Err(MoveError::Grown(number));
+                return Err(differs(Difference::Data));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
-                return Err(MoveError::Grown(number));
+                return Err(differs(Difference::Records));
             }
             for reference in &found {
                 if let Some(what) = obstacle(reference) {

@@ -1,7 +1,7 @@
 //! Why data were not moved, or not all.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use straddle_device::ReadError;
 use straddle_relocate::RelocateError;
@@ -10,6 +10,33 @@ use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 use super::RealignError;
 use crate::apply::ApplyError;
 use crate::error::PlanError;
+
+/// What is no longer as the plan has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Its place.
+    Place,
+    /// How much of it is in use.
+    Use,
+    /// The kind of its contents.
+    Contents,
+    /// Where the data of a layer in it begin.
+    Data,
+    /// What its boot sector or boot loader records.
+    Records,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Place => "it is not where it was",
+            Self::Use => "another part of it is in use",
+            Self::Contents => "it holds something else",
+            Self::Data => "the data of the layer in it begin elsewhere",
+            Self::Records => "its boot sector or boot loader records something else",
+        })
+    }
+}
 
 /// Why data were not moved, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +75,15 @@ pub enum MoveError {
         what: &'static str,
     },
     /// What a partition holds has changed since the plan was made.
-    #[error("nothing was written: partition {0} is not as it was when the plan was made: plan again")]
-    Grown(u32),
+    #[error(
+        "nothing was written: partition {number} is not as it was when the plan was made: {what}; plan again"
+    )]
+    Differs {
+        /// Its number.
+        number: u32,
+        /// What has changed.
+        what: Difference,
+    },
     /// A boot sector cannot record its new start.
     #[error("the boot sector at byte {0} cannot record its partition's start")]
     Unrecordable(ByteOffset),
@@ -232,7 +266,7 @@ impl MoveError {
             | Self::NotRemoved { source: error, .. } => error.kind(),
             Self::Copy | Self::Elsewhere | Self::NoJournal | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
-            | Self::Grown(_)
+            | Self::Differs { .. }
             | Self::Changed(_)
             | Self::Foreign(_)
             | Self::Larger { .. }

@@ -81,7 +81,7 @@ impl Run<'_> {
             return Ok(Some(Unneeded::Over));
         }
         if state == State::RollingBack && !self.has_moved(place)? {
-            return Ok(Some(Unneeded::Compared));
+            return Ok(Some(Unneeded::CallerCompared));
         }
         let Some(payload) = payload else { return Ok(None) };
         let places = self.with_disks(|disks, _| Whereabouts::read(disks, place))?;
@@ -91,7 +91,7 @@ impl Run<'_> {
         let need = (on_disk, displaced::Need::Likely);
         let is_unfinished = displaced::is_unfinished(self.disk, &payload, state, need, &stack);
         let is_replaced = !is_unfinished || !payload.is_borne_out(self.disk, (&places, Proof::Most));
-        Ok(is_replaced.then_some(Unneeded::Compared))
+        Ok(is_replaced.then_some(Unneeded::CallerCompared))
     }
 
     fn has_moved(&mut self, place: Span) -> Result<bool, MoveError> {

@@ -17,7 +17,8 @@ use super::besides::Look;
 use super::payload::wrapped::HEAD;
 use super::validate::invalid;
 use super::{
-    Journal, MoveError, Realign, RealignError, Reference, Shrink, inner, journal_len, physical, refer, room,
+    Difference, Journal, MoveError, Realign, RealignError, Reference, Shrink, inner, journal_len, physical,
+    refer, room,
 };
 use crate::grain::Grain;
 use crate::guid::Seed;
@@ -271,7 +272,8 @@ impl Realign {
         let block = self.plan.block();
         let stack = straddle_layout::read_all(disk, Some(block), None)?;
         refer::check_awake(&stack)?;
-        let whole = whole(&stack, disk.len(), block).map_err(|_| MoveError::Grown(ONLY))?;
+        let differs = |what| MoveError::Differs { number: ONLY, what };
+        let whole = whole(&stack, disk.len(), block).map_err(|_| differs(Difference::Place))?;
         let planned = self.moves.first().map(|one| one.from.end().get());
         let kind =
             crate::kinds::resolve(kind_of(&whole, self.plan.table().format), self.plan.table().format)?;
@@ -280,11 +282,16 @@ impl Realign {
         let anchor =
             inner::anchor(&whole, self.plan.grain(), block).map_or(ByteCount::ZERO, |one| one.offset);
         if self.anchor(ONLY) != ByteCount::ZERO && anchor != self.anchor(ONLY) {
-            return Err(MoveError::Grown(ONLY));
+            return Err(differs(Difference::Data));
         }
-        if planned != Some(used.get()) || !is_kind || references(&whole, &self.plan, used) != self.references
-        {
-            return Err(MoveError::Grown(ONLY));
+        if planned != Some(used.get()) {
+            return Err(differs(Difference::Use));
+        }
+        if !is_kind {
+            return Err(differs(Difference::Contents));
+        }
+        if references(&whole, &self.plan, used) != self.references {
+            return Err(differs(Difference::Records));
         }
         match self.references.iter().find_map(|(_, reference)| super::obstacle(reference)) {
             Some(what) => Err(MoveError::Refers { number: ONLY, what }),

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use straddle_bench::fio::{self, Job};
 use straddle_bench::{Clock, Description, Host, Workload};
+use straddle_real::{Io, OpenError, Opened};
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, UsageError};
@@ -14,8 +15,6 @@ use crate::output::Styles;
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
 
-/// The unit of offsets in the job files written here, in bytes.
-const SECTOR: u64 = 512;
 /// Default seconds per arm, if nothing else ends it.
 const SECONDS: f64 = 10.0;
 /// The largest fio output accepted, in bytes.
@@ -40,7 +39,7 @@ pub(super) fn emit(
     let job = Job {
         target: &path_of.to_string_lossy(),
         offsets: &arguments.offsets.0,
-        sector: SECTOR,
+        sector: sector(path_of, arguments.real.io)?,
         direct: arguments.real.io != Some(Way::Buffered),
         bytes: arguments.real.area.map(|area| area.get()),
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
@@ -48,6 +47,21 @@ pub(super) fn emit(
     let text = fio::emit(workload, &job)?;
     keep::write(path, text.as_bytes(), &super::target(arguments))?;
     Ok(Exit::Success)
+}
+
+/// The logical sector of what fio is to open, as `bench` counts its offsets; 512 bytes of a file that fio is to create, or
+/// that has no direct I/O.
+fn sector(path: &Path, way: Option<Way>) -> Result<u64> {
+    const USUAL: u64 = 512;
+    if !path.exists() {
+        return Ok(USUAL);
+    }
+    let io = if way == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
+    match Opened::for_reading(path, io) {
+        Ok(opened) => Ok(opened.sector()),
+        Err(OpenError::NoDirect { .. }) => Ok(USUAL),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
@@ -65,7 +79,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
         target: &target,
         // fio's output does not give it.
         capacity: u64::MAX,
-        logical_sector: SECTOR,
+        logical_sector: run.sector,
         workload: &run.workload,
         host: Host::default(),
         sweep: &run.sweep,
