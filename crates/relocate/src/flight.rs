@@ -86,21 +86,22 @@ impl Flight {
     }
 
     /// Whether each sector that the windows in flight write is what was there before, or what they write, and each
-    /// other one that they read is what was read. What cannot be read may be anything, and so may what is in one of
-    /// the spans `besides`.
+    /// other one that they read is what was read. What cannot be read may be anything, and so may what they read in one of
+    /// the spans `besides`, and what they write in one of the spans `lost`.
     pub(crate) fn is_untouched(
         &self,
         disks: &mut Disks<'_>,
         sequence: &Sequence,
-        besides: &[Span],
+        (besides, lost): (&[Span], &[Span]),
     ) -> Result<bool, RelocateError> {
         let Copied { written, .. } = self.copied(sequence);
         let is_free = |span: Span| besides.iter().any(|besides| besides.overlaps(span));
+        let is_lost = |span: Span| lost.iter().any(|lost| lost.overlaps(span));
         if !self.is_read(disks, sequence, is_free) {
             return Ok(false);
         }
         let mut of_written = written.iter().map(|(span, _)| *span).flat_map(sectors);
-        Ok(of_written.all(|sector| is_one_of(disks, sector, &written)))
+        Ok(of_written.all(|sector| is_lost(sector) || is_one_of(disks, sector, &written)))
     }
 
     /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot be read, or

@@ -145,8 +145,9 @@ pub fn inspect_grown(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, S
 }
 
 /// Whether what is on its way, according to the journal at `place`, is as the moves left it: each sector is what was
-/// there before or what was to be written. What is in one of the spans `besides` may be anything: the caller has
-/// written there. True if there is no journal. Changes nothing.
+/// there before or what was to be written. What was read from one of the spans `besides` may be anything, as the caller has
+/// written there; and so may what is in one of the spans `lost`, over which the journal's copy is to be written. True if
+/// there is no journal. Changes nothing.
 ///
 /// Both [`resume`](Unfinished::resume) and [`rollback`](Unfinished::rollback) write the journal's copy there: what
 /// another program has written there since would be lost.
@@ -154,9 +155,13 @@ pub fn inspect_grown(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, S
 /// # Errors
 ///
 /// As [`open`].
-pub fn is_untouched(mut disks: Disks<'_>, place: Span, besides: &[Span]) -> Result<bool, RelocateError> {
+pub fn is_untouched(
+    mut disks: Disks<'_>,
+    place: Span,
+    besides_and_lost: (&[Span], &[Span]),
+) -> Result<bool, RelocateError> {
     let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
-    course.flight.is_untouched(&mut disks, &course.sequence, besides)
+    course.flight.is_untouched(&mut disks, &course.sequence, besides_and_lost)
 }
 
 /// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was read,

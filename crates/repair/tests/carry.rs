@@ -22,6 +22,8 @@ mod lost;
 mod modelled;
 #[path = "carry/older.rs"]
 mod older;
+#[path = "carry/records.rs"]
+mod records;
 #[path = "carry/torn.rs"]
 mod torn;
 #[path = "carry/turned.rs"]

@@ -16,7 +16,7 @@ impl World {
     fn is_believed(&self, image: &Image) -> Result<[bool; 3], RelocateError> {
         let machine = self.boot(image);
         let latest = self.with(&machine, is_latest)?;
-        let untouched = self.with(&machine, |disks, place| is_untouched(disks, place, &[]))?;
+        let untouched = self.with(&machine, |disks, place| is_untouched(disks, place, (&[], &[])))?;
         let same = self.with(&machine, |disks, place| is_same(disks, place, &[]))?;
         Ok([latest, untouched, same])
     }

@@ -80,7 +80,8 @@ pub(super) fn find(medium: &dyn Medium, stack: &Stack, is_whole: bool) -> Option
 pub(super) fn is_own(medium: &dyn Medium, payload: &Payload, (place, proof): (Span, Proof)) -> bool {
     is_borne_out(medium, payload, (place, proof))
         && !payload.is_taken(medium)
-        && is_untouched(Disks::one(&mut Reading(medium)), place, &payload.besides()).unwrap_or(false)
+        && is_untouched(Disks::one(&mut Reading(medium)), place, (&payload.besides(), &payload.spared()))
+            .unwrap_or(false)
 }
 
 /// Whether the data are where the journal on the disk, at `place`, says that they are.
@@ -258,11 +259,11 @@ impl Run<'_> {
     /// Whether the journal is that of the data on the disk, none of which was written since.
     fn is_own(&mut self) -> Result<bool, MoveError> {
         let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
-        let besides = self.payload.besides();
+        let (besides, spared) = (self.payload.besides(), self.payload.spared());
         let is_there = self.payload.is_borne_out(self.disk, (&places, Proof::Exact));
         Ok(is_there
             && !self.payload.is_taken(self.disk)
-            && self.with_disks(|disks, place| is_untouched(disks, place, &besides))?
+            && self.with_disks(|disks, place| is_untouched(disks, place, (&besides, &spared)))?
             && self.with_disks(|disks, place| is_same(disks, place, &besides))?)
     }
 
@@ -307,7 +308,7 @@ impl Run<'_> {
         let table = if self.is_unmarked { Table::Old } else { Table::Marked };
         let mut steps = self.payload.restoring(self.disk, table)?;
         let places = self.with_disks(Whereabouts::read)?.ok_or(MoveError::Nothing)?;
-        steps.splice(0..0, self.payload.respared(self.disk, &places)?);
+        steps.splice(0..0, self.payload.respared(self.disk, (&places, state == State::RollingBack))?);
         BackedUp::of_restored(self.disk, steps, (table == Table::Marked, backup))?.write()?;
         let _ = self.disk.reread_table();
         self.is_displaced = false;

@@ -78,17 +78,30 @@ impl Payload {
         span.is_some_and(|span| spans.into_iter().any(|spare| spare.overlaps(span)))
     }
 
-    /// What writes those again that something else is in place of, according to where the journal says that the data are.
+    /// The sectors over which an old table's records lie.
+    pub(in crate::realign) fn spared(&self) -> Vec<Span> {
+        self.realign.plan().old_records()
+    }
+
+    /// What writes those again that something else is in place of, according to where the journal says that the data are,
+    /// on the way back if `is_back`.
     pub(in crate::realign) fn respared(
         &self,
         disk: &dyn Medium,
-        places: &Whereabouts,
+        (places, is_back): (&Whereabouts, bool),
     ) -> Result<Vec<Step>, MoveError> {
         let fields = guard::fields(&self.realign);
         let mut steps = Vec::new();
         for spare in &self.spares {
-            // What is on its way is in the journal.
-            let Found::At(at) = places.of(spare.at) else { continue };
+            let at = match places.of(spare.at) {
+                Found::At(at) => at,
+                // In a physical sector that a window of others is written to, which keeps what is there.
+                Found::Either(one, other) if one == other => one,
+                // A window in flight may be read again from there.
+                Found::Either(_, new) if is_back => new,
+                // It is written again from the old place, or the journal.
+                Found::Either(..) => continue,
+            };
             let mut old = vec![0; spare.bytes.len()];
             disk.read_at(at, &mut old)?;
             let origin = spare.at.get();
