@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 use straddle_repair::Target;
-use straddle_repair::realign::{JournalPlace, NewJournal, Outcome, Realign};
+use straddle_repair::realign::{JournalPlace, NewJournal, Outcome, Realign, Run};
 use tools::skip::cases;
 use tools::{Dir, STRADDLE, flat, list, number, straddle_in, transcript, word, write_table};
 
@@ -197,6 +197,67 @@ fn check_says_how_far_it_is_and_how_to_go_on() {
         let report = check(&dir);
         assert!(of_rule(&report, "S047").is_empty() && of_rule(&report, "S001").is_empty(), "{report}");
     }
+}
+
+/// The commands with `resume` in what was printed, `file` in place of FILE.
+fn resumes(said: &str, file: &str) -> Vec<String> {
+    let starts = said.match_indices("straddle resume").map(|(at, _)| &said[at..]);
+    let words = starts.map(|rest| {
+        let mut words: Vec<&str> = rest.split_whitespace().collect();
+        let len =
+            3 + words[3..].iter().take_while(|word| word.starts_with("--") || word.contains("FILE")).count();
+        words.truncate(len);
+        words.join(" ").trim_end_matches([',', ';', ':', '.', '\'']).replace("FILE", file)
+    });
+    words.filter(|line| line.contains(NAME)).collect()
+}
+
+/// Whichever command says how to end a move, what it prints is accepted.
+#[test]
+fn every_way_that_is_printed_is_accepted() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let mut tried = 0;
+    for (journal, is_back) in [(None, false), (None, true), (Some("journal"), false)] {
+        let dir = planned("label: dos\nstart=63, size=90000, type=83\n", 2 * LEN);
+        begin(&dir, journal);
+        let mut said: Vec<String> = Vec::new();
+        if is_back {
+            let mut target = Target::open(&dir.join(NAME), None).unwrap();
+            // Over some windows, so that not all of them are back at once.
+            let (run, mut left) = (Run::find(&mut target, None).unwrap(), 4);
+            let on = run.finish(&mut |_| {
+                left -= 1;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(on.unwrap(), Outcome::Paused);
+            let run = Run::find(&mut target, None).unwrap();
+            assert_eq!(run.roll_back(&mut |_| ControlFlow::Break(())).unwrap(), Outcome::Paused);
+        }
+        let bench = ["bench", "random-write", NAME, "--io", "buffered", "--runtime", "1"];
+        let serve = ["serve", "drive:wd10ears", "--nbd", "unix:/nonexistent/socket", "--store", NAME];
+        for words in [&["check", NAME][..], &bench, &serve] {
+            said.push(run(&dir, words).1);
+        }
+        let half = fs::read(dir.join(NAME)).unwrap();
+        let kept = journal.map(|name| fs::read(dir.join(name)).unwrap());
+        for said in said {
+            let lines = resumes(&said, "journal");
+            assert!(!lines.is_empty(), "{said}");
+            for line in lines {
+                fs::write(dir.join(NAME), &half).unwrap();
+                kept.iter().for_each(|kept| fs::write(dir.join("journal"), kept).unwrap());
+                // The journal was removed by the one before.
+                let again = kept.iter().map(|_| "--journal-copy");
+                let words: Vec<&str> = line.split_whitespace().skip(1).chain(again).collect();
+                let (status, answer) = run(&dir, &words);
+                assert_eq!(status, Some(0), "{line}: {answer}, of: {said}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 12, "{tried}");
 }
 
 /// What looks unallocated has the data of the partition that moves: what the fix of another finding writes there

@@ -3,7 +3,7 @@
 //! The law of this module: a table that lists partitions is another program's, and is never overwritten unless
 //! [`Run::restore_table`] is called, which saves it first. A journal counts only if its move is unfinished for
 //! certain: data have moved and are where it says, the table does not list them there, and no partition lies over
-//! the journal, whose newest record might be lost then.
+//! the journal, whose newest record might be lost then, but for an empty one that is where the move puts its own.
 
 use std::path::Path;
 
@@ -125,11 +125,12 @@ pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.extend(ends.clone().iter().flat_map(|at| [4096, LARGEST_BLOCK].map(|block| at / block * block)));
     ends.sort_unstable();
     ends.dedup();
-    // What a partition lies over does not count.
+    // What a partition with contents lies over does not count.
     let is_covered = |end: u64| {
         let last = end.checked_sub(boot::SECTOR).map(ByteOffset::new);
         let last = last.and_then(|last| Span::new(last, ByteCount::new(boot::SECTOR)));
-        last.is_some_and(|last| parts(stack).any(|part| part.span.overlaps(last)))
+        let mut filled = parts(stack).filter(|part| part.content.is_some());
+        last.is_some_and(|last| filled.any(|part| part.span.overlaps(last)))
     };
     ends.retain(|at| !is_covered(*at));
     ends.into_iter().rev().map(ByteOffset::new).collect()
@@ -155,12 +156,20 @@ pub(super) fn is_unfinished(
     stack: &Stack,
 ) -> bool {
     let parts = || parts(stack);
+    let plan = payload.realign.plan();
+    // The partition that is to be put round the contents, made by another program too early: nothing begins in it yet.
+    let is_round = |part: &Partition| {
+        let mut new = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
+        part.content.is_none()
+            && new.any(|new| new.start() == part.span.start())
+            && payload.is_headless(medium)
+    };
     // What fills the disk now lies over the journal, unless it is what a partition is put round.
     let is_content = matches!(stack.kind, TableKind::Content(_)) && !payload.has_old_head(medium);
-    if place.is_some_and(|place| is_content || parts().any(|part| part.span.overlaps(place))) {
+    let lies_over = |place| parts().any(|part| part.span.overlaps(place) && !is_round(part));
+    if place.is_some_and(|place| is_content || lies_over(place)) {
         return false;
     }
-    let plan = payload.realign.plan();
     let starts_at = |at: Option<ByteOffset>| parts().any(|part| Some(part.span.start()) == at);
     let starts = |number: u32, at: Option<ByteOffset>| {
         parts().any(|part| part.number == number && Some(part.span.start()) == at)
