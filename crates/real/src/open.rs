@@ -118,6 +118,24 @@ pub enum OpenError {
     },
 }
 
+/// Returns the unit in which the offsets at `path` are counted, in bytes: its smallest one, or 512 where nothing is yet, and
+/// of a file without direct I/O.
+///
+/// # Errors
+///
+/// If it cannot be opened.
+pub fn logical_sector(path: &Path, io: Io) -> Result<u64, OpenError> {
+    const USUAL: u64 = 512;
+    if !path.exists() {
+        return Ok(USUAL);
+    }
+    match Opened::for_reading(path, io) {
+        Ok(opened) => Ok(opened.sector()),
+        Err(OpenError::NoDirect { .. }) => Ok(USUAL),
+        Err(error) => Err(error),
+    }
+}
+
 /// An open target, as it was found. What may be written to it depends on its size and its file, so other
 /// crates can only read them.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use straddle_bench::fio::{self, Job};
 use straddle_bench::{Clock, Description, Host, Workload};
-use straddle_real::{Io, OpenError, Opened};
+use straddle_real::Io;
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, UsageError};
@@ -36,32 +36,18 @@ pub(super) fn emit(
     if path_of.starts_with("/dev") && !path_of.exists() {
         return Err(UsageError(format!("{target}: no such device")).into());
     }
+    let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let job = Job {
         target: &path_of.to_string_lossy(),
         offsets: &arguments.offsets.0,
-        sector: sector(path_of, arguments.real.io)?,
-        direct: arguments.real.io != Some(Way::Buffered),
+        sector: straddle_real::logical_sector(path_of, io)?,
+        direct: io == Io::Direct,
         bytes: arguments.real.area.map(|area| area.get()),
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
     };
     let text = fio::emit(workload, &job)?;
     keep::write(path, text.as_bytes(), &super::target(arguments))?;
     Ok(Exit::Success)
-}
-
-/// The logical sector of what fio is to open, as `bench` counts its offsets; 512 bytes of a file that fio is to create, or
-/// that has no direct I/O.
-fn sector(path: &Path, way: Option<Way>) -> Result<u64> {
-    const USUAL: u64 = 512;
-    if !path.exists() {
-        return Ok(USUAL);
-    }
-    let io = if way == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    match Opened::for_reading(path, io) {
-        Ok(opened) => Ok(opened.sector()),
-        Err(OpenError::NoDirect { .. }) => Ok(USUAL),
-        Err(error) => Err(error.into()),
-    }
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
