@@ -116,20 +116,10 @@ fn audit(
     container: Option<&Container>,
 ) {
     let context = Context {
-        target: TARGET,
-        file: TARGET,
-        is_image,
-        kind: if is_image { DeviceKind::Image } else { DeviceKind::Scsi },
-        zone: None,
-        size,
-        topology,
         model: Some("model"),
-        stack,
         container,
         page,
-        disagreements: &[],
-        moves: &straddle_audit::Moves::default(),
-        written: &|_| None,
+        ..Context::of(TARGET, if is_image { DeviceKind::Image } else { DeviceKind::Scsi }, size, topology, stack)
     };
     let mut findings = straddle_audit::run(&context);
     let judgement = Judgement::of(&findings, Recognised::Known);

@@ -103,7 +103,7 @@ mod weigh;
 #[cfg(test)]
 mod order;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
@@ -165,6 +165,36 @@ pub struct Context<'a> {
     pub written: &'a dyn Fn(Span) -> Option<ByteOffset>,
     /// The page size of a database that is to be stored on it.
     pub page: Option<ByteCount>,
+}
+
+impl<'a> Context<'a> {
+    /// Returns what is known of a target of this name and its sectors and contents, and of nothing else: nothing is
+    /// known of its model, its container or moves, and all that no partition has counts as empty.
+    pub fn of(
+        target: &'a str,
+        kind: DeviceKind,
+        size: ByteCount,
+        topology: &'a Topology,
+        stack: &'a Stack,
+    ) -> Self {
+        static MOVES: LazyLock<Moves> = LazyLock::new(Moves::default);
+        Self {
+            target,
+            file: target,
+            is_image: kind == DeviceKind::Image,
+            kind,
+            zone: None,
+            size,
+            topology,
+            model: None,
+            stack,
+            container: None,
+            disagreements: &[],
+            moves: &MOVES,
+            written: &|_| None,
+            page: None,
+        }
+    }
 }
 
 /// Findings that do not count, and why.

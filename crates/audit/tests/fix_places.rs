@@ -43,22 +43,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         has_long_entries: false,
     };
     let topology = Topology::unknown();
-    straddle_audit::run(&Context {
-        target,
-        file: target,
-        is_image: true,
-        kind: straddle_device::DeviceKind::Image,
-        zone: None,
-        size: SIZE,
-        topology: &topology,
-        model: None,
-        stack: &stack,
-        container: None,
-        disagreements: &[],
-        moves: &straddle_audit::Moves::default(),
-        written: &|_| None,
-        page: None,
-    })
+    straddle_audit::run(&Context::of(target, straddle_device::DeviceKind::Image, SIZE, &topology, &stack))
 }
 
 /// Start and end, in sectors, of the place that the sfdisk command gives to partition `number`.

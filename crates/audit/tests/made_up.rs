@@ -155,22 +155,13 @@ fn stack() -> Stack {
 fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Findings {
     let stack = Stack { kind, layer: whole, partitions, ..stack() };
     let topology = Topology::unknown();
-    straddle_audit::run(&Context {
-        target: "/dev/sdx",
-        file: "/dev/sdx",
-        is_image: false,
-        kind: straddle_device::DeviceKind::Scsi,
-        zone: None,
-        size: ByteCount::new(1 << 40),
-        topology: &topology,
-        model: None,
-        stack: &stack,
-        container: None,
-        disagreements: &[],
-        moves: &straddle_audit::Moves::default(),
-        written: &|_| None,
-        page: None,
-    })
+    straddle_audit::run(&Context::of(
+        "/dev/sdx",
+        straddle_device::DeviceKind::Scsi,
+        ByteCount::new(1 << 40),
+        &topology,
+        &stack,
+    ))
 }
 
 /// The findings on a partition that starts at sector `start` and contains `kind`, and the offsets at which
@@ -280,22 +271,13 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             has_long_entries: false,
             problems: Vec::new(),
         };
-        let findings = straddle_audit::run(&Context {
-            target: "/dev/sdx",
-            file: "/dev/sdx",
-            is_image: false,
-            kind: straddle_device::DeviceKind::Scsi,
-            zone: None,
-            size: ByteCount::new(1 << 40),
-            topology: &topology,
-            model: None,
-            stack: &stack,
-            container: None,
-            disagreements: &[],
-            moves: &straddle_audit::Moves::default(),
-            written: &|_| None,
-            page: None,
-        });
+        let findings = straddle_audit::run(&Context::of(
+            "/dev/sdx",
+            straddle_device::DeviceKind::Scsi,
+            ByteCount::new(1 << 40),
+            &topology,
+            &stack,
+        ));
         let placed: Vec<_> = codes(&findings).into_iter().filter(|code| *code != "S023").collect();
         assert_eq!(placed, expected, "{findings:?}");
     }

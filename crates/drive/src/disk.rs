@@ -57,30 +57,48 @@ use read_cache::ReadCache;
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     now: Time,
-    /// Log2 of the physical sector's size, in bytes.
-    shift: u32,
-    /// Bytes by which the platters' addresses exceed the host's.
-    firmware_offset: u64,
+    rules: Rules,
     link: Link,
     queue: Queue,
     intake: Intake,
     buffer: WriteBuffer,
     destager: Destager,
-    media_cache: Option<MediaCache>,
-    partial_log: Option<PartialLog>,
-    cache: ReadCache,
-    rmw_reads: RmwReads,
-    /// Whether only a write that continues the one before completes early.
-    appends_only: bool,
-    /// Whether writes take their sectors as they pass.
-    writes_on_arrival: bool,
-    /// What was written and is still in memory.
-    kept: Kept,
+    logs: Logs,
+    memory: Memory,
     reads: Reads,
     mechanism: Mechanism,
     /// The operation in progress.
     busy: Option<Busy>,
     record: Record,
+}
+
+/// What the firmware does, whatever its state.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    /// Log2 of the physical sector's size, in bytes.
+    shift: u32,
+    /// Bytes by which the platters' addresses exceed the host's.
+    firmware_offset: u64,
+    rmw_reads: RmwReads,
+    /// Whether only a write that continues the one before completes early.
+    appends_only: bool,
+    /// Whether writes take their sectors as they pass.
+    writes_on_arrival: bool,
+}
+
+/// The areas of the medium to which writes go before their place.
+#[derive(Clone, Debug)]
+struct Logs {
+    media: Option<MediaCache>,
+    partial: Option<PartialLog>,
+}
+
+/// What is in memory besides the write buffer.
+#[derive(Clone, Debug)]
+struct Memory {
+    reads: ReadCache,
+    /// What was written and is still there.
+    written: Kept,
 }
 
 /// The reads that need the medium.
@@ -177,8 +195,13 @@ impl Disk {
         };
         Self {
             now: Time::ZERO,
-            shift,
-            firmware_offset: sectors.firmware_offset,
+            rules: Rules {
+                shift,
+                firmware_offset: sectors.firmware_offset,
+                rmw_reads: parameters.rmw_reads,
+                appends_only: firmware.appends_only,
+                writes_on_arrival: firmware.writes_on_arrival,
+            },
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),
             queue: Queue::new(interface.queue_depth),
             intake: Intake::new(),
@@ -188,13 +211,11 @@ impl Disk {
                 write_cache.segment.map_or(0, ByteCount::get),
             ),
             destager: Destager::new(parameters),
-            media_cache,
-            partial_log: parameters.log.map(PartialLog::new),
-            rmw_reads: parameters.rmw_reads,
-            appends_only: firmware.appends_only,
-            writes_on_arrival: firmware.writes_on_arrival,
-            kept: Kept::new(parameters.rmw_reads.kept_written),
-            cache: ReadCache::new(parameters.read_cache, firmware.segments),
+            logs: Logs { media: media_cache, partial: parameters.log.map(PartialLog::new) },
+            memory: Memory {
+                reads: ReadCache::new(parameters.read_cache, firmware.segments),
+                written: Kept::new(parameters.rmw_reads.kept_written),
+            },
             reads: Reads {
                 waiting: Vec::new(),
                 none_before: Time::ZERO,

@@ -11,8 +11,8 @@ use straddle_examine::Cost;
 pub struct FindingReport {
     /// The code of its rule, as used by `straddle explain`.
     pub code: &'static str,
-    /// "error", "warning" or "advice".
-    pub severity: String,
+    /// How severe it is.
+    pub severity: SeverityReport,
     /// The title of its rule.
     pub title: &'static str,
     /// The number of the partition; absent for findings on the whole disk.
@@ -69,6 +69,45 @@ impl From<Option<Severity>> for MisalignedReport {
             Some(Severity::Warning) => Self::Warning,
             Some(Severity::Error) => Self::Error,
         }
+    }
+}
+
+/// How severe a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Severity")]
+pub enum SeverityReport {
+    /// It costs little or nothing.
+    Advice,
+    /// It costs much, or may.
+    Warning,
+    /// It costs much, or data are at risk.
+    Error,
+}
+
+impl From<Severity> for SeverityReport {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Advice => Self::Advice,
+            Severity::Warning => Self::Warning,
+            Severity::Error => Self::Error,
+        }
+    }
+}
+
+impl From<SeverityReport> for Severity {
+    fn from(severity: SeverityReport) -> Self {
+        match severity {
+            SeverityReport::Advice => Self::Advice,
+            SeverityReport::Warning => Self::Warning,
+            SeverityReport::Error => Self::Error,
+        }
+    }
+}
+
+impl std::fmt::Display for SeverityReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Severity::from(*self).fmt(f)
     }
 }
 
@@ -163,7 +202,7 @@ pub struct CommandReport {
 fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
         code: finding.rule.code.as_str(),
-        severity: finding.severity.to_string(),
+        severity: finding.severity.into(),
         title: finding.rule.title,
         partition: partition_of(finding.subject),
         layer: finding.way(),

@@ -102,22 +102,13 @@ fn by_parted(plan: &Plan, path: &str) -> Rows {
 /// The audit's findings on the disk as read back.
 fn findings(disk: &Target<'_>, assume: &str) -> Vec<(&'static str, Severity, String)> {
     let (topology, stack) = (topology(assume), stack_of(disk, block_of(assume)));
-    let context = Context {
-        target: "disk",
-        file: "disk",
-        is_image: true,
-        kind: straddle_device::DeviceKind::Image,
-        zone: None,
-        size: straddle_device::Medium::len(disk),
-        topology: &topology,
-        model: None,
-        stack: &stack,
-        container: None,
-        disagreements: &[],
-        moves: &straddle_audit::Moves::default(),
-        written: &|_| None,
-        page: None,
-    };
+    let context = Context::of(
+        "disk",
+        straddle_device::DeviceKind::Image,
+        straddle_device::Medium::len(disk),
+        &topology,
+        &stack,
+    );
     let found = straddle_audit::run(&context);
     found.iter().map(|f| (f.rule.code.as_str(), f.severity, f.message.clone())).collect()
 }

@@ -8,12 +8,11 @@ use std::rc::Rc;
 
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use straddle_audit::Severity;
 
 use super::Skipped;
 use crate::view::json::Status;
 use crate::view::json::check::SCHEMA;
-use crate::view::json::finding::MisalignedReport;
+use crate::view::json::finding::{MisalignedReport, SeverityReport};
 
 /// The bytes that an audit may have: those of 30,000 disks.
 const LARGEST: u64 = 64 << 20;
@@ -62,7 +61,7 @@ pub(super) struct Device {
 #[derive(Debug, Deserialize)]
 pub(super) struct Finding {
     pub(super) code: String,
-    pub(super) severity: Level,
+    pub(super) severity: SeverityReport,
     pub(super) title: String,
     pub(super) partition: Option<u32>,
     pub(super) cost: Option<Cost>,
@@ -73,25 +72,6 @@ pub(super) struct Cost {
     pub(super) drive: String,
     pub(super) source: String,
     pub(super) random_write_ratio: f64,
-}
-
-/// A severity.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Level {
-    Advice,
-    Warning,
-    Error,
-}
-
-impl From<Level> for Severity {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Advice => Self::Advice,
-            Level::Warning => Self::Warning,
-            Level::Error => Self::Error,
-        }
-    }
 }
 
 /// Something to read audits from.

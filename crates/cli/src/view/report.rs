@@ -63,9 +63,7 @@ pub(crate) fn of(arguments: &CheckArguments, styles: Styles) -> Result<Option<Bo
         (None, None) if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
         (None, None) => return Ok(None),
         (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
-        (Some(OutputFormat::Junit), None) => {
-            Box::new(Junit { fails: fails.map(|one| one.to_string()).collect() })
-        }
+        (Some(OutputFormat::Junit), None) => Box::new(Junit { fails: fails.map(Into::into).collect() }),
         (Some(OutputFormat::Github), None) => Box::new(Github),
         (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
     }))

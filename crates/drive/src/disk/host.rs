@@ -9,7 +9,7 @@ use crate::event::MediaEvent;
 impl Disk {
     /// Takes a command from the link at the current time.
     pub(super) fn take(&mut self, request: Request) {
-        let start = request.offset.get() + self.firmware_offset;
+        let start = request.offset.get() + self.rules.firmware_offset;
         let end = start + request.length.get();
         match request.operation {
             Operation::Read => self.take_read(request.id, start, end),
@@ -42,7 +42,8 @@ impl Disk {
         self.record.counters.host_read_bytes += end - start;
         let (hit, ready) = self.link.read_terms(self.now);
         let after_write = self.link.note_read();
-        let (first, last) = (start >> self.shift, (end + (1 << self.shift) - 1) >> self.shift);
+        let (first, last) =
+            (start >> self.rules.shift, (end + (1 << self.rules.shift) - 1) >> self.rules.shift);
         if self.busy.is_none() {
             self.read_ahead_until(self.now);
         }
@@ -52,7 +53,7 @@ impl Disk {
             return;
         }
         let place = self.mechanism.place(first);
-        let into = u32::try_from(start - (first << self.shift)).unwrap_or(0);
+        let into = u32::try_from(start - (first << self.rules.shift)).unwrap_or(0);
         let (arrived, bytes) = (self.now, end - start);
         self.reads.waiting.push(Read {
             id,
@@ -77,14 +78,14 @@ impl Disk {
 
     /// Whether the read cache holds the sectors; a hit lets reading ahead continue behind them.
     pub(super) fn in_read_cache(&mut self, first: u64, end: u64) -> bool {
-        if self.cache.is_off() {
+        if self.memory.reads.is_off() {
             return false;
         }
-        let Some(segment) = self.cache.find(first, end) else { return false };
+        let Some(segment) = self.memory.reads.find(first, end) else { return false };
         let (_, moves) = self.link.read_terms(self.now);
         let (idle, geometry) = (self.busy.is_none(), self.mechanism.geometry());
-        self.cache.hit(segment, end, (self.now, moves), idle, geometry);
-        if self.partial_log.is_some() {
+        self.memory.reads.hit(segment, end, (self.now, moves), idle, geometry);
+        if self.logs.partial.is_some() {
             self.clip_read_ahead();
         }
         true
@@ -98,20 +99,20 @@ impl Disk {
 
     /// Advances reading ahead as far as it gets until `until`.
     pub(super) fn read_ahead_until(&mut self, until: Time) {
-        if let Some(stream) = self.cache.stream() {
+        if let Some(stream) = self.memory.reads.stream() {
             let counters = &mut self.record.counters;
             let (at, next) = self.mechanism.read_ahead(stream.at, stream.next, stream.limit, until, counters);
-            self.cache.stream_to(at, next);
+            self.memory.reads.stream_to(at, next);
         }
     }
 
     fn take_write(&mut self, request: Request, start: u64, end: u64) {
         self.record.counters.host_writes += 1;
         self.record.counters.host_write_bytes += end - start;
-        let mask = (1_u64 << self.shift) - 1;
+        let mask = (1_u64 << self.rules.shift) - 1;
         let partial = (start | end) & mask != 0;
         let durable = !self.destager.cache.enabled
-            || (self.appends_only && !self.link.appends(start))
+            || (self.rules.appends_only && !self.link.appends(start))
             || (request.operation.forces_unit_access() && !self.destager.non_volatile)
             || (partial && self.destager.rmw.is_immediate());
         let write = self.link.receive(self.now, request.id, start, end, durable);
@@ -132,12 +133,15 @@ impl Disk {
             }
             let arrived = self.intake.enter(self.now);
             let memory = self.in_memory(write.start, write.end);
-            self.note_written(write.start >> self.shift, (write.end + (1 << self.shift) - 1) >> self.shift);
+            self.note_written(
+                write.start >> self.rules.shift,
+                (write.end + (1 << self.rules.shift) - 1) >> self.rules.shift,
+            );
             let (waiting, geometry) = (self.intake.waiting(), self.mechanism.geometry());
             if self.buffer.insert((write.start, write.end), self.now, memory, waiting, geometry) {
                 self.record.counters.merged_writes += 1;
             }
-            if self.cache.stream().is_some_and(|stream| stream.next < stream.limit) {
+            if self.memory.reads.stream().is_some_and(|stream| stream.next < stream.limit) {
                 self.read_ahead_until(self.now);
             }
             if !write.durable {
@@ -148,24 +152,27 @@ impl Disk {
 
     /// The partial sectors of a write whose rest is in memory.
     fn in_memory(&mut self, start: u64, end: u64) -> [u64; 2] {
-        let RmwReads { from_read_cache, kept_written } = self.rmw_reads;
-        let mask = (1_u64 << self.shift) - 1;
+        let RmwReads { from_read_cache, kept_written } = self.rules.rmw_reads;
+        let mask = (1_u64 << self.rules.shift) - 1;
         if (!from_read_cache && kept_written == 0) || (start | end) & mask == 0 {
             return [NONE; 2];
         }
         if self.busy.is_none() {
             self.read_ahead_until(self.now);
         }
-        let known = |sector: u64| (from_read_cache && self.cache.holds(sector)) || self.kept.holds(sector);
-        [start >> self.shift, (end - 1) >> self.shift].map(|edge| if known(edge) { edge } else { NONE })
+        let known = |sector: u64| {
+            (from_read_cache && self.memory.reads.holds(sector)) || self.memory.written.holds(sector)
+        };
+        [start >> self.rules.shift, (end - 1) >> self.rules.shift]
+            .map(|edge| if known(edge) { edge } else { NONE })
     }
 
     /// Updates the read cache for a write from sector `first` to `end` that is now in the buffer.
     fn note_written(&mut self, first: u64, end: u64) {
-        if self.cache.rules().drops_whole {
+        if self.memory.reads.rules().drops_whole {
             // The write ends the reading ahead.
             self.read_ahead_until(self.now);
         }
-        self.cache.note_written(first, end);
+        self.memory.reads.note_written(first, end);
     }
 }

@@ -68,7 +68,7 @@ impl Disk {
                 Choice::Read(index) => self.begin_read(index),
                 Choice::Extent(start, patience) => self.begin_extent(start, patience),
             }
-        } else if self.partial_log.is_some() {
+        } else if self.logs.partial.is_some() {
             self.put_in_place();
         }
     }
@@ -100,7 +100,7 @@ impl Disk {
             return overdue;
         }
         let mut best = Best::default();
-        let stream = self.cache.streamed();
+        let stream = self.memory.reads.streamed();
         for (index, read) in self.reads.waiting.iter().enumerate() {
             if continues(stream, read) {
                 return Some(Choice::Read(index));
@@ -228,7 +228,7 @@ impl Disk {
                     again.at = if until > self.now { again.at.min(until) } else { again.at };
                     continue;
                 };
-                let chained = follows == Some(next.from >> self.shift)
+                let chained = follows == Some(next.from >> self.rules.shift)
                     && self.buffer.step(next.from, next.end, extent) == Step::Write;
                 let setup = if chained { Nanos::ZERO } else { self.destager.cache.setup };
                 self.weigh(&mut best, Choice::Extent(start, patience), &next.place, setup, Pass::Write);
@@ -246,12 +246,12 @@ impl Disk {
     fn begin_read(&mut self, index: usize) {
         let read = self.reads.waiting.swap_remove(index);
         // Sectors already in the cache need not be read again.
-        let partial = self.cache.goes_on(&read, self.now);
+        let partial = self.memory.reads.goes_on(&read, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
-        if self.partial_log.is_some() {
-            let start = (read.first << self.shift) + u64::from(read.into);
-            let from = if partial.is_some() { first << self.shift } else { start };
+        if self.logs.partial.is_some() {
+            let start = (read.first << self.rules.shift) + u64::from(read.into);
+            let from = if partial.is_some() { first << self.rules.shift } else { start };
             if let Some(fragments) = self.fragments(from, start + read.bytes) {
                 self.begin_fragments(read, first, at, &fragments);
                 return;
@@ -265,8 +265,8 @@ impl Disk {
         } else {
             self.mechanism.pass(at, first, count, Pass::Read, &mut self.record.counters)
         };
-        self.cache.end_stream();
-        let keeps = self.cache.rules().keeps_passed && partial.is_none();
+        self.memory.reads.end_stream();
+        let keeps = self.memory.reads.rules().keeps_passed && partial.is_none();
         let passed = if keeps { self.mechanism.passed_before(first) } else { 0 };
         self.busy = Some(Busy {
             end,
@@ -275,7 +275,7 @@ impl Disk {
     }
 
     fn begin_extent(&mut self, start: u64, patience: Patience) {
-        self.cache.end_stream();
+        self.memory.reads.end_stream();
         let follows = self.mechanism.follows(self.now);
         let Some(extent) = self.buffer.get(start) else { return };
         let next = self.next_of(start, &extent, patience);
@@ -288,7 +288,7 @@ impl Disk {
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
-        if self.partial_log.is_some() && self.log_partial(start, patience) {
+        if self.logs.partial.is_some() && self.log_partial(start, patience) {
             return;
         }
         let limit = self.limit(&extent, &next);
@@ -298,7 +298,7 @@ impl Disk {
         else {
             return;
         };
-        let (first, end) = (first >> self.shift, ((end - 1) >> self.shift) + 1);
+        let (first, end) = (first >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
         let chained =
             follows == Some(first) && self.destager.in_flight.missing.is_empty() && self.has_arrived();
         let begin = if chained { self.now } else { self.write_begins() };
@@ -325,7 +325,7 @@ impl Disk {
 
     /// Where a write ends in one operation: at the end of the track, less a partial sector that stays behind.
     fn limit(&self, extent: &Extent, next: &Next) -> u64 {
-        let track_end = ((next.from >> self.shift) + u64::from(next.place.left)) << self.shift;
+        let track_end = ((next.from >> self.rules.shift) + u64::from(next.place.left)) << self.rules.shift;
         if next.end < extent.end { track_end.min(next.end) } else { track_end }
     }
 
@@ -353,7 +353,7 @@ impl Disk {
             at = self.mechanism.write_supplied(
                 at,
                 coming.lands,
-                self.writes_on_arrival,
+                self.rules.writes_on_arrival,
                 next,
                 end - next,
                 supply,
@@ -369,13 +369,13 @@ impl Disk {
 
     fn count_rmw(&mut self, sectors: u64) {
         self.record.counters.rmw_reads += sectors;
-        self.record.counters.rmw_read_bytes += sectors << self.shift;
+        self.record.counters.rmw_read_bytes += sectors << self.rules.shift;
     }
 
     /// Reports the spans in flight as media events, in the host's addresses.
     pub(super) fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         if let Some(events) = &mut self.record.media_events {
-            let offset = self.firmware_offset;
+            let offset = self.rules.firmware_offset;
             events.extend(
                 self.destager
                     .in_flight
@@ -412,36 +412,36 @@ impl Disk {
 
     /// Drops from the read cache what is stale: sectors that were read after the data in flight had arrived.
     pub(super) fn forget_written(&mut self) {
-        if self.cache.rules().keeps_written {
+        if self.memory.reads.rules().keeps_written {
             return;
         }
         for &(start, end) in &self.destager.in_flight.spans {
-            self.cache.forget(start >> self.shift, ((end - 1) >> self.shift) + 1);
+            self.memory.reads.forget(start >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
         }
     }
 
     /// Retires other copies of what is now in place, and keeps its sectors in memory.
     fn retire_written(&mut self) {
-        if self.media_cache.is_some() || self.partial_log.is_some() {
+        if self.logs.media.is_some() || self.logs.partial.is_some() {
             for index in 0..self.destager.in_flight.spans.len() {
                 let (start, end) = self.destager.in_flight.spans[index];
                 self.retire(start, end);
             }
         }
         let spans = &self.destager.in_flight.spans;
-        if self.rmw_reads.kept_written > 0
+        if self.rules.rmw_reads.kept_written > 0
             && let (Some((start, _)), Some((_, end))) = (spans.first(), spans.last())
         {
-            self.kept.keep(start >> self.shift, ((end - 1) >> self.shift) + 1);
+            self.memory.written.keep(start >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
         }
     }
 
     /// Marks the copies of a span in the media cache or the log as no longer needed.
     pub(super) fn retire(&mut self, start: u64, end: u64) {
-        if let Some(cache) = &mut self.media_cache {
+        if let Some(cache) = &mut self.logs.media {
             cache.retire(start, end);
         }
-        if let Some(log) = &mut self.partial_log {
+        if let Some(log) = &mut self.logs.partial {
             log.area.retire(start, end);
         }
     }
@@ -456,20 +456,20 @@ impl Disk {
         if took == Took::Logged {
             return;
         }
-        let Some(segment) = self.cache.remember(first, end) else { return };
+        let Some(segment) = self.memory.reads.remember(first, end) else { return };
         if passed > 0 {
-            self.cache.extend_back(segment, passed);
+            self.memory.reads.extend_back(segment, passed);
         }
         // With the heads at the log, there is no reading ahead.
         if took == Took::Both {
             return;
         }
-        self.cache.begin_stream(segment, end, self.now, self.mechanism.geometry());
-        if self.partial_log.is_some() {
+        self.memory.reads.begin_stream(segment, end, self.now, self.mechanism.geometry());
+        if self.logs.partial.is_some() {
             self.clip_read_ahead();
         }
         let mut index = 0;
-        let held = self.cache.get(segment);
+        let held = self.memory.reads.get(segment);
         while index < self.reads.waiting.len() {
             let read = self.reads.waiting[index];
             let held = held.start <= read.first && read.end <= held.end;
@@ -500,7 +500,7 @@ impl Disk {
     /// Writes everything not yet safe to the media cache. Returns false if it does not fit, or if there is no
     /// media cache.
     fn log_pending(&mut self) -> bool {
-        let Some(cache) = &mut self.media_cache else { return false };
+        let Some(cache) = &mut self.logs.media else { return false };
         let sectors = self.buffer.unlogged(&mut self.destager.in_flight.spans);
         if sectors == 0 {
             return true;
@@ -511,7 +511,7 @@ impl Disk {
         };
         self.buffer.mark_logged();
         self.read_ahead_until(self.now);
-        self.cache.end_stream();
+        self.memory.reads.end_stream();
         self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
         let begin = self.now + self.destager.cache.setup;
         let end = self.mechanism.pass(begin, first, sectors, Pass::Write, &mut self.record.counters);

@@ -51,12 +51,12 @@ impl Disk {
     /// if there is no log, or no room in it, or no partial sector.
     #[cold]
     pub(super) fn log_partial(&mut self, start: u64, patience: Patience) -> bool {
-        if self.partial_log.is_none() {
+        if self.logs.partial.is_none() {
             return false;
         }
         let mut spans = std::mem::take(&mut self.destager.in_flight.spans);
         spans.clear();
-        let (after, _) = self.buffer.around(start >> self.shift);
+        let (after, _) = self.buffer.around(start >> self.rules.shift);
         for (other, extent) in after.skip_while(|(other, _)| *other < start) {
             if spans.len() >= BATCH {
                 break;
@@ -69,7 +69,7 @@ impl Disk {
         self.destager.in_flight.spans = spans;
         self.destager.in_flight.missing.clear();
         let count = self.destager.in_flight.spans.len() as u64;
-        let Some(log) = self.partial_log.as_mut().filter(|_| count > 0) else { return false };
+        let Some(log) = self.logs.partial.as_mut().filter(|_| count > 0) else { return false };
         let Some(first) = log.area.append(&self.destager.in_flight.spans, count) else {
             self.destager.in_flight.spans.clear();
             return false;
@@ -90,7 +90,7 @@ impl Disk {
     fn partial_spans(&self, start: u64, extent: &Extent, patience: Patience, spans: &mut Vec<(u64, u64)>) {
         let Some(next) = self.next_of(start, extent, patience) else { return };
         for sector in self.buffer.missing(next.from, next.end, &extent.known).into_iter().flatten() {
-            let (first, end) = (sector << self.shift, (sector + 1) << self.shift);
+            let (first, end) = (sector << self.rules.shift, (sector + 1) << self.rules.shift);
             spans.push((next.from.max(first), next.end.min(end)));
         }
     }
@@ -108,7 +108,7 @@ impl Disk {
     /// Which parts of a read, from byte `start` on, are in the log.
     #[cold]
     pub(super) fn fragments(&self, start: u64, end: u64) -> Option<Fragments> {
-        let log = self.partial_log.as_ref().filter(|log| !log.area.is_empty())?;
+        let log = self.logs.partial.as_ref().filter(|log| !log.area.is_empty())?;
         let mut fragments = Fragments::default();
         let mut bytes = 0;
         for (from, until, sector) in log.area.live_within(start, end) {
@@ -133,7 +133,7 @@ impl Disk {
         for &(sector, count) in &fragments.runs {
             at = self.mechanism.pass(at, sector, count, Pass::Read, counters);
         }
-        self.cache.end_stream();
+        self.memory.reads.end_stream();
         let took = if fragments.all { Took::Logged } else { Took::Both };
         let cached = first - read.first;
         self.busy = Some(Busy { end: at, work: Work::Read { read, cached, passed: 0, took } });
@@ -141,16 +141,16 @@ impl Disk {
 
     /// Whether the log holds anything that is not in place.
     pub(super) fn has_logged(&self) -> bool {
-        self.partial_log.as_ref().is_some_and(|log| !log.area.is_empty())
+        self.logs.partial.as_ref().is_some_and(|log| !log.area.is_empty())
     }
 
     /// Ends reading ahead before the first sector of which a part is in the log.
     #[cold]
     pub(super) fn clip_read_ahead(&mut self) {
-        let (Some(log), Some(stream)) = (&self.partial_log, self.cache.stream()) else { return };
-        let from = stream.next << self.shift;
-        if let Some((first, ..)) = log.area.live_within(from, stream.limit << self.shift).next() {
-            self.cache.clip_stream(first >> self.shift);
+        let (Some(log), Some(stream)) = (&self.logs.partial, self.memory.reads.stream()) else { return };
+        let from = stream.next << self.rules.shift;
+        if let Some((first, ..)) = log.area.live_within(from, stream.limit << self.rules.shift).next() {
+            self.memory.reads.clip_stream(first >> self.rules.shift);
         }
     }
 
@@ -161,13 +161,13 @@ impl Disk {
         if self.busy.is_some() || !self.reads.waiting.is_empty() || !self.has_logged() {
             return;
         }
-        let idle = self.partial_log.as_ref().and_then(|log| self.idle_for(log.idle));
-        let Some(log) = &mut self.partial_log else { return };
+        let idle = self.logs.partial.as_ref().and_then(|log| self.idle_for(log.idle));
+        let Some(log) = &mut self.logs.partial else { return };
         if let Some(from) = idle.filter(|_| !log.area.is_nearly_full()) {
             self.destager.wake = self.destager.wake.min(from);
             return;
         }
-        let shift = self.shift;
+        let shift = self.rules.shift;
         let live = |area: &MediaCache, sector: u64| {
             area.live_within(sector << shift, (sector + 1) << shift).next().is_some()
         };
@@ -198,15 +198,15 @@ impl Disk {
             }
         };
         self.read_ahead_until(self.now);
-        self.cache.end_stream();
+        self.memory.reads.end_stream();
         self.busy = Some(Busy { end, work });
     }
 
     /// Records that the parts of `sector` are in place.
     #[cold]
     pub(super) fn finish_in_place(&mut self, sector: u64) {
-        if let Some(log) = &mut self.partial_log {
-            log.area.retire(sector << self.shift, (sector + 1) << self.shift);
+        if let Some(log) = &mut self.logs.partial {
+            log.area.retire(sector << self.rules.shift, (sector + 1) << self.rules.shift);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The law of this module: a partition that is named moves to a boundary of the plan. If none is named, the audit
 //! decides: what costs nothing where it is stays there.
 
-use straddle_audit::{Context, Moves, OfStart};
+use straddle_audit::{Context, OfStart};
 use straddle_device::DeviceKind;
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_units::{Boundary, ByteOffset, Span};
@@ -85,20 +85,8 @@ fn sort(situation: &Situation<'_>) -> Result<Sorted, RealignError> {
 /// What the audit says of the starts of all partitions.
 fn judged(situation: &Situation<'_>) -> Vec<(u32, OfStart)> {
     straddle_audit::starts(&Context {
-        target: "",
-        file: "",
-        is_image: false,
-        kind: DeviceKind::Other,
-        zone: None,
-        size: situation.size(),
-        topology: situation.topology,
-        model: None,
-        stack: situation.stack,
-        container: None,
-        disagreements: &[],
-        moves: &Moves::default(),
         written: &|span| Some(span.start()),
-        page: None,
+        ..Context::of("", DeviceKind::Other, situation.size(), situation.topology, situation.stack)
     })
 }
 

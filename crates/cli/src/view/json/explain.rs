@@ -5,6 +5,7 @@ use serde::Serialize;
 use straddle_audit::{Io, RULES, RmwCount, Rule};
 use straddle_units::Boundary;
 
+use super::finding::SeverityReport;
 use crate::topics::{self, Subject, Topic};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
@@ -31,8 +32,8 @@ pub(crate) struct ExplainReport {
 struct RuleReport {
     /// Its code, such as "S001".
     code: &'static str,
-    /// "error", "warning" or "advice". A finding may have another one.
-    severity: String,
+    /// How severe it is as a rule. A finding may have another severity.
+    severity: SeverityReport,
     /// The rule in a few words.
     title: &'static str,
     /// What is wrong.
@@ -65,7 +66,7 @@ impl ExplainReport {
         };
         let report = |rule: &&'static Rule| RuleReport {
             code: rule.code.as_str(),
-            severity: rule.severity.to_string(),
+            severity: rule.severity.into(),
             title: rule.title,
             what: rule.what,
             why: rule.why,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::finding::SeverityReport;
 use crate::fleet::{CostRow, Digest, HostRow, ModelRow, RuleRow, Severities, Skipped, Tally};
 
 /// The schema version of this output.
@@ -125,8 +126,8 @@ struct RuleReport<'a> {
     code: &'a str,
     /// The title.
     title: &'a str,
-    /// The highest severity of its findings: "error", "warning" or "advice".
-    severity: String,
+    /// The highest severity of its findings.
+    severity: SeverityReport,
     /// The findings.
     findings: SeveritiesReport,
     /// The number of disks.
@@ -203,7 +204,7 @@ fn model<'a>(row: &ModelRow<'a>) -> ModelReport<'a> {
 
 fn rule<'a>(row: &RuleRow<'a>) -> RuleReport<'a> {
     let RuleRow { code, title, severity, findings, disks, hosts } = row.clone();
-    RuleReport { code, title, severity: severity.to_string(), findings: findings.into(), disks, hosts }
+    RuleReport { code, title, severity: severity.into(), findings: findings.into(), disks, hosts }
 }
 
 fn host<'a>(row: &'a HostRow<'a>) -> HostReport<'a> {

@@ -81,7 +81,7 @@ fn cells(
         target.to_owned(),
         status.to_owned(),
         finding.code.to_owned(),
-        finding.severity.clone(),
+        finding.severity.to_string(),
         number(finding.partition.map(u64::from)),
         finding.layer.clone().unwrap_or_default(),
         number(finding.offset_bytes),

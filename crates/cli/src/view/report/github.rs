@@ -3,6 +3,7 @@
 use super::{Report, fix_lines, place, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
+use crate::view::json::finding::SeverityReport;
 
 /// An annotation for each finding.
 #[derive(Debug)]
@@ -12,7 +13,11 @@ impl Report for Github {
     fn target(&mut self, target: &TargetReport) -> String {
         let mut text = String::new();
         for finding in &target.findings {
-            let command = if finding.severity == "advice" { "notice" } else { &finding.severity };
+            let command = match finding.severity {
+                SeverityReport::Advice => "notice",
+                SeverityReport::Warning => "warning",
+                SeverityReport::Error => "error",
+            };
             let title = format!("{} {}: {}", finding.code, place(finding), finding.title);
             let mut lines = vec![format!("{}: {}", target.target, finding.message)];
             lines.extend(fix_lines(finding));

@@ -2,14 +2,14 @@
 
 use super::{Report, fix_lines, place, unjudged};
 use crate::view::json::TargetReport;
-use crate::view::json::finding::{FindingReport, IgnoredReport};
+use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
 use crate::view::markup::escaped;
 
 /// Suites of test cases.
 #[derive(Debug)]
 pub(crate) struct Junit {
     /// The severities that fail a test case; the others pass.
-    pub(crate) fails: Vec<String>,
+    pub(crate) fails: Vec<SeverityReport>,
 }
 
 impl Report for Junit {

@@ -28,7 +28,7 @@ impl Report for Prometheus {
         for finding in &target.findings {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
             let code = finding.code.to_owned();
-            let labels = [name.clone(), partition.clone(), code, finding.severity.clone()];
+            let labels = [name.clone(), partition.clone(), code, finding.severity.to_string()];
             *self.findings.entry(labels).or_default() += 1;
             if let Some(missed) = &finding.missed {
                 let most = self.past.entry([name.clone(), partition, finding.code.to_owned()]).or_default();

@@ -1,13 +1,13 @@
 //! SARIF 2.1.0, the format of code scanning.
 
 use serde_json::{Value, json};
-use straddle_audit::{RULES, Severity};
+use straddle_audit::RULES;
 use straddle_device::Address;
 
 use super::{Report, fix_lines, place, unjudged};
 use crate::output::json_escaped;
 use crate::view::json::TargetReport;
-use crate::view::json::finding::{FindingReport, IgnoredReport};
+use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
 
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";
@@ -29,7 +29,7 @@ impl Report for Sarif {
                     "shortDescription": { "text": rule.title },
                     "fullDescription": { "text": rule.what },
                     "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
-                    "defaultConfiguration": { "level": level(&rule.severity.to_string()) },
+                    "defaultConfiguration": { "level": level(rule.severity.into()) },
                 })
             })
             .collect();
@@ -87,7 +87,7 @@ fn result(uri: &str, finding: &FindingReport) -> Value {
     json!({
         "ruleId": finding.code,
         "ruleIndex": RULES.iter().position(|rule| rule.code.as_str() == finding.code),
-        "level": level(&finding.severity),
+        "level": level(finding.severity),
         "message": { "text": message },
         "locations": [{
             "physicalLocation": physical,
@@ -108,13 +108,11 @@ fn suppressed(uri: &str, ignored: &IgnoredReport) -> Value {
     result
 }
 
-fn level(severity: &str) -> &'static str {
-    if severity == Severity::Error.to_string() {
-        "error"
-    } else if severity == Severity::Warning.to_string() {
-        "warning"
-    } else {
-        "note"
+const fn level(severity: SeverityReport) -> &'static str {
+    match severity {
+        SeverityReport::Error => "error",
+        SeverityReport::Warning => "warning",
+        SeverityReport::Advice => "note",
     }
 }
 
