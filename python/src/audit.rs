@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use straddle_audit::Code;
+use straddle_device::Assume;
 use straddle_device::image::Limits;
-use straddle_device::{Address, Assume};
-use straddle_drive::Profile;
-use straddle_examine::{Alongside, ExamineError, Examined, Examiner, Options};
+use straddle_examine::{Alongside, DRIVE, ExamineError, Examined, Examiner, Named, Options};
 use straddle_forms::check::{Report, TargetReport};
 
 use crate::{as_python, errors};
@@ -124,18 +123,18 @@ fn reported(path: &Path, examined: Result<Examined, Failure>) -> TargetReport {
 
 fn examine(examiner: &Examiner, path: &Path) -> Result<Examined, Failure> {
     let name = |error: &dyn std::error::Error| Failure::Name(straddle_device::shown::with_causes(error));
-    let text = path.to_str();
-    if let Some(specification) = text.and_then(|text| text.strip_prefix("drive:")) {
-        let profile = Profile::open(specification).map_err(|error| name(&error))?;
-        let open = &examiner.options().open;
-        let target = straddle_examine::blank_drive(&profile, &open.assume, open.logical);
-        let target = target.map_err(|error| name(&error))?;
-        return examiner.examine_target(format!("drive:{specification}"), target).map_err(Failure::Examine);
-    }
-    match text.and_then(Address::parse) {
-        Some(Ok(address)) => examiner.examine_object(&address).map_err(Failure::Examine),
-        Some(Err(error)) => Err(name(&error)),
-        None => examiner.examine(path).map_err(Failure::Examine),
+    match Named::parse(path).map_err(|error| name(&error))? {
+        Named::Modelled { specification, profile } => {
+            let open = &examiner.options().open;
+            let target = straddle_examine::blank_drive(&profile, &open.assume, open.logical);
+            let target = target.map_err(|error| name(&error))?;
+            examiner.examine_target(format!("{DRIVE}{specification}"), target).map_err(Failure::Examine)
+        }
+        Named::Object(address) => examiner.examine_object(&address).map_err(Failure::Examine),
+        Named::Path(path) => match straddle_examine::bare_drive(&path) {
+            Some(why) => Err(Failure::Name(why)),
+            None => examiner.examine(&path).map_err(Failure::Examine),
+        },
     }
 }
 
@@ -146,7 +145,7 @@ fn examiner(
     alongside: Vec<PathBuf>,
 ) -> PyResult<Examiner> {
     let assume: Assume = match assume {
-        Some(text) => text.parse().map_err(|error| errors::input(&error))?,
+        Some(text) => straddle_examine::assume(text).map_err(errors::wrong)?,
         None => Assume::default(),
     };
     let codes = |texts: &[String]| {

@@ -44,6 +44,7 @@ def test_each_image_is_judged_as_by_the_command_line(images: list[str]) -> None:
 def test_options_are_those_of_the_command_line(images: list[str]) -> None:
     for options, arguments in [
         ({"assume": "physical=16384"}, ["--assume", "physical=16384"]),
+        ({"assume": "drive:wd10ears"}, ["--assume", "drive:wd10ears"]),
         ({"only": ["S001"]}, ["--only", "S001"]),
         ({"ignore": ["s001"]}, ["--ignore", "S001"]),
     ]:
@@ -53,9 +54,9 @@ def test_options_are_those_of_the_command_line(images: list[str]) -> None:
 
 
 def test_many_images_are_one_document_with_the_failed_ones_in_it(images: list[str]) -> None:
-    paths = [*images * 300, "/no/such/image", "drive:no-such-drive"]
+    paths = [*images * 300, "/no/such/image", "drive:no-such-drive", "ftp://host/x.img", "wd10ears"]
     document = straddle.check_all(paths)
-    assert document["summary"]["failed"] == 2
+    assert document["summary"]["failed"] == 4
     assert document == run("check", "--json", *paths)
 
 

@@ -18,7 +18,7 @@ use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
 use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
-use straddle_examine::{ChangeError, ExamineError, ExceptionError, TargetException};
+use straddle_examine::{ChangeError, ExamineError, ExceptionError, NameError, TargetException};
 use straddle_guest::GuestError;
 use straddle_io::{Operation, Refusal, Request};
 use straddle_media::{MediaError, StoreError};
@@ -233,6 +233,7 @@ fn of_devices() -> Vec<Sample> {
         sample(FindError::Read { path: path(), source: cause() }),
         sample(FindError::Description { name: text(), source: description() }),
         sample(ExamineError::Open(OpenError::Io(cause()))),
+        sample(NameError::Drive(profile())),
         sample(ExamineError::Read(read())),
         sample(pattern()),
         sample(ChangeError::Open(OpenError::Io(cause()))),

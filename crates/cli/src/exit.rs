@@ -156,6 +156,7 @@ kinds! {
     straddle_examine::ChangeError,
     straddle_examine::ExamineError,
     straddle_examine::ExceptionError,
+    straddle_examine::NameError,
     straddle_guest::GuestError,
     straddle_media::MediaError,
     straddle_media::StoreError,

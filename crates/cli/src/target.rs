@@ -12,16 +12,14 @@ use clap::builder::{
 };
 use clap::error::ErrorKind;
 use straddle_device::shown::with_causes;
-use straddle_device::{Address, Assume, Scheme};
+use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
+use straddle_examine::{DRIVE as PREFIX, Named};
 use straddle_reproduce::lab::StepOutcome;
 
 use crate::exit::{RefusedError, UsageError};
-use crate::output::{printable, printable_lines};
-
-/// The prefix that names a modelled drive, everywhere.
-const PREFIX: &str = "drive:";
+use crate::output::printable_lines;
 
 /// A modelled drive, opened.
 #[derive(Clone, Debug)]
@@ -122,18 +120,15 @@ pub(crate) enum ReadTarget {
 
 impl ReadTarget {
     fn parse(path: PathBuf) -> Self {
-        let address = path.to_str().and_then(|text| Some((Address::redacted(text), Address::parse(text)?)));
-        match address {
-            Some((_, Ok(address))) => Self::Object(address),
-            Some((name, Err(error))) => Self::Invalid { name, why: with_causes(&error) },
-            None => {
-                let name = path.display().to_string();
-                if let Some(why) = unknown_scheme(&path) {
-                    return Self::Invalid { name, why };
-                }
-                TargetSpec::parse(path)
-                    .map_or_else(|error| Self::Invalid { name, why: with_causes(&error) }, Self::Local)
+        let is_address = path.to_str().filter(|text| Address::parse(text).is_some());
+        let name = is_address.map_or_else(|| path.display().to_string(), Address::redacted);
+        match Named::parse(&path) {
+            Ok(Named::Object(address)) => Self::Object(address),
+            Ok(Named::Path(path)) => Self::Local(TargetSpec::Path(path)),
+            Ok(Named::Modelled { specification, profile }) => {
+                Self::Local(TargetSpec::Modelled(Drive { specification, profile }))
             }
+            Err(error) => Self::Invalid { name, why: with_causes(&error) },
         }
     }
 
@@ -145,17 +140,6 @@ impl ReadTarget {
         };
         targets.iter().filter_map(path).collect()
     }
-}
-
-/// Returns what is wrong with a path that does not exist, and looks like an address of a kind that is not read.
-fn unknown_scheme(path: &Path) -> Option<String> {
-    let scheme = Scheme::unknown(path.to_str()?).filter(|_| !path.exists())?;
-    let known: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("{}://", scheme.name())).collect();
-    Some(format!(
-        "no such file, and images are not read by {}; they are by {}",
-        printable(scheme),
-        known.join(", ")
-    ))
 }
 
 /// Returns the target that a modelled drive is, from its specification.
@@ -170,12 +154,7 @@ pub(crate) fn of_lab(outcome: &StepOutcome) -> String {
 
 /// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.
 pub(crate) fn refuse_bare_drive(path: &Path) -> Result<(), UsageError> {
-    let Some(text) = path.to_str() else { return Ok(()) };
-    let name = text.split_once(',').map_or(text, |(name, _)| name);
-    if path.exists() || !Profile::names().any(|known| known == name) {
-        return Ok(());
-    }
-    Err(UsageError(format!("{text}: no such file; did you mean {PREFIX}{text}?")))
+    straddle_examine::bare_drive(path).map_or(Ok(()), |why| Err(UsageError(why)))
 }
 
 /// Returns a parser for a [`ReadTarget`].
@@ -215,11 +194,7 @@ pub(crate) fn shown(error: &ProfileError) -> String {
 
 /// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    let assume = match TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error))? {
-        TargetSpec::Modelled(drive) => straddle_examine::assume_drive(&drive.profile),
-        TargetSpec::Path(_) => text.parse(),
-    };
-    assume.map_err(|error| with_causes(&error))
+    straddle_examine::assume(text).map_err(|error| printable_lines(&error))
 }
 
 /// Parses what `P` does, but refuses an address: the command works on disks and images of this machine only.
