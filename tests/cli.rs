@@ -388,7 +388,7 @@ fn files_that_are_written_never_replace_a_disk() {
     names.iter().for_each(|path| fs::write(path, &contents).unwrap());
     let commands: [&[&str]; 9] = [
         &["bench", "random-write", "drive:wd10ears", "--svg", svg],
-        &["bench", "random-write", target, "--emit-fio", image],
+        &["bench", "random-write", target, "--destroy-data", target, "--emit-fio", image],
         &["bench", "random-write", target, "--used", "--export", json],
         &["drive", "show", "wd10ears", "--svg", svg],
         &["probe", "drive:wd10ears,jumper=on", "--save", json],

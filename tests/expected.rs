@@ -142,7 +142,7 @@ fn commands_that_read_change_nothing() {
         "plan disk.img --add 4MiB",
         "realign disk.img",
         "bench random-read disk.img --used --io buffered --runtime 1 --count 8 --offsets 0,1",
-        "bench random-write disk.img --emit-fio job.fio",
+        "bench random-write disk.img --destroy-data disk.img --emit-fio job.fio",
     ] {
         let run = said(Command::new(STRADDLE).args(arguments.split(' ')).current_dir(dir.path()));
         assert!(matches!(run.status.code(), Some(0 | 1)), "{arguments}: {}", transcript(&run));

@@ -402,6 +402,16 @@ fn causes_are_joined_in_one_place() {
     assert_eq!(found, CAUSES);
 }
 
+/// Lines of prose are wrapped, and half of such a command writes without end: they stand on lines of their own.
+#[test]
+fn no_sentence_of_a_finding_has_dd() {
+    let sources = sources(&["rs"]);
+    let own = sources.iter().filter(|(path, _)| path.starts_with("crates/audit/src/"));
+    let found: Vec<&str> =
+        own.filter(|(_, source)| source.contains("dd if=")).map(|(path, _)| path.as_str()).collect();
+    assert_eq!(found, Vec::<&str>::new());
+}
+
 /// Where a journal is erased on the word of the caller that no data need it.
 const COMPARED: &[&str] = &["crates/repair/src/realign/stale.rs"];
 

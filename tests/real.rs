@@ -188,6 +188,13 @@ fn fio_runs_the_job_and_its_answer_is_read() {
             vec!["bench", workload, target.to_str().unwrap(), "--emit-fio", job.to_str().unwrap()];
         arguments.extend(["--io", "buffered", "--offsets", "0,1", "--count", "32"]);
         arguments.extend(more);
+        // fio restores nothing.
+        if !workload.ends_with("read") {
+            let refused = straddle(&arguments, dir.path());
+            assert_eq!(refused.status.code(), Some(4), "{workload}: {}", text(&refused.stderr));
+            assert!(text(&refused.stderr).contains("--destroy-data"), "{}", text(&refused.stderr));
+            arguments.extend(["--destroy-data", target.to_str().unwrap()]);
+        }
         let output = straddle(&arguments, dir.path());
         assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
         let mut fio = Command::new("fio");
@@ -200,6 +207,8 @@ fn fio_runs_the_job_and_its_answer_is_read() {
         valid(&report, "bench");
         let arms = report["arms"].as_array().unwrap();
         assert_eq!(arms.len(), 2, "{workload}");
+        assert_eq!(report["workload"]["kind"], workload, "{report}");
+        assert!(report["differs"].is_null(), "{report}");
         for (arm, offset) in arms.iter().zip([0, 1]) {
             assert_eq!(
                 (arm["offset_sectors"].as_u64(), arm["requests"].as_u64()),

@@ -46,7 +46,7 @@ fn a_move_goes_on_after_another_program_wrote_a_table() {
         let report = check(&dir);
         assert_eq!(of_rule(&report, "S047").len(), 1, "{what}: {report}");
         let finding = of_rule(&report, "S047")[0];
-        let (message, fix) = (word(finding, "message"), word(&finding["fix"], "summary"));
+        let (message, fix) = (word(finding, "message"), word(&finding["fix"]["commands"][0], "line"));
         assert!(message.contains("another program has written the table since"), "{message}");
         assert!(
             message.contains("bytes have moved") && fix.contains("--restore-table FILE"),
@@ -124,7 +124,7 @@ fn a_journal_that_is_not_needed_any_more_is_removed() {
     let dir = planned(TABLES[0], LEN);
     begin(&dir, None);
     write_table(&dir.join(NAME), 512, OTHER[0]);
-    let fix = word(&of_rule(&check(&dir), "S047")[0]["fix"], "summary").to_owned();
+    let fix = word(&of_rule(&check(&dir), "S047")[0]["fix"], "caution").to_owned();
     let (_, commands) = fix.split_once("remove the journal: ").unwrap();
     tools::shell(commands, dir.path());
     assert!(of_rule(&check(&dir), "S047").is_empty());

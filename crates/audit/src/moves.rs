@@ -332,15 +332,12 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             at.unwrap_or(ByteOffset::ZERO),
             stage.sentence()
         );
-        let fix = fix_of(context, journal);
-        findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, at, message).fixed_by(fix));
+        findings.push(unfinished(context, journal, at, message));
         return;
     }
     if *journal == Journal::Copy {
         let message = "its first sector marks an unfinished copy to this disk: it has no partition table until all data are on it, and the source of the copy is as it was".to_owned();
-        let fix = fix_of(context, journal);
-        findings
-            .push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(ByteOffset::ZERO), message).fixed_by(fix));
+        findings.push(unfinished(context, journal, Some(ByteOffset::ZERO), message));
         return;
     }
     let Some(marker) = marker else { return };
@@ -369,8 +366,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
          nor their new ones; {said}{copies}",
         marker.number
     );
-    let fix = fix_of(context, journal);
-    findings.push(Finding::on_disk(rules::UNFINISHED_MOVE, Some(start), message).fixed_by(fix));
+    findings.push(unfinished(context, journal, Some(start), message));
 }
 
 impl Stage {
@@ -392,58 +388,67 @@ impl Stage {
     }
 }
 
-fn fix_of(context: &Context<'_>, journal: &Journal) -> Fix {
+/// What ends the move, and what brings back the old layout. Each command is on a line of its own: broken in the middle,
+/// the start of one may do something else.
+fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     let Ways { forward, back } = journal.ways(&operand(context.target));
-    let is_forward = forward.is_some();
-    let [forward, back] = [forward, back].map(Option::unwrap_or_default);
-    let command = |line: String| vec![Command::other("straddle", line)];
-    let (summary, commands) = match journal {
-        Journal::Inside(_) if is_forward => {
-            (format!("go on with the move, or bring back the old layout: {back}"), command(forward))
+    let fix = |summary: &str, line: Option<String>, caution: Option<String>| Fix {
+        summary: summary.to_owned(),
+        commands: line.map(|line| Command::other("straddle", line)).into_iter().collect(),
+        risk: Risk::Safe,
+        caution,
+    };
+    let back_to = |how: &str, line| fix(&format!("bring back the old layout{how}"), line, None);
+    match journal {
+        Journal::Inside(_) if forward.is_some() => {
+            (fix("go on with the move", forward, None), Some(back_to("", back)))
         }
-        Journal::Inside(_) => {
-            ("complete the rollback, which cannot be turned round".to_owned(), command(back))
-        }
+        Journal::Inside(_) => (fix("complete the rollback, which cannot be turned round", back, None), None),
         Journal::InFile => (
-            format!(
-                "go on with the file of the journal: {forward}; or bring back the old layout: {back}; if no move was begun, the entry is another \
-                 program's: give it another type"
+            fix(
+                "go on with the move, with the file of its journal in place of FILE; if no move was begun, the entry is another program's: give it another type",
+                forward,
+                None,
             ),
-            Vec::new(),
+            Some(back_to(", with the same file", back)),
         ),
         Journal::Copy => (
-            format!(
-                "make the copy again with the command that began it: {forward}; it completes the copy; or use the disk for something else"
+            fix(
+                "make the copy again with the command that began it, PLAN and SOURCE being its own: it completes the copy; or use the disk for something else",
+                forward,
+                None,
             ),
-            Vec::new(),
+            None,
         ),
         Journal::Displaced { titles, .. } => {
-            let wipe = titles.iter().map(|at| {
-                let sector = at.get() / SECTOR;
-                format!(
-                    "dd if=/dev/zero of={} bs={SECTOR} seek={sector} count=1 conv=notrunc",
-                    operand(context.target)
-                )
-            });
+            let clear = titles
+                .iter()
+                .map(|at| format!("fallocate -z -o {} -l {SECTOR} {}", at.get(), operand(context.target)));
+            let caution = format!(
+                "FILE is a new file on another disk, in which the table that is there now is saved; it is refused where data that move were changed since, as \
+                 far as that is noticed: if the partitions of that table were used, copy what they hold first; or, if nothing of the data that move is needed \
+                 any more, remove the journal: {}",
+                clear.collect::<Vec<_>>().join(" && ")
+            );
             (
-                format!(
-                    "save the table that is there to a new file on another disk, and go on with the move: {forward}; or bring back the old \
-                     layout: {back}; it is refused where data that move were changed since, as far as that is noticed; or, if \
-                     nothing of them is needed any more, remove the journal: {}",
-                    wipe.collect::<Vec<_>>().join(" && ")
-                ),
-                Vec::new(),
+                fix("save the table that is there, and go on with the move", forward, Some(caution)),
+                Some(back_to(", and save the table that is there", back)),
             )
         }
-        Journal::Unusable(_) => (
-            format!(
+        Journal::Unusable(_) => {
+            let summary = format!(
                 "write nothing to this disk, and copy it as it is; straddle resume {} says the same until the journal can be read",
                 operand(context.target)
-            ),
-            Vec::new(),
-        ),
-    };
-    Fix { summary, commands, risk: Risk::Safe, caution: None }
+            );
+            (fix(&summary, None, None), None)
+        }
+    }
+}
+
+/// The finding, with its fixes.
+fn unfinished(context: &Context<'_>, journal: &Journal, at: Option<ByteOffset>, message: String) -> Finding {
+    let (fix, alternative) = fixes_of(context, journal);
+    Finding { alternative, ..Finding::on_disk(rules::UNFINISHED_MOVE, at, message).fixed_by(fix) }
 }
 
 /// The fix for a badly placed partition of a zoned device. Zones are written from their start on, and kernels of

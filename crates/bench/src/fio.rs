@@ -276,9 +276,14 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
     };
     let count = option("number_ios").and_then(|count| count.parse().ok());
     let seconds = option("runtime").and_then(|seconds| seconds.trim_end_matches('s').parse().ok());
-    let pattern = match option("rw").or_else(|| option("readwrite"))?.split(':').next()? {
+    let mut kind = option("rw").or_else(|| option("readwrite"))?.split(':');
+    let (kind, gap) = (kind.next()?, kind.next().map_or(Some(0), bytes)?);
+    let ends_with_fsync = option("end_fsync").is_some_and(|value| value != "0");
+    let pattern = match kind {
         "randwrite" => Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync },
         "randread" => Pattern::RANDOM_READ,
+        "write" if gap > 0 => Pattern::StridedWrite { stride: size.checked_add(gap)?, sync },
+        "write" if ends_with_fsync && fsync_each == 0 => Pattern::DD,
         "write" => Pattern::SequentialWrite { fsync_each },
         "read" => Pattern::SEQUENTIAL_READ,
         _ => return None,

@@ -177,7 +177,10 @@ pub(crate) struct RealArguments {
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 
-    /// Write a fio job file for this run instead of running it. fio does not preserve what it overwrites.
+    /// Write a fio job file for this run instead of running it.
+    ///
+    /// fio does not preserve what it overwrites, from the first byte of the target on: an existing target that is written
+    /// needs --destroy-data.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) emit_fio: Option<PathBuf>,
 

@@ -165,13 +165,16 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     check_map(&arguments.moves)?;
     let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
+    let mut restored = None;
     let mut run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
             lasting::warn(Needed::SavedTable, backup, path);
+            run.check_course(arguments.rollback).with_context(|| name.clone())?;
             let is_restored = run.restore_table(backup).with_context(|| name.clone())?;
             say_restored(run.boot_code(), is_restored.then_some(backup), path);
+            restored = is_restored.then_some(backup);
             run
         }
     };
@@ -184,7 +187,18 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     }
     let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
     run = run.trusting(trust);
-    carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun)
+    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun);
+    match restored {
+        Some(saved) => ended.with_context(|| {
+            format!(
+                "{}: the table is restored; straddle undo {} --write {} reverts that; since then",
+                output::printable(&name),
+                quote_path(saved),
+                quote_path(path)
+            )
+        }),
+        None => ended,
+    }
 }
 
 /// Says what became of the table and of the boot code that were on the disk at `path`; the table is in `saved`.

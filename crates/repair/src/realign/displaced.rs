@@ -329,6 +329,16 @@ impl Run<'_> {
         }
     }
 
+    /// Refuses to go on with a move whose rollback has begun, before anything is written.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::Turned`]. If the journal cannot be read.
+    pub fn check_course(&mut self, goes_back: bool) -> Result<(), MoveError> {
+        let is_turned = matches!(self.state()?, State::RollingBack | State::Back);
+        if is_turned && !goes_back { Err(MoveError::Turned) } else { Ok(()) }
+    }
+
     /// What becomes of the boot code that was on the disk when [`restore_table`](Self::restore_table) was called.
     pub fn boot_code(&self) -> BootCode {
         self.boot_code

@@ -71,7 +71,8 @@ pub fn wrap(situation: &Situation<'_>, wanted: &Wrap) -> Result<Realign, Realign
     let used = refer::used(&whole, situation.block());
     let free = room.end().checked_since(start).unwrap_or_default().floor_to(situation.block().bytes());
     if used > free {
-        return Err(no_room(&whole, used, free));
+        // A partition that is made for contents of that size ends where 4096 bytes do.
+        return Err(no_room(&whole, used, free.floor_to(EVEN)));
     }
     // What writes whole blocks of 4096 bytes then writes none in part at the end.
     let free = Some(free.floor_to(EVEN)).filter(|even| *even >= used).unwrap_or(free);

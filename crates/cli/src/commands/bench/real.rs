@@ -36,7 +36,7 @@ const RUNTIME: f64 = 60.0;
 /// Default precision of a ratio, in percent.
 const PRECISION: f64 = 5.0;
 /// Default number of bytes used.
-const AREA: u64 = 256 << 20;
+pub(super) const AREA: u64 = 256 << 20;
 /// Exit status after Ctrl-C, as in a shell.
 const INTERRUPTED: Exit = Exit::INTERRUPTED;
 

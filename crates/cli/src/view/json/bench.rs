@@ -35,8 +35,8 @@ pub(crate) struct BenchReport {
     /// The offset with the greatest time per request, in logical sectors.
     worst_offset_sectors: u64,
     /// Whether the offset matters: false if the best and the worst are within 1 %, or within the statistical
-    /// error (3 standard errors; in turns, the confidence intervals).
-    differs: bool,
+    /// error (3 standard errors; in turns, the confidence intervals). Null if a real drive ran each offset once (fio).
+    differs: Option<bool>,
     /// All offsets that do not differ significantly from the best, in logical sectors.
     cheapest_offsets_sectors: Vec<u64>,
     /// How the arms took turns; absent if each was run by itself.
@@ -311,6 +311,13 @@ pub(crate) struct Bench<'a> {
     pub(crate) turns: Option<&'a InTurns<'a>>,
 }
 
+impl Bench<'_> {
+    /// Whether a real drive ran each offset once, so that nothing tells a difference from chance.
+    pub(crate) fn is_single(&self) -> bool {
+        self.turns.is_none() && self.target.clock == Clock::Wall && self.sweep.arms().len() > 1
+    }
+}
+
 /// How the arms took turns on a real target.
 pub(crate) struct InTurns<'a> {
     pub(crate) measured: &'a Measured,
@@ -343,7 +350,7 @@ impl BenchReport {
             arms: sweep.arms().iter().map(|arm| arm_report(arm, bench)).collect(),
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,
-            differs: sweep.differs(),
+            differs: (!bench.is_single()).then(|| sweep.differs()),
             cheapest_offsets_sectors: sweep.cheapest(),
             turns: bench.turns.map(turns),
         }

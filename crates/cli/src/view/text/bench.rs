@@ -64,6 +64,10 @@ const LEGEND: [(&str, &str); 6] = [
     (RATIO, "time per request over the cheapest offset's, with its 95 % margin"),
 ];
 
+/// What is said in place of a verdict.
+const SINGLE: &str = "One run of each offset, one after the other: whether they differ cannot be told. Runs of bench itself \
+                      take turns.";
+
 /// Returns a sweep in full, for a terminal of `width` characters.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n", paint(styles.heading, &wrap(&headline(bench), width, "")));
@@ -78,7 +82,8 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
     let meanings = legend
         .fold(first.unwrap_or_default(), |text, (heading, meaning)| format!("{text}; {heading}: {meaning}"));
     let _ = write!(text, "{}\n\n", paint(styles.faint, &wrap(&meanings, width, "  ")));
-    let _ = writeln!(text, "{}", wrap(&verdict(bench.sweep), width, ""));
+    let said = if bench.is_single() { SINGLE.to_owned() } else { verdict(bench.sweep) };
+    let _ = writeln!(text, "{}", wrap(&said, width, ""));
     text
 }
 
