@@ -234,6 +234,7 @@ fn of_devices() -> Vec<Sample> {
         sample(FindError::Description { name: text(), source: description() }),
         sample(ExamineError::Open(OpenError::Io(cause()))),
         sample(NameError::Drive(profile())),
+        sample(NameError::Address(straddle_device::AddressError::Host)),
         sample(ExamineError::Read(read())),
         sample(pattern()),
         sample(ChangeError::Open(OpenError::Io(cause()))),

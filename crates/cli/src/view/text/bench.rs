@@ -65,7 +65,7 @@ const LEGEND: [(&str, &str); 6] = [
 ];
 
 /// What is said in place of a verdict.
-const SINGLE: &str = "One run of each offset, one after the other: whether they differ cannot be told. Runs of bench itself \
+const SINGLE: &str = "Each offset ran once, one after the other: that does not show whether they differ. Runs of bench itself \
                       take turns.";
 
 /// Returns a sweep in full, for a terminal of `width` characters.
