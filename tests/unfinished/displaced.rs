@@ -125,8 +125,11 @@ fn a_journal_that_is_not_needed_any_more_is_removed() {
     begin(&dir, None);
     write_table(&dir.join(NAME), 512, OTHER[0]);
     let fix = word(&of_rule(&check(&dir), "S047")[0]["fix"], "caution").to_owned();
-    let (_, commands) = fix.split_once("remove the journal: ").unwrap();
-    tools::shell(commands, dir.path());
+    let words: Vec<&str> = fix.split_whitespace().collect();
+    let places = words.windows(2).filter(|pair| pair[0] == "byte").map(|pair| pair[1].parse().unwrap());
+    let mut bytes = fs::read(dir.join(NAME)).unwrap();
+    places.for_each(|at: usize| bytes[at..at + 512].fill(0));
+    fs::write(dir.join(NAME), bytes).unwrap();
     assert!(of_rule(&check(&dir), "S047").is_empty());
     let (status, text) = run(&dir, &["resume", NAME, "--restore-table", "saved"]);
     assert!(status != Some(0) && text.contains("no unfinished move"), "{text}");

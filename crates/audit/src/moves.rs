@@ -119,7 +119,10 @@ impl Journal {
             Self::Inside(stage) if stage.can_go_on() => both(""),
             Self::Inside(_) => Ways { forward: None, back: Some(format!("{resume} --rollback")) },
             Self::InFile => both(" --journal FILE"),
-            Self::Displaced { .. } => both(" --restore-table FILE"),
+            Self::Displaced { stage, .. } if stage.can_go_on() => both(" --restore-table FILE"),
+            Self::Displaced { .. } => {
+                Ways { forward: None, back: Some(format!("{resume} --restore-table FILE --rollback")) }
+            }
             Self::Copy => Ways {
                 forward: Some(format!("straddle apply PLAN --from SOURCE --write {operand}")),
                 back: None,
@@ -421,19 +424,23 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
             None,
         ),
         Journal::Displaced { titles, .. } => {
-            let clear = titles
-                .iter()
-                .map(|at| format!("fallocate -z -o {} -l {SECTOR} {}", at.get(), operand(context.target)));
+            // No command: whoever pastes all that is printed would lose what only the journal has.
+            let clear = titles.iter().map(|at| format!("at byte {}", at.get()));
             let caution = format!(
                 "FILE is a new file on another disk, in which the table that is there now is saved; it is refused where data that move were changed since, as \
                  far as that is noticed: if the partitions of that table were used, copy what they hold first; or, if nothing of the data that move is needed \
-                 any more, remove the journal: {}",
-                clear.collect::<Vec<_>>().join(" && ")
+                 any more, {SECTOR} zeros {} remove the journal",
+                clear.collect::<Vec<_>>().join(" and ")
             );
-            (
-                fix("save the table that is there, and go on with the move", forward, Some(caution)),
-                Some(back_to(", and save the table that is there", back)),
-            )
+            let back = back_to(", and save the table that is there", back);
+            match forward {
+                None => (Fix { caution: Some(caution), ..back }, None),
+                forward => {
+                    let forward =
+                        fix("save the table that is there, and go on with the move", forward, Some(caution));
+                    (forward, Some(back))
+                }
+            }
         }
         Journal::Unusable(_) => {
             let summary = format!(

@@ -58,8 +58,13 @@ pub enum FioError {
 
 /// Returns the job file of a run, with one job for each arm, run one after another.
 pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
-    // fio splits names at colons, and treats what begins with a semicolon or a hash as a comment.
-    if job.target.is_empty() || job.target.contains(['\n', ':', ';', '#']) {
+    // fio splits names at colons, treats what begins with a semicolon or a hash as a comment, replaces `$NAME` and
+    // `${NAME}`, and drops blanks at the ends.
+    let is_changed = job.target.trim() != job.target
+        || job
+            .target
+            .contains(|letter: char| letter.is_control() || [':', ';', '#', '$', '\\'].contains(&letter));
+    if job.target.is_empty() || is_changed {
         return Err(FioError::Name(job.target.to_owned()));
     }
     let rw = match workload.pattern {
@@ -331,7 +336,7 @@ mod tests {
         {
             assert!(text.contains(line), "{line} in {text}");
         }
-        let names = ["", "a:b", "a\nb", "#x"];
+        let names = ["", "a:b", "a\nb", "#x", "/a/$ncpus", "/a/${VICTIM}", "/a/trail ", " /a", "/a\tb"];
         assert!(names.iter().all(|name| emit(&Pattern::DD.into(), &Job { target: name, ..job() }).is_err()));
     }
 

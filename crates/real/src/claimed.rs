@@ -26,6 +26,15 @@ pub enum Scope {
     Whole,
 }
 
+/// Checks that `again` names `path` too, and that nothing uses it: what is going to write over it is another program.
+///
+/// # Errors
+///
+/// As when it is opened to be overwritten.
+pub fn check_given_up(path: &Path, again: &Path, io: Io) -> Result<(), OpenError> {
+    GivenUp::named(path, again, io).map(drop)
+}
+
 /// A target that is open for writing and that no other process uses. From now on, other processes that open
 /// it are detected.
 #[derive(Debug)]

@@ -144,7 +144,7 @@ mod session;
 mod target;
 
 pub use area::{AreaError, Areas};
-pub use claimed::{Claimed, GivenUp, Made, Overwritable, Scope, Surveyed};
+pub use claimed::{Claimed, GivenUp, Made, Overwritable, Scope, Surveyed, check_given_up};
 pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{

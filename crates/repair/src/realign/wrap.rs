@@ -172,7 +172,10 @@ fn whole(stack: &Stack, size: ByteCount, block: BlockSize) -> Result<Partition, 
 
 fn no_room(whole: &Partition, used: ByteCount, free: ByteCount) -> RealignError {
     let missing = used.saturating_sub(free);
-    let command = whole.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, free));
+    // fatresize needs a partition.
+    let is_fat = whole.content == Some(Content::FileSystem(FsKind::Vfat));
+    let layer = whole.layer.as_ref().filter(|_| !is_fat);
+    let command = layer.and_then(|layer| straddle_audit::shrinking(layer, free));
     let shrink = Shrink { number: ONLY, by: missing, to: free, content: whole.content, command };
     RealignError::WrapRoom { missing, shrink }
 }

@@ -38,18 +38,27 @@ pub(super) fn emit(
         return Err(UsageError(format!("{target}: no such device")).into());
     }
     let is_new = fs::metadata(path_of).map_or(true, |found| found.is_file() && found.len() == 0);
-    if workload.writes() && !is_new {
-        check_given_up(path_of, arguments.real.destroy_data.as_deref())?;
-    }
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    let area = arguments.real.area.map(|area| area.get());
+    if workload.writes() && !is_new {
+        check_given_up(path_of, arguments.real.destroy_data.as_deref(), io)?;
+    }
+    // fio may be run in another folder.
+    let whole = std::path::absolute(path_of)?;
+    if std::path::absolute(path).is_ok_and(|path| path == whole) {
+        return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
+    }
+    let Some(name) = whole.to_str() else {
+        return Err(UsageError(format!("{target}: fio's job files hold names in UTF-8")).into());
+    };
+    let sector = straddle_real::logical_sector(path_of, io)?;
+    let last = arguments.offsets.0.iter().max().map_or(0, |last| last.saturating_mul(sector));
+    let asked = arguments.real.area.map(|area| area.get());
     let job = Job {
-        target: &path_of.to_string_lossy(),
+        target: name,
         offsets: &arguments.offsets.0,
-        sector: straddle_real::logical_sector(path_of, io)?,
+        sector,
         direct: io == Io::Direct,
-        // A file that fio makes has no size of its own.
-        bytes: area.or(is_new.then_some(real::AREA)),
+        bytes: area(path_of, asked, last)?,
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
     };
     let text = fio::emit(workload, &job)?;
@@ -57,8 +66,8 @@ pub(super) fn emit(
     Ok(Exit::Success)
 }
 
-/// Refuses a target whose contents fio would overwrite, unless they are given up by its name.
-fn check_given_up(path: &Path, again: Option<&str>) -> Result<()> {
+/// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
+fn check_given_up(path: &Path, again: Option<&str>, io: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
@@ -67,11 +76,19 @@ fn check_given_up(path: &Path, again: Option<&str>) -> Result<()> {
         );
         return Err(RefusedError(message).into());
     };
-    let is_same =
-        path.canonicalize().ok().filter(|real| Path::new(again).canonicalize().ok().as_ref() == Some(real));
-    match is_same {
-        Some(_) => Ok(()),
-        None => Err(UsageError(format!("--destroy-data names another target than {shown}: {again}")).into()),
+    Ok(straddle_real::check_given_up(path, Path::new(again), io)?)
+}
+
+/// How many bytes each arm may use. fio makes an existing file longer, over what it holds, if it ends too early for that.
+fn area(path: &Path, asked: Option<u64>, last: u64) -> Result<Option<u64>> {
+    let Ok(found) = fs::metadata(path) else { return Ok(asked.or(Some(real::AREA))) };
+    match (found.is_file(), found.len()) {
+        (true, 0) => Ok(asked.or(Some(real::AREA))),
+        (true, len) => match len.checked_sub(last).filter(|left| *left > 0) {
+            Some(left) => Ok(Some(asked.map_or(left, |asked| asked.min(left)))),
+            None => Err(UsageError(format!("{}: ends before the last offset", quote_path(path))).into()),
+        },
+        _ => Ok(asked),
     }
 }
 
