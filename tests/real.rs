@@ -218,6 +218,17 @@ fn fio_runs_the_job_and_its_answer_is_read() {
             assert!(arm["latency"]["p50_ns"].as_u64().unwrap() > 0, "{workload}");
         }
     }
+    // fio makes a file longer that ends before a job does, and writes over what it holds.
+    let before = fs::read(&target).unwrap();
+    let area = before.len().to_string();
+    let arguments =
+        ["bench", "random-read", target.to_str().unwrap(), "--io", "buffered", "--offsets", "0,3"];
+    let area = ["--count", "8", "--area", &area, "--emit-fio", job.to_str().unwrap()];
+    let output = straddle(&[&arguments[..], &area].concat(), dir.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let ran = Command::new("fio").arg(&job).stdin(Stdio::null()).output().unwrap();
+    assert!(ran.status.success(), "{}{}", text(&ran.stdout), text(&ran.stderr));
+    assert!(fs::read(&target).unwrap() == before, "a job that reads has written");
     fs::write(&answer, "{}").unwrap();
     let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap()], dir.path());
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));

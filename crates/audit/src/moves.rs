@@ -424,7 +424,7 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
             None,
         ),
         Journal::Displaced { titles, .. } => {
-            // No command: whoever pastes all that is printed would lose what only the journal has.
+            // No command: if all that is printed were pasted, what only the journal has would be lost.
             let clear = titles.iter().map(|at| format!("at byte {}", at.get()));
             let caution = format!(
                 "FILE is a new file on another disk, in which the table that is there now is saved; it is refused where data that move were changed since, as \

@@ -271,12 +271,12 @@ fn what_was_written_meanwhile_is_refused() {
 
 #[test]
 fn what_cannot_be_wrapped_is_refused() {
-    // No slack: the command shrinks it to what the partition holds.
+    // No slack: the command shrinks it to what the partition holds, up to a multiple of 4096 bytes.
     let (full, _) = filled(Filling::Swap, 12 * MIB, 12 * MIB);
     let refused = realign_of(&full, Format::Gpt).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
     let RealignError::WrapRoom { missing, shrink } = refused else { panic!("{refused}") };
-    assert_eq!((missing.get(), shrink.to.get()), (MIB + 33 * 512, 11 * MIB - 33 * 512));
+    assert_eq!((missing.get(), shrink.to.get()), (MIB + 5 * 4096, 11 * MIB - 5 * 4096));
     assert_eq!(shrink.content, Some(Content::FileSystem(FsKind::Swap)));
     // One byte less than that is enough, and there is no room for the journal then.
     let (tight, _) = filled(Filling::Swap, 12 * MIB, 11 * MIB - 9 * 4096);
