@@ -107,6 +107,10 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     if let Some(bytes) = job.bytes {
         set("size", &bytes);
     }
+    if !workload.writes() {
+        // Otherwise fio writes a file that is shorter by then than its jobs, from the first byte on.
+        set("create_on_open", &1);
+    }
     match workload.limits() {
         (Some(count), None) => set("number_ios", &count),
         (count, seconds) => {

@@ -1,7 +1,7 @@
 //! `straddle bench --emit-fio` and `--import-fio`.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use straddle_bench::fio::{self, Job};
@@ -37,27 +37,36 @@ pub(super) fn emit(
     if path_of.starts_with("/dev") && !path_of.exists() {
         return Err(UsageError(format!("{target}: no such device")).into());
     }
-    let is_new = fs::metadata(path_of).map_or(true, |found| found.is_file() && found.len() == 0);
-    let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    if workload.writes() && !is_new {
-        check_given_up(path_of, arguments.real.destroy_data.as_deref(), io)?;
+    let is_new = match fs::metadata(path_of) {
+        Ok(found) => found.is_file() && found.len() == 0,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(error).with_context(|| target.to_string()),
+    };
+    if is_new && !workload.writes() {
+        return Err(
+            UsageError(format!("{target}: there is nothing to read: fio would write it first")).into()
+        );
     }
-    // fio may be run in another folder.
-    let whole = std::path::absolute(path_of)?;
+    let way = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
+    if workload.writes() && !is_new {
+        check_given_up(path_of, arguments.real.destroy_data.as_deref(), way)?;
+    }
+    // fio may be run in another folder, or when a link leads elsewhere.
+    let whole = if path_of.exists() { path_of.canonicalize()? } else { std::path::absolute(path_of)? };
     if std::path::absolute(path).is_ok_and(|path| path == whole) {
         return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
     }
     let Some(name) = whole.to_str() else {
         return Err(UsageError(format!("{target}: fio's job files hold names in UTF-8")).into());
     };
-    let sector = straddle_real::logical_sector(path_of, io)?;
+    let sector = straddle_real::logical_sector(path_of, way)?;
     let last = arguments.offsets.0.iter().max().map_or(0, |last| last.saturating_mul(sector));
     let asked = arguments.real.area.map(|area| area.get());
     let job = Job {
         target: name,
         offsets: &arguments.offsets.0,
         sector,
-        direct: io == Io::Direct,
+        direct: way == Io::Direct,
         bytes: area(path_of, asked, last)?,
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
     };
@@ -67,7 +76,7 @@ pub(super) fn emit(
 }
 
 /// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
-fn check_given_up(path: &Path, again: Option<&str>, io: Io) -> Result<()> {
+fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
@@ -76,7 +85,7 @@ fn check_given_up(path: &Path, again: Option<&str>, io: Io) -> Result<()> {
         );
         return Err(RefusedError(message).into());
     };
-    Ok(straddle_real::check_given_up(path, Path::new(again), io)?)
+    Ok(straddle_real::check_given_up(path, Path::new(again), way)?)
 }
 
 /// How many bytes each arm may use. fio makes an existing file longer, over what it holds, if it ends too early for that.
