@@ -119,7 +119,13 @@ fn audit(
         model: Some("model"),
         container,
         page,
-        ..Context::of(TARGET, if is_image { DeviceKind::Image } else { DeviceKind::Scsi }, size, topology, stack)
+        ..Context::of(
+            TARGET,
+            if is_image { DeviceKind::Image } else { DeviceKind::Scsi },
+            size,
+            topology,
+            stack,
+        )
     };
     let mut findings = straddle_audit::run(&context);
     let judgement = Judgement::of(&findings, Recognised::Known);
