@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "real/fio.rs"]
+mod fio;
 mod tools;
 
 use std::fs;
@@ -167,71 +169,6 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     );
     refused(&["dd", path, "--used", "--size", "64M", "--io", "buffered"], 2, "the workload needs");
     assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
-}
-
-#[test]
-fn fio_runs_the_job_and_its_answer_is_read() {
-    if !tools::present(&["fio"]) {
-        return;
-    }
-    let dir = Dir::new("fio");
-    let (target, job, answer) = (dir.image("disk.img", 8 << 20), dir.join("run.fio"), dir.join("fio.json"));
-    for (workload, more) in [
-        ("random-write", &["--sync", "flush"][..]),
-        ("sequential-write", &[]),
-        ("strided-write", &["--sync", "fua"]),
-        ("dd", &["--size", "64K"]),
-        ("random-read", &["--queue-depth", "4"]),
-        ("sequential-read", &[]),
-    ] {
-        let mut arguments =
-            vec!["bench", workload, target.to_str().unwrap(), "--emit-fio", job.to_str().unwrap()];
-        arguments.extend(["--io", "buffered", "--offsets", "0,1", "--count", "32"]);
-        arguments.extend(more);
-        // fio restores nothing.
-        if !workload.ends_with("read") {
-            let refused = straddle(&arguments, dir.path());
-            assert_eq!(refused.status.code(), Some(4), "{workload}: {}", text(&refused.stderr));
-            assert!(text(&refused.stderr).contains("--destroy-data"), "{}", text(&refused.stderr));
-            arguments.extend(["--destroy-data", target.to_str().unwrap()]);
-        }
-        let output = straddle(&arguments, dir.path());
-        assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
-        let mut fio = Command::new("fio");
-        fio.arg(&job).args(["--output-format=json+", "--output"]).arg(&answer);
-        let ran = fio.stdin(Stdio::null()).output().unwrap();
-        assert!(ran.status.success(), "{workload}: {}{}", text(&ran.stdout), text(&ran.stderr));
-        let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap(), "--json"], dir.path());
-        assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        valid(&report, "bench");
-        let arms = report["arms"].as_array().unwrap();
-        assert_eq!(arms.len(), 2, "{workload}");
-        assert_eq!(report["workload"]["kind"], workload, "{report}");
-        assert!(report["differs"].is_null(), "{report}");
-        for (arm, offset) in arms.iter().zip([0, 1]) {
-            assert_eq!(
-                (arm["offset_sectors"].as_u64(), arm["requests"].as_u64()),
-                (Some(offset), Some(32)),
-                "{workload}"
-            );
-            assert!(arm["latency"]["p50_ns"].as_u64().unwrap() > 0, "{workload}");
-        }
-    }
-    // fio makes a file longer that ends before a job does, and writes over what it holds.
-    let before = fs::read(&target).unwrap();
-    let area = before.len().to_string();
-    let arguments =
-        ["bench", "random-read", target.to_str().unwrap(), "--io", "buffered", "--offsets", "0,3"];
-    let area = ["--count", "8", "--area", &area, "--emit-fio", job.to_str().unwrap()];
-    let output = straddle(&[&arguments[..], &area].concat(), dir.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let ran = Command::new("fio").arg(&job).stdin(Stdio::null()).output().unwrap();
-    assert!(ran.status.success(), "{}{}", text(&ran.stdout), text(&ran.stderr));
-    assert!(fs::read(&target).unwrap() == before, "a job that reads has written");
-    fs::write(&answer, "{}").unwrap();
-    let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap()], dir.path());
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
 }
 
 /// In a guest in virtual time: the same code on a kernel's block device, which is a modelled drive.

@@ -10,8 +10,7 @@ mod swap;
 
 use std::cmp::Ordering;
 
-use straddle_layout::format::mbr;
-use straddle_layout::{Partition, Role, TableKind, Unclaimed};
+use straddle_layout::{Partition, TableKind, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use self::caution::caution;
@@ -49,7 +48,7 @@ struct Candidate {
 /// The fix for everything that is wrong with the placement of `partition`; `None` if no place in the free
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
-    let free = free_space_around(context, partition)?;
+    let free = context.stack.free_around(partition, context.size)?;
     // Places are for the start, and that is not what is to be aligned where clusters are off it.
     let physical = context.topology.physical.value();
     let first = partition.layer.as_ref().and_then(|layer| layer.clusters(physical));
@@ -243,43 +242,6 @@ fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> O
     let end = context.topology.physical_boundary()?.floor(old.end())?;
     let len = end.checked_since(start)?;
     (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
-}
-
-/// The bytes that `partition` may occupy with all others left in place: its own, and the free space around
-/// it.
-pub(crate) fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Span> {
-    let stack = context.stack;
-    let block = stack.block;
-    let own = partition.span;
-    let first_block = ByteOffset::new(block.get());
-    let end = ByteOffset::new(context.size.get());
-    // Entries of a damaged table may end past the disk.
-    let (low, high) = match (partition.role, stack.usable) {
-        (Role::Logical { .. }, _) => {
-            let holds = |p: &&Partition| p.role == Role::Extended && p.span.contains(own);
-            let extended = stack.partitions.iter().find(holds)?.span;
-            (extended.start(), extended.end())
-        }
-        (_, Some(usable)) => (usable.start(), usable.end()),
-        // On an MBR disk, the space before the first partition belongs to the boot loader.
-        (_, None) => (
-            first_block.max(own.start().min(ByteOffset::new(GRAIN.get()))),
-            ByteOffset::new(LbaCount::new(mbr::LBAS).to_bytes(block)?.get()),
-        ),
-    };
-    // Everything except the container is an obstacle, and so is every EBR, including the partition's own,
-    // which normally lies before it.
-    let is_logical = matches!(partition.role, Role::Logical { .. });
-    let in_the_way =
-        |p: &&Partition| p.number != partition.number && !(is_logical && p.role == Role::Extended);
-    let ebr_of = |p: &Partition| match p.role {
-        Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), block),
-        _ => None,
-    };
-    let others = stack.partitions.iter().filter(in_the_way).map(|p| p.span);
-    let taken = others.chain(stack.partitions.iter().filter_map(ebr_of));
-    let space = Span::new(low, high.min(end).checked_since(low)?)?;
-    space.gaps(taken).into_iter().find(|gap| gap.overlaps(own))
 }
 
 /// The sector size to pass on the command line: needed for an image, as no device reports it.

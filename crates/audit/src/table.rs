@@ -8,7 +8,6 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Severity, Subject};
-use crate::fix::free_space_around;
 use crate::shell::{file_about, operand};
 
 /// The size of an entry of a GPT.
@@ -261,7 +260,7 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     context.stack.problems.iter().all(is_cut_short).then_some(())?;
     let partition = context.stack.partitions.iter().find(|partition| partition.number == number)?;
     let needed = Span::new(partition.span.start(), recorded)?;
-    free_space_around(context, partition)?.contains(needed).then_some(())?;
+    context.stack.free_around(partition, context.size)?.contains(needed).then_some(())?;
     let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));
     Some(Fix {
         summary: format!("make partition {number} as large as its contents again, if they are in use; if they are left over from an earlier partition, remove them with wipefs"),

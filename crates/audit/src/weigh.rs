@@ -220,8 +220,18 @@ const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 /// is meaningless in that case.
 #[inline(never)]
 fn allocates(kind: Content, fs: &FileSystem) -> Option<ByteCount> {
-    if kind == Content::FileSystem(FsKind::Zfs) {
-        return Some(ZFS_LABEL);
-    }
-    Some(fs.cluster.unwrap_or(fs.block)).filter(|unit| *unit != ByteCount::ZERO)
+    let unit = match kind.file_system()? {
+        FsKind::Zfs => ZFS_LABEL,
+        FsKind::Ext2
+        | FsKind::Ext3
+        | FsKind::Ext4
+        | FsKind::Jbd
+        | FsKind::Xfs
+        | FsKind::Btrfs
+        | FsKind::F2fs => fs.cluster.unwrap_or(fs.block),
+        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Swap => fs.cluster.unwrap_or(fs.block),
+        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => fs.cluster.unwrap_or(fs.block),
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => fs.cluster.unwrap_or(fs.block),
+    };
+    Some(unit).filter(|unit| *unit != ByteCount::ZERO)
 }

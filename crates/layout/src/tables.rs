@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub mod format;
+pub(crate) mod free;
 pub(crate) mod gpt;
 pub(crate) mod kernel;
 pub(crate) mod marker;

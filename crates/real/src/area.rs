@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use straddle_device::shown::quote_path;
 use straddle_device::{FileId, Options, Target};
-use straddle_layout::{Role, Stack, TableKind};
+use straddle_layout::{Stack, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::open::Opened;
@@ -112,23 +112,16 @@ pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
 }
 
 fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
-    // An MBR does not say which range may be used. The first MiB may hold a boot loader, and the end a backup
-    // GPT.
-    let size = target.size.get();
-    let whole = (ByteOffset::new(GRAIN), ByteOffset::new(size.saturating_sub(GRAIN)));
-    let (at, end) =
-        stack.usable.map_or(whole, |usable| (usable.start().max(whole.0), usable.end().min(whole.1)));
-    // The tables of logical partitions lie between them, so the whole extended partition counts as used. So
-    // do the partitions that the kernel lists: it may still have some that are no longer in the table.
+    // The first MiB may hold a boot loader, and the end a backup GPT.
+    let end = target.size.saturating_sub(ByteCount::new(GRAIN));
+    let ends = [
+        Some(Span::first(ByteCount::new(GRAIN))),
+        Span::new(ByteOffset::new(end.get()), ByteCount::new(GRAIN)),
+    ];
+    // The kernel may still have partitions that are no longer in the table.
     let listed = target.kernel_partitions.iter().flatten().map(|partition| partition.span);
-    let used = stack
-        .partitions
-        .iter()
-        .filter(|partition| !matches!(partition.role, Role::Logical { .. }))
-        .map(|partition| partition.span)
-        .chain(listed);
-    let space = end.checked_since(at).and_then(|length| Span::new(at, length));
-    space.map_or_else(Vec::new, |space| space.gaps(used))
+    let kept: Vec<Span> = ends.into_iter().flatten().chain(listed).collect();
+    stack.free(target.size).into_iter().flat_map(|free| free.gaps(kept.iter().copied())).collect()
 }
 
 /// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain. A small

@@ -173,6 +173,16 @@ impl FsKind {
         }
     }
 
+    /// Whether a copy of its boot sector is behind the end that it records.
+    pub const fn has_copy_behind_end(self) -> bool {
+        match self {
+            Self::Ntfs => true,
+            Self::Ext2 | Self::Ext3 | Self::Ext4 | Self::Jbd | Self::Xfs | Self::Btrfs | Self::F2fs => false,
+            Self::Nilfs2 | Self::Jfs | Self::Reiserfs | Self::Swap | Self::Zfs => false,
+            Self::Vfat | Self::Exfat | Self::Iso9660 | Self::Squashfs | Self::Erofs => false,
+        }
+    }
+
     /// Whether its boot code reads the recorded start of the partition.
     pub const fn boots_from_recorded_start(self) -> bool {
         match self {

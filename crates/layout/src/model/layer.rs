@@ -63,7 +63,9 @@ impl Layer {
     /// [`Problem::CutShort`](super::stack::Problem::CutShort).
     pub fn used(&self, len: ByteCount) -> Option<ByteCount> {
         let used = match &self.facts {
-            Facts::FileSystem(fs) if self.kind == Content::FileSystem(FsKind::Ntfs) => fs.end_of_ntfs(),
+            Facts::FileSystem(fs) if self.kind.file_system().is_some_and(FsKind::has_copy_behind_end) => {
+                fs.end_of_ntfs()
+            }
             Facts::Luks(luks) => luks.uses(len),
             // What else it keeps behind its data (a bitmap, a superblock, a list of bad blocks) is not known.
             Facts::Md(_) => None,

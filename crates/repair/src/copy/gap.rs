@@ -6,8 +6,8 @@
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
 use straddle_layout::format::mbr;
-use straddle_layout::{Role, TableKind, first_written};
-use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
+use straddle_layout::{TableKind, first_written, taken};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::work::WINDOW;
 use super::{Copy, CopyError, Source};
@@ -76,15 +76,9 @@ impl Gap {
 
 /// What no partition of `source` and no structure of its table covers, behind the part that is copied.
 fn unlisted_behind(source: &Situation<'_>, whole: Span) -> Vec<Span> {
-    let block = source.stack.block;
-    let parts = source.stack.partitions.iter();
-    let records = parts.clone().filter_map(|partition| match partition.role {
-        Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), block),
-        _ => None,
-    });
-    let listed = parts.filter(|partition| partition.role != Role::Extended).map(|partition| partition.span);
+    let listed = source.stack.partitions.iter().map(|partition| (partition.span, partition.role));
     let all = source.stack.usable.unwrap_or(Span::first(source.size()));
-    all.gaps([whole].into_iter().chain(listed).chain(records))
+    all.gaps([whole].into_iter().chain(taken(listed, true, source.stack.block)))
 }
 
 /// The two ends of a span, or all of it.

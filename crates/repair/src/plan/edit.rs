@@ -2,7 +2,7 @@
 
 use straddle_device::hex::encode as hex;
 use straddle_layout::format::mbr;
-use straddle_layout::{Damage, Problem, TableKind};
+use straddle_layout::{Damage, Problem, TableKind, taken};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
@@ -393,7 +393,9 @@ impl Draft<'_> {
 
     /// Returns the spans that a partition in this slot must not overlap.
     fn obstacles(&self, table: &Table, slot: Slot) -> Vec<Span> {
-        let mut spans = listed(table, slot, self.block());
+        let block = self.block();
+        let listed = table.partitions.iter().filter_map(|e| Some((span_of(e, block)?, e.slot.into())));
+        let mut spans = taken(listed, matches!(slot, Slot::Logical { .. }), block);
         spans.extend(self.spared.optical);
         spans
     }
@@ -431,22 +433,4 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
         }
     }
     Ok(())
-}
-
-/// Returns the spans listed in the table that a partition in this slot must not overlap.
-fn listed(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
-    let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
-    let mut spans = Vec::new();
-    for entry in &table.partitions {
-        match (slot, entry.slot) {
-            (Slot::Logical { .. }, Slot::Logical { ebr }) => {
-                spans.extend(span_of(entry, block));
-                spans.extend(one(ebr));
-            }
-            (Slot::Logical { .. }, Slot::Extended) => spans.extend(one(entry.start)),
-            (Slot::Logical { .. }, Slot::Primary) | (_, Slot::Logical { .. }) => {}
-            _ => spans.extend(span_of(entry, block)),
-        }
-    }
-    spans
 }

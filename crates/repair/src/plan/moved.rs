@@ -3,7 +3,7 @@
 //! The law of this module: a partition that moves keeps its number, type, identity, name and attributes; one
 //! that does not move keeps every bit. Where partitions go is decided elsewhere ([`crate::realign`]).
 
-use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind};
+use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::spared::Spared;
@@ -12,9 +12,6 @@ use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::request::Request;
-
-/// Boot loaders keep their core image between an MBR and the first partition, which usually starts here.
-const BOOT_AREA: ByteOffset = ByteOffset::new(straddle_units::MIB);
 
 /// A partition's new place.
 #[derive(Clone, Debug)]
@@ -199,9 +196,8 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
     let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
     let (mut first, end) = (byte(table.first_usable), byte(table.usable_end()));
     if table.format == Format::Mbr {
-        let primaries = table.partitions.iter().filter(|e| !matches!(e.slot, Slot::Logical { .. }));
-        let lowest = primaries.filter_map(|entry| span_of(entry, block)).map(Span::start).min();
-        first = first.max(lowest.map_or(BOOT_AREA, |lowest| lowest.min(BOOT_AREA)));
+        let spans = table.partitions.iter().filter_map(|entry| span_of(entry, block));
+        first = first.max(boot_area(spans.map(Span::start), block));
     }
     let len = end.checked_since(first).unwrap_or_default();
     Span::new(first, len).unwrap_or(Span::first(ByteCount::ZERO))

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use straddle_layout::Role;
 use straddle_units::{Lba, LbaCount};
 
 /// A table's format.
@@ -36,6 +37,16 @@ pub enum Slot {
         /// The sector of its extended boot record.
         ebr: Lba,
     },
+}
+
+impl From<Slot> for Role {
+    fn from(slot: Slot) -> Self {
+        match slot {
+            Slot::Primary => Self::Primary,
+            Slot::Extended => Self::Extended,
+            Slot::Logical { ebr } => Self::Logical { ebr },
+        }
+    }
 }
 
 /// What happens to a partition.

@@ -96,6 +96,18 @@ impl Reference {
     }
 }
 
+/// What a file system of this kind always has, besides a boot sector.
+const fn of_kind(kind: FsKind) -> Option<Reference> {
+    match kind {
+        FsKind::Swap => Some(Reference::Swap),
+        FsKind::F2fs => Some(Reference::Zones),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Btrfs => None,
+        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Zfs => None,
+        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => None,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => None,
+    }
+}
+
 /// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot
 /// loaders are to be installed again.
 pub(crate) fn references(
@@ -130,11 +142,7 @@ pub(crate) fn references(
     if entry.kind == kinds::ESP || (format == Format::Mbr && entry.kind == "ef") {
         found.push(Reference::EfiBootEntries);
     }
-    match kind {
-        Some(FsKind::Swap) => found.push(Reference::Swap),
-        Some(FsKind::F2fs) => found.push(Reference::Zones),
-        _ => {}
-    }
+    found.extend(kind.and_then(of_kind));
     if is_hibernated(partition) {
         found.push(Reference::Hibernation);
     }
