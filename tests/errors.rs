@@ -143,6 +143,13 @@ fn with_cause(body: &Group) -> Vec<(String, String, String)> {
     found
 }
 
+/// The error structures of a file with a cause, as if they were variants.
+fn structures(tokens: &TokenStream) -> Vec<(String, String, String)> {
+    let items = tokens.clone().into_iter();
+    let items = items.filter(|token| !is_word(Some(token), "pub") && !is_word(Some(token), "struct"));
+    with_cause(&Group::new(Delimiter::Brace, items.collect()))
+}
+
 /// The variants that repeat the message of their cause, and the number of variants with a cause.
 fn repeats(body: &Group) -> (Vec<String>, usize) {
     let found = with_cause(body);
@@ -161,6 +168,10 @@ fn no_error_says_what_its_cause_says() {
             causes += with_cause;
             wrong.extend(of_enum.iter().map(|variant| format!("{}: {name}::{variant}", path.display())));
         }
+        let of_structures = structures(&tokens(&path));
+        causes += of_structures.len();
+        let repeated = of_structures.iter().filter(|(_, format, field)| writes(format, field));
+        wrong.extend(repeated.map(|(name, ..)| format!("{}: {name}", path.display())));
     }
     assert!(causes > 50, "{causes} variants with a cause found");
     assert!(wrong.is_empty(), "the causes are printed behind it:\n{}", wrong.join("\n"));
@@ -187,6 +198,18 @@ fn a_cause_that_is_written_is_found() {
     let (wrong, causes) = repeats(&enums[0].1);
     let wrong: String = wrong.iter().map(|text| &text[..1]).collect();
     assert_eq!((wrong.as_str(), causes), ("ABCDE", 9));
+    let file = r#"use x::Y;
+    /// A
+    #[derive(Debug, thiserror::Error)]
+    #[error("{at}: {source}")]
+    pub struct AError { pub at: u64, source: X }
+    impl AError { fn kind(&self) {} }
+    #[error("it is late")] pub struct BError(#[source] pub X);
+    #[error("{at}")] pub struct CError { at: u64 }"#;
+    let found = structures(&file.parse().unwrap());
+    let found: Vec<_> =
+        found.iter().map(|(name, format, field)| (name.as_str(), writes(format, field))).collect();
+    assert_eq!(found, [("AError", true), ("BError", false)]);
 }
 
 /// The public error types: crate and name.
@@ -197,6 +220,9 @@ fn errors() -> Vec<(String, String)> {
         named(&tokens(&path), "enum", &mut enums);
         let text = fs::read_to_string(&path).unwrap();
         let public = |name: &str| name.ends_with("Error") && text.contains(&format!("\npub enum {name} "));
+        let structures = text.lines().filter_map(|line| line.strip_prefix("pub struct "));
+        let names = structures.map(|line| line.split([' ', '(', '<', ';']).next().unwrap().to_owned());
+        errors.extend(names.filter(|name| name.ends_with("Error")).map(|name| (library.clone(), name)));
         errors.extend(
             enums.into_iter().filter(|(name, _)| public(name)).map(|(name, _)| (library.clone(), name)),
         );
@@ -226,6 +252,10 @@ fn no_sample_of_an_error_prints_its_cause() {
         let mut enums = Vec::new();
         named(&tokens(&path), "enum", &mut enums);
         enums.retain(|(name, _)| errors.contains(&(library.clone(), name.clone())));
+        for (name, ..) in structures(&tokens(&path)) {
+            let is_sampled = sampled.iter().any(|sample| sample[..2] == [library.clone(), name.clone()]);
+            assert!(is_sampled, "no sample of {name} in tests/errors/samples.rs");
+        }
         for (name, body) in enums {
             for (variant, _, _) in with_cause(&body) {
                 let name = [library.clone(), name.clone(), variant];

@@ -19,6 +19,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 mod arrows;
 #[path = "house/english.rs"]
 mod english;
+#[path = "house/fields.rs"]
+mod fields;
 
 /// Files must have fewer lines than this.
 const FILE_LIMIT: usize = 600;

@@ -26,7 +26,7 @@ use straddle_probe::ProbeError;
 use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
 use straddle_record::{FormatError, PageError, RecordError};
 use straddle_relocate::{Device, RelocateError};
-use straddle_remote::FetchError;
+use straddle_remote::{FetchError, RemoteError};
 use straddle_repair::apply::{ApplyError, BackupError};
 use straddle_repair::copy::CopyError;
 use straddle_repair::realign::{MoveError, RealignError};
@@ -124,6 +124,7 @@ fn of_servers() -> Vec<Sample> {
         sample(connection()),
         sample(FetchError::Credentials { host: text(), hint: None, source: Box::new(connection()) }),
         sample(ReadError::Fetch { at: at(), source: Box::new(connection()) }),
+        sample(RemoteError { at: at(), source: connection() }),
     ]
 }
 

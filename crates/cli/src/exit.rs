@@ -191,6 +191,7 @@ kinds! {
     straddle_trace::TableError,
     straddle_trace::TraceError,
     straddle_trace::WriteError,
+    straddle_units::BlockSizeError,
     straddle_units::ParseSizeError,
 }
 

@@ -274,6 +274,36 @@ pub(crate) trait Disk: Medium {
     fn punch(&mut self, span: Span) -> io::Result<()>;
 }
 
+/// The functions of [`Disk`] that a disk over another one, its field `disk`, passes on; not those that write.
+macro_rules! pass_on {
+    () => {
+        fn flush(&mut self) -> std::io::Result<()> {
+            self.disk.flush()
+        }
+
+        fn reread_table(&self) -> Option<Result<(), straddle_device::ioctl::IoctlError>> {
+            self.disk.reread_table()
+        }
+
+        fn identity(&self) -> &$crate::target::Identity {
+            self.disk.identity()
+        }
+
+        fn drop_cache(&self, span: straddle_units::Span) {
+            self.disk.drop_cache(span);
+        }
+
+        fn prefetch(&self, span: straddle_units::Span) {
+            self.disk.prefetch(span);
+        }
+
+        fn holes(&self, span: straddle_units::Span) -> Vec<straddle_units::Span> {
+            self.disk.holes(span)
+        }
+    };
+}
+pub(crate) use pass_on;
+
 impl Disk for Target<'_> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         match &mut self.held {

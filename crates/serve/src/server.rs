@@ -89,26 +89,65 @@ enum Purpose {
     Control,
 }
 
-/// A drive with the server's clients.
-pub struct Server {
-    engine: Engine,
-    export: Export,
-    offer: Offer,
-    tear: Tear,
+/// Whom the server lets in.
+struct Door {
     listeners: Vec<(Purpose, Listener)>,
-    clients: HashMap<u64, Client>,
-    next_client: u64,
-    /// Room for large requests.
-    rooms: Rooms,
     max_clients: usize,
     /// Called when a client is turned away, and whether it has been called since there was room.
     on_full: Option<Box<dyn FnMut()>>,
     is_full_reported: bool,
     /// Whether no connections are accepted, because there are no descriptors left for clients.
     is_deaf: bool,
+}
+
+/// The signals that end the server, as bytes of a pipe.
+struct Signals {
+    pipe: UnixStream,
+    ids: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut signals = Self { pipe, ids: Vec::new() };
+        for signal in crate::signals::ending() {
+            signals.ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        Ok(signals)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+/// Whom the server attends to.
+#[derive(Default)]
+struct Turn {
+    /// Clients with events that have not been handled yet.
+    touched: Vec<u64>,
+    /// Clients to serve again, after all others.
+    again: Vec<u64>,
+}
+
+/// A drive with the server's clients.
+pub struct Server {
+    engine: Engine,
+    export: Export,
+    offer: Offer,
+    tear: Tear,
+    door: Door,
+    clients: HashMap<u64, Client>,
+    next_client: u64,
+    /// Room for large requests.
+    rooms: Rooms,
     poller: Poller,
-    signals: UnixStream,
-    signal_ids: Vec<signal_hook::SigId>,
+    signals: Signals,
     started: Instant,
     totals: Totals,
     no_delay: bool,
@@ -116,10 +155,7 @@ pub struct Server {
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
-    /// Clients with events that have not been handled yet.
-    touched: Vec<u64>,
-    /// Clients to serve again, after all others.
-    again: Vec<u64>,
+    turn: Turn,
 }
 
 impl Server {
@@ -130,12 +166,7 @@ impl Server {
         }
         limits::raise_open_files();
         let poller = Poller::new(TIMER)?;
-        let (signals, sender) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        let mut signal_ids = Vec::new();
-        for signal in crate::signals::ending() {
-            signal_ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
-        }
+        let signals = Signals::watch()?;
         // After the handlers, which remove the sockets.
         let mut listeners = Vec::new();
         for endpoint in &options.nbd {
@@ -145,7 +176,7 @@ impl Server {
         for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
             listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
         }
-        poller.add(&signals, SIGNAL, true, false)?;
+        poller.add(&signals.pipe, SIGNAL, true, false)?;
         for (token, (_, listener)) in (LISTENERS..).zip(&listeners) {
             poller.add(listener.as_fd(), token, true, false)?;
         }
@@ -154,38 +185,38 @@ impl Server {
             offer: virtio::offer(&served, MACHINE),
             engine: Engine::new(served, options.pace),
             tear: options.tear,
-            listeners,
+            door: Door {
+                listeners,
+                max_clients: options.max_clients.into(),
+                on_full: None,
+                is_full_reported: false,
+                is_deaf: false,
+            },
             clients: HashMap::new(),
             next_client: 1,
             rooms: Rooms::default(),
-            max_clients: options.max_clients.into(),
-            on_full: None,
-            is_full_reported: false,
-            is_deaf: false,
             poller,
             signals,
-            signal_ids,
             started: Instant::now(),
             totals: Totals::default(),
             no_delay: options.pace == Pace::NoDelay,
             busy: false,
             ending: None,
             finished: Vec::new(),
-            touched: Vec::new(),
-            again: Vec::new(),
+            turn: Turn::default(),
         })
     }
 
     /// Returns the addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
-        let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        let nbd = self.door.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri())
     }
 
     /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
     /// again.
     pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
-        self.on_full = Some(Box::new(notify));
+        self.door.on_full = Some(Box::new(notify));
     }
 
     /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
@@ -194,7 +225,7 @@ impl Server {
         let mut events = Vec::new();
         loop {
             let overdue = self.end_overdue();
-            let pause = if self.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
+            let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
             self.poller.arm(pause)?;
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
@@ -250,7 +281,7 @@ impl Server {
         match event.token {
             SIGNAL => {
                 let mut bytes = [0; 16];
-                let _ = rustix::io::read(&self.signals, &mut bytes[..]);
+                let _ = rustix::io::read(&self.signals.pipe, &mut bytes[..]);
                 self.end(Ending::Signal);
             }
             TIMER => {}
@@ -274,7 +305,7 @@ impl Server {
             return;
         }
         self.ending = Some((ending, now + DRAIN));
-        for (_, listener) in self.listeners.drain(..) {
+        for (_, listener) in self.door.listeners.drain(..) {
             self.poller.remove(listener.as_fd());
         }
         let mut ids = Vec::new();
@@ -288,8 +319,8 @@ impl Server {
     }
 
     fn touch(&mut self, id: u64) {
-        if !self.touched.contains(&id) {
-            self.touched.push(id);
+        if !self.turn.touched.contains(&id) {
+            self.turn.touched.push(id);
         }
     }
 
@@ -317,7 +348,7 @@ impl Server {
     }
 
     fn is_full(&self) -> bool {
-        self.clients.len() - self.turned_away().count() >= self.max_clients
+        self.clients.len() - self.turned_away().count() >= self.door.max_clients
     }
 
     /// Returns the client that has been connected longest of those that can be disconnected, those in their
@@ -330,7 +361,7 @@ impl Server {
 
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
-        let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
+        let Some((purpose, listener)) = self.door.listeners.get(index) else { return Ok(()) };
         let purpose = *purpose;
         let stream = match listener.accept() {
             Ok(Some(stream)) => stream,
@@ -367,10 +398,10 @@ impl Server {
 
     /// Starts or stops waiting for clients.
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
-        for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.door.listeners) {
             self.poller.change(listener.as_fd(), token, listens, false)?;
         }
-        self.is_deaf = !listens;
+        self.door.is_deaf = !listens;
         Ok(())
     }
 
@@ -390,8 +421,8 @@ impl Server {
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "as many clients as this server takes are here already";
-        if !std::mem::replace(&mut self.is_full_reported, true)
-            && let Some(notify) = &mut self.on_full
+        if !std::mem::replace(&mut self.door.is_full_reported, true)
+            && let Some(notify) = &mut self.door.on_full
         {
             notify();
         }
@@ -458,10 +489,10 @@ impl Server {
     /// have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
         for _ in 0..MOST_PASSES {
-            self.again.clear();
+            self.turn.again.clear();
             // Further clients get events while these are served.
             let mut index = 0;
-            while let Some(id) = self.touched.get(index).copied() {
+            while let Some(id) = self.turn.touched.get(index).copied() {
                 self.pump(id);
                 index += 1;
             }
@@ -470,7 +501,7 @@ impl Server {
             let finished = std::mem::take(&mut self.finished);
             finished.iter().for_each(|finished| self.deliver(finished));
             let mut index = 0;
-            while let Some(id) = self.touched.get(index).copied() {
+            while let Some(id) = self.turn.touched.get(index).copied() {
                 self.flush(id);
                 index += 1;
             }
@@ -479,8 +510,8 @@ impl Server {
             self.busy |= !idle;
             self.finished = finished;
             if idle || self.engine.served().is_cut() {
-                self.touched.clear();
-                self.touched.append(&mut self.again);
+                self.turn.touched.clear();
+                self.turn.touched.append(&mut self.turn.again);
                 break;
             }
         }
@@ -498,7 +529,7 @@ impl Server {
         match result {
             // The guest has queued further requests: serve the others first, and then this client again at
             // once.
-            Ok(true) => self.again.push(id),
+            Ok(true) => self.turn.again.push(id),
             Ok(false) => self.assign_room(id),
             Err(gone) => self.let_go(id, gone),
         }
@@ -566,18 +597,10 @@ impl Server {
         }
         let next = self.rooms.leave(id, Instant::now());
         self.admit(next);
-        self.is_full_reported &= self.is_full();
-        if std::mem::take(&mut self.is_deaf) {
+        self.door.is_full_reported &= self.is_full();
+        if std::mem::take(&mut self.door.is_deaf) {
             // Where that fails, the server accepts no client until the next one disconnects.
-            self.is_deaf = self.listen(true).is_err();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        for id in self.signal_ids.drain(..) {
-            signal_hook::low_level::unregister(id);
+            self.door.is_deaf = self.listen(true).is_err();
         }
     }
 }

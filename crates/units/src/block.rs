@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ByteCount, ByteOffset, Span};
+use crate::{ByteCount, ByteOffset, ErrorKind, Span};
 
 /// The unit in which the kernel counts (sysfs `start` and `size`, `blkdev` ioctls), whatever the device's
 /// logical block size is. Documentation/ABI/stable/sysfs-block.
@@ -24,6 +24,13 @@ impl fmt::Display for BlockSizeError {
 }
 
 impl std::error::Error for BlockSizeError {}
+
+impl BlockSizeError {
+    /// Returns the kind of failure.
+    pub const fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
 
 impl BlockSize {
     /// 512-byte blocks: 512n and 512e drives.

@@ -5,11 +5,10 @@
 
 use std::io;
 
-use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::target::{Disk, Identity};
+use crate::target::{Disk, pass_on};
 
 /// A disk that can be written in some places only.
 pub(super) struct Bounded<'d> {
@@ -52,27 +51,5 @@ impl Disk for Bounded<'_> {
         self.disk.punch(span)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.disk.flush()
-    }
-
-    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
-        self.disk.reread_table()
-    }
-
-    fn identity(&self) -> &Identity {
-        self.disk.identity()
-    }
-
-    fn drop_cache(&self, span: Span) {
-        self.disk.drop_cache(span);
-    }
-
-    fn prefetch(&self, span: Span) {
-        self.disk.prefetch(span);
-    }
-
-    fn holes(&self, span: Span) -> Vec<Span> {
-        self.disk.holes(span)
-    }
+    pass_on!();
 }

@@ -8,7 +8,6 @@ use std::io;
 use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
-use straddle_device::ioctl::IoctlError;
 use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
@@ -30,7 +29,7 @@ use crate::plan::{Entry, Format, Situation, WIPED};
 use crate::realign::{
     Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record, sites,
 };
-use crate::target::{Disk, Identity, Target};
+use crate::target::{Disk, Target, pass_on};
 
 /// What the marker of an unfinished copy says, and where.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
@@ -392,29 +391,7 @@ impl Disk for Noting<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.disk.flush()
-    }
-
-    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
-        self.disk.reread_table()
-    }
-
-    fn identity(&self) -> &Identity {
-        self.disk.identity()
-    }
-
-    fn drop_cache(&self, span: Span) {
-        self.disk.drop_cache(span);
-    }
-
-    fn prefetch(&self, span: Span) {
-        self.disk.prefetch(span);
-    }
-
-    fn holes(&self, span: Span) -> Vec<Span> {
-        self.disk.holes(span)
-    }
+    pass_on!();
 
     // What is written must pass through write_at.
     fn punch(&mut self, _: Span) -> io::Result<()> {
