@@ -91,8 +91,10 @@ fn root() -> &'static Path {
 /// Every source of the repository whose name has one of the extensions.
 fn sources(extensions: &[&str]) -> Vec<(String, String)> {
     let root = root();
-    let mut folders: Vec<PathBuf> =
-        ["crates", "tests", "benches", "fuzz", "python"].iter().map(|name| root.join(name)).collect();
+    let mut folders: Vec<PathBuf> = ["crates", "examples", "tests", "benches", "fuzz", "python"]
+        .iter()
+        .map(|name| root.join(name))
+        .collect();
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

@@ -1,10 +1,10 @@
 //! Tests that the examples do what they say.
 
 #[expect(dead_code, reason = "its main is not called here")]
-#[path = "../examples/bench_model.rs"]
+#[path = "../../../examples/bench_model.rs"]
 mod bench_model;
 #[expect(dead_code, reason = "its main is not called here")]
-#[path = "../examples/custom_drive.rs"]
+#[path = "../../../examples/custom_drive.rs"]
 mod custom_drive;
 
 #[test]
