@@ -269,3 +269,29 @@ fn a_mistake_is_named_with_its_line() {
     let (code, _, complaints) = checked(&dir, &["--config", "/dev/zero"]);
     assert!(code == 2 && complaints.contains("it has more than 1048576 bytes"), "{complaints}");
 }
+
+/// A folder that somebody else has made is not to show what is outside of it, nor to keep `check` waiting.
+#[test]
+fn a_file_that_is_not_named_leads_nowhere_else() {
+    let dir = folder("");
+    fs::write(dir.join("mine.toml"), "base = \"wd10ears\"\nname = \"mine\"\n").unwrap();
+    let outside = Dir::new("config-outside");
+    fs::write(outside.join("secret.toml"), "TOKEN: hunter2\n").unwrap();
+    fs::write(outside.join("other.toml"), "base = \"wd10ears\"\n").unwrap();
+    let path = |name: &str| outside.join(name).to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(path("secret.toml"), dir.join("link.toml")).unwrap();
+    let assumed =
+        |drive: &str| fs::write(dir.join(".straddle.toml"), format!("assume = \"drive:{drive}\"\n")).unwrap();
+    assumed("./mine.toml");
+    assert_eq!(checked(&dir, &[]).0, 1, "{}", checked(&dir, &[]).2);
+    for drive in
+        [&path("secret.toml"), &path("other.toml"), "./link.toml", "/proc/self/environ", "/proc/kmsg"]
+    {
+        assumed(drive);
+        let (code, out, err) = checked(&dir, &[]);
+        assert!(code == 2 && !(out + &err).contains("hunter2") && !err.contains("PATH="), "{drive}: {err}");
+    }
+    // What the user names is read.
+    assumed(&path("other.toml"));
+    assert_eq!(checked(&dir, &["--config", ".straddle.toml"]).0, 1);
+}

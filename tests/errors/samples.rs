@@ -255,6 +255,7 @@ fn of_models() -> Vec<Sample> {
         sample(ProfileError::Flash { name: text(), source: flash() }),
         sample(ProfileError::Seek { name: text(), source: seek() }),
         sample(FioError::Json(serde_json::from_str::<u8>("x").unwrap_err())),
+        sample(FioError::Fit(WorkloadError::Zero { what: "count" })),
         sample(RunError::Workload(WorkloadError::Zero { what: "size" })),
         sample(RunError::Target { index: 1, source: failed() }),
         sample(TargetError::Refused { request: request(), source: refusal() }),

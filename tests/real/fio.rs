@@ -104,14 +104,90 @@ fn a_job_that_reads_writes_nothing_whatever_became_of_the_file() {
             assert!(fs::read(&target).unwrap() == contents(then), "{workload}, {area:?}, {then}: written");
         }
     }
-    // Nothing is there to be read.
+    // Nor does it make one.
+    fs::write(&target, contents(1 << 20)).unwrap();
+    assert!(emit(&dir, "random-read", &target, &[]).status.success());
     fs::remove_file(&target).unwrap();
-    fs::remove_file(dir.join("run.fio")).unwrap();
-    for length in [None, Some(0)] {
+    assert!(!run(&dir).status.success() && !target.exists());
+}
+
+/// What is made later, under a name that was free, is not given up. On a disk's name a file would take its place.
+#[test]
+fn a_job_is_written_for_what_exists_and_makes_nothing() {
+    let dir = Dir::new("fio-missing");
+    let (target, link) = (dir.join("disk.img"), dir.join("link"));
+    symlink(&target, &link).unwrap();
+    let name = target.to_str().unwrap();
+    for (path, length) in [(&target, None), (&link, None), (&target, Some(0))] {
         length.iter().for_each(|length| fs::write(&target, contents(*length)).unwrap());
-        let output = emit(&dir, "random-read", &target, &[]);
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("nothing to read") && !dir.join("run.fio").exists());
+        for (workload, more) in [("random-read", &[][..]), ("dd", &["--destroy-data", name])] {
+            let output = emit(&dir, workload, path, more);
+            assert!(!output.status.success() && !dir.join("run.fio").exists(), "{path:?}, {length:?}");
+            let said = if length.is_some() && workload == "random-read" { "is empty" } else { name };
+            assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        }
+    }
+    // In /dev, by whatever way it is reached.
+    symlink("/dev", dir.join("dev")).unwrap();
+    for name in ["/dev/straddle-no-such", "dev/straddle-no-such", "../../../../dev/straddle-no-such"] {
+        let output = emit(&dir, "random-write", Path::new(name), &["--destroy-data", name]);
+        assert!(!output.status.success() && !dir.join("run.fio").exists(), "{name}");
+    }
+    if !tools::present(&["fio"]) {
+        return;
+    }
+    fs::write(&target, contents(8 << 20)).unwrap();
+    assert!(emit(&dir, "random-write", &target, &["--destroy-data", name]).status.success());
+    fs::remove_file(&target).unwrap();
+    assert!(!run(&dir).status.success() && !target.exists());
+}
+
+/// fio ends a job where its part of the target ends, and then others would not compare.
+#[test]
+fn each_job_does_the_number_of_requests_that_it_says() {
+    if !tools::present(&["fio"]) {
+        return;
+    }
+    let dir = Dir::new("fio-counts");
+    let (target, answer) = (dir.image("disk.img", 9 << 20), dir.join("fio.json"));
+    let name = target.to_str().unwrap();
+    let cases: [(&str, &[&str], u64); 6] = [
+        // 8 MiB and a bit behind the last offset; 1 MiB each.
+        ("dd", &[], 8),
+        ("strided-write", &["--size", "8K", "--stride", "32K"], 288),
+        ("strided-write", &["--size", "4K", "--stride", "4K"], 2303),
+        ("random-write", &["--count", "3000"], 3000),
+        ("random-read", &["--count", "5000", "--area", "1M", "--queue-depth", "3"], 5000),
+        ("sequential-write", &["--count", "200"], 200),
+    ];
+    for (workload, more, count) in cases {
+        let arguments =
+            ["bench", workload, name, "--emit-fio", "run.fio", "--io", "buffered", "--offsets", "0,3"];
+        let given_up = if workload.ends_with("read") { vec![] } else { vec!["--destroy-data", name] };
+        let mut command = Command::new(tools::STRADDLE);
+        let emitted =
+            command.args(arguments).args(more).args(given_up).current_dir(dir.path()).output().unwrap();
+        assert!(emitted.status.success(), "{workload}: {}", text(&emitted.stderr));
+        let mut fio = Command::new("fio");
+        fio.arg(dir.join("run.fio")).args(["--output-format=json", "--output"]).arg(&answer);
+        let ran = fio.stdin(Stdio::null()).output().unwrap();
+        assert!(ran.status.success(), "{workload}: {}{}", text(&ran.stdout), text(&ran.stderr));
+        let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap(), "--json"], dir.path());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["workload"]["requests"], count, "{workload} {more:?}: {report}");
+        assert!(report["target"]["capacity_bytes"].is_null(), "{report}");
+        for arm in report["arms"].as_array().unwrap() {
+            assert_eq!(
+                (&arm["requests"], &arm["stop"]),
+                (&count.into(), &"count".into()),
+                "{workload} {more:?}"
+            );
+        }
+    }
+    // More than fits was asked for: bench refuses it as well.
+    for more in [&["--count", "10", "--size", "1M"][..], &["--size", "100"]] {
+        let output = emit(&dir, "dd", &target, &[more, &["--destroy-data", name]].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", text(&output.stderr));
     }
 }
 

@@ -46,7 +46,7 @@ impl FioError {
     /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Workload(_) | Self::Name(_) => ErrorKind::Usage,
+            Self::Workload(_) | Self::Name(_) | Self::Fit(_) => ErrorKind::Usage,
             Self::Json(_) | Self::Job { .. } | Self::Empty => ErrorKind::Failed,
         }
     }

@@ -9,10 +9,11 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 use straddle_io::Nanos;
+use straddle_units::ByteCount;
 
 use crate::samples::{Samples, Stop, float};
 use crate::sweep::{Arm, Sweep};
-use crate::workload::{Parameters, Pattern, RANDOM_BLOCKS, Sync, Workload};
+use crate::workload::{Parameters, Pattern, Places, RANDOM_BLOCKS, Sync, Workload, WorkloadError};
 
 /// What a job file needs besides the workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,11 +26,17 @@ pub struct Job<'a> {
     pub sector: u64,
     /// Whether to bypass the page cache.
     pub direct: bool,
-    /// How many bytes from the start of the target to use.
-    pub bytes: Option<u64>,
-    /// The seconds for each arm, if the workload has no number of requests.
-    pub seconds: f64,
+    /// How many bytes each arm uses, from its offset on.
+    pub bytes: u64,
+    /// The longest time of all arms together, in seconds.
+    pub runtime: Option<f64>,
 }
+
+/// The seconds of an arm that nothing else ends.
+const SECONDS: f64 = 10.0;
+
+/// The first line of every job file of [`emit`].
+pub const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
 
 /// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +47,9 @@ pub enum FioError {
     /// A name that cannot be written in a job file.
     #[error("{0:?}: a job file cannot hold this name")]
     Name(String),
+    /// The workload does not fit the target.
+    #[error("it cannot run there")]
+    Fit(#[from] WorkloadError),
     /// The text is not fio's output.
     #[error("not fio's JSON (--output-format=json or json+)")]
     Json(#[from] serde_json::Error),
@@ -71,18 +81,24 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
         Pattern::RandomWrite { .. } => "randwrite".to_owned(),
         Pattern::StridedWrite { stride, .. } => {
             let gap = stride.checked_sub(workload.size);
-            format!("write:{}", gap.ok_or(FioError::Workload("a stride below the size of a request"))?)
+            match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
+                0 => "write".to_owned(),
+                gap => format!("write:{gap}"),
+            }
         }
         Pattern::SequentialWrite { .. } | Pattern::Dd {} => "write".to_owned(),
         Pattern::RandomRead { .. } => "randread".to_owned(),
         Pattern::SequentialRead {} => "read".to_owned(),
     };
+    let count = count(workload, job)?;
     let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
-    let mut text = String::from("; fio keeps nothing of what it overwrites.\n[global]\n");
+    let mut text = format!("{FIRST_LINE}\n[global]\n");
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name}={value}");
     };
     set("filename", &job.target);
+    // What is gone by then is not made: on a disk's name in /dev, a file would take its place.
+    set("allow_file_create", &0);
     set("rw", &rw);
     set("bs", &workload.size);
     set("direct", &u8::from(job.direct));
@@ -104,18 +120,22 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
         set("norandommap", &1);
         set("randseed", &workload.seed(job.sector).unwrap_or(1).max(1));
     }
-    if let Some(bytes) = job.bytes {
-        set("size", &bytes);
+    set("size", &job.bytes);
+    if let Some(count) = count.filter(|_| workload.pattern.is_random()) {
+        // Otherwise fio ends after as many bytes as it chooses from.
+        set("io_size", &count.saturating_mul(workload.size));
     }
     if !workload.writes() {
         // Otherwise fio writes a file that is shorter by then than its jobs, from the first byte on.
         set("create_on_open", &1);
     }
-    match workload.limits() {
-        (Some(count), None) => set("number_ios", &count),
-        (count, seconds) => {
-            count.iter().for_each(|count| set("number_ios", count));
-            set("runtime", &seconds.unwrap_or(job.seconds));
+    match (count, job.runtime.map(|whole| whole / float(job.offsets.len() as u64))) {
+        (Some(count), seconds) => {
+            set("number_ios", &count);
+            seconds.iter().for_each(|seconds| set("runtime", seconds));
+        }
+        (None, seconds) => {
+            set("runtime", &seconds.unwrap_or(SECONDS));
             set("time_based", &1);
         }
     }
@@ -124,6 +144,20 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
             write!(text, "\n[offset-{offset}]\nstonewall\noffset={}\n", offset.saturating_mul(job.sector));
     }
     Ok(text)
+}
+
+/// The number of requests of each arm; `None` if it ends by time. Without a number that was asked for, no more than fit.
+fn count(workload: &Workload, job: &Job<'_>) -> Result<Option<u64>, FioError> {
+    let program = |workload: &Workload| workload.program(ByteCount::new(job.bytes), job.sector);
+    if workload.count.is_some() {
+        return Ok(program(workload)?.count);
+    }
+    let program = program(&Workload { count: Some(1), ..workload.clone() })?;
+    let fits = match program.places {
+        Places::Sequential { left, .. } => left,
+        Places::Random { .. } => u64::MAX,
+    };
+    Ok(workload.limits().0.map(|count| count.min(fits)))
 }
 
 /// The results of fio.
@@ -199,7 +233,12 @@ pub fn import(text: &str) -> Result<FioRun, FioError> {
         target = target.or_else(|| option("filename").map(str::to_owned));
         arms.push(arm(job, sector, &option)?);
     }
-    let workload = arms.first().ok_or(FioError::Empty)?.workload.at(0);
+    let mut workload = arms.first().ok_or(FioError::Empty)?.workload.at(0);
+    let requests = arms[0].samples.requests;
+    if workload.count.is_some() && arms.iter().all(|arm| arm.samples.requests == requests) {
+        // Jobs of others may end before the number that they ask for.
+        workload.count = Some(requests);
+    }
     let sweep = Sweep::new(arms).ok_or(FioError::Empty)?;
     Ok(FioRun { version: output.version, target: target.unwrap_or_default(), sector, workload, sweep })
 }
@@ -233,7 +272,12 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
     let size = done.io_bytes / done.total_ios;
     let workload = workload(size, option).ok_or_else(|| wrong("its kind of requests (rw)".to_owned()))?;
     let mut samples = Samples::none();
-    (samples.requests, samples.bytes, samples.stop) = (done.total_ios, done.io_bytes, Stop::Count);
+    (samples.requests, samples.bytes) = (done.total_ios, done.io_bytes);
+    samples.stop = match (workload.count, workload.seconds) {
+        (Some(count), _) if done.total_ios >= count => Stop::Count,
+        (_, Some(_)) => Stop::Time,
+        _ => Stop::End,
+    };
     // The runtime is in whole milliseconds. The rate is not rounded, but is zero where the job ended at once.
     let seconds = if done.iops > 0.0 { float(done.total_ios) / done.iops } else { float(done.runtime) / 1e3 };
     samples.elapsed = Nanos::from_seconds(seconds).unwrap_or_default();
@@ -318,14 +362,7 @@ mod tests {
     use super::*;
 
     fn job() -> Job<'static> {
-        Job {
-            target: "/tmp/x",
-            offsets: &[0, 1],
-            sector: 512,
-            direct: true,
-            bytes: Some(1 << 20),
-            seconds: 10.0,
-        }
+        Job { target: "/tmp/x", offsets: &[0, 1], sector: 512, direct: true, bytes: 8 << 20, runtime: None }
     }
 
     #[test]

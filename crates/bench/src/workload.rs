@@ -10,7 +10,7 @@ mod program;
 use serde::{Deserialize, Serialize};
 
 pub use pattern::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync};
-pub(crate) use program::Program;
+pub(crate) use program::{Places, Program};
 
 /// Left free after the last block of a random workload, so that all arms of a sweep draw from the same
 /// blocks.

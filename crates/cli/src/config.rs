@@ -1,6 +1,7 @@
 //! `.straddle.toml`: what `check` ignores and why, and defaults of its options.
 //!
-//! The law of this module: a file that is not understood in full is an error, with its line.
+//! The law of this module: a file that is not understood in full is an error, with its line. A file that is read without
+//! being named, in a folder that somebody else may have made, leads to no file outside of it.
 
 use std::io;
 use std::ops::Range;
@@ -68,7 +69,7 @@ impl Config {
         let name = path.display().to_string();
         let unread = |error: io::Error| UsageError(format!("cannot read {name}: {error}"));
         let text = input::text(&path, LARGEST).map_err(unread)?;
-        Source { name: &name, text: &text }.complete(arguments)
+        Source { name: &name, text: &text, is_named: arguments.config.is_some() }.complete(arguments)
     }
 }
 
@@ -76,6 +77,8 @@ impl Config {
 struct Source<'a> {
     name: &'a str,
     text: &'a str,
+    /// Whether the user has named it.
+    is_named: bool,
 }
 
 impl Source<'_> {
@@ -84,7 +87,10 @@ impl Source<'_> {
             let place = self.place(&error.span().unwrap_or_default());
             UsageError(format!("{place}: {}", error.message()))
         })?;
-        let assume = self.value(file.assume.as_ref(), target::assume)?;
+        let assume = self.value(file.assume.as_ref(), |text| match self.is_named {
+            true => target::assume(text),
+            false => target::assume_below(Path::new("."), text),
+        })?;
         if arguments.measured.is_none() {
             arguments.assume = arguments.assume.or(assume);
         }

@@ -20,12 +20,38 @@ const LOOKED_AT: u64 = 64 << 10;
 pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
     let failure = || format!("{}: cannot write", path.display());
     may_replace(path, inputs)?;
+    if is_descriptor(path) {
+        return appended(path).and_then(|mut file| file.write_all(contents)).with_context(failure);
+    }
     let present = fs::metadata(path).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
         // A pipe or a terminal has no contents to lose.
         return fs::write(path, contents).with_context(failure);
     }
     replace(path, contents, present.as_ref()).with_context(failure)
+}
+
+/// As [`write`], for a file whose first line is always the same: nothing else is replaced.
+pub(crate) fn write_over(path: &Path, contents: &[u8], inputs: &[&Path], first_line: &str) -> Result<()> {
+    let failure = || format!("{}: cannot read", path.display());
+    if !is_descriptor(path) && fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0)
+    {
+        let mut head = vec![0; first_line.len()];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+        let is_ours = match read {
+            Ok(()) => head == first_line.as_bytes(),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(error).with_context(failure),
+        };
+        if !is_ours {
+            let message = format!(
+                "{}: would be overwritten, and holds something else: name a file that does not exist",
+                path.display()
+            );
+            return Err(RefusedError(message).into());
+        }
+    }
+    write(path, contents, inputs)
 }
 
 /// A file that is written piece by piece, and then replaces another one or none.
@@ -41,6 +67,7 @@ impl Pending {
     pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
         may_replace(path, inputs)?;
         let begun = match fs::metadata(path).ok() {
+            Some(_) if is_descriptor(path) => appended(path).map(Self::Direct),
             Some(present) if !present.is_file() => {
                 fs::OpenOptions::new().write(true).open(path).map(Self::Direct)
             }
@@ -85,6 +112,17 @@ impl Write for Pending {
             Self::Direct(file) => file.flush(),
         }
     }
+}
+
+/// Whether the name stands for an open file of this process, such as where its output goes.
+fn is_descriptor(path: &Path) -> bool {
+    let is_named = |name: &&str| path.starts_with(name);
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|name| is_named(&name))
+}
+
+/// Opens such a file without touching what it holds.
+fn appended(path: &Path) -> io::Result<File> {
+    fs::OpenOptions::new().append(true).open(path)
 }
 
 fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Result<()> {
@@ -133,18 +171,26 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
             format!("would be overwritten, and is {}: name a file that does not exist", input.display());
         return refused(&text);
     }
-    if present.is_file() && !is_text(path).with_context(|| format!("{}: cannot read", path.display()))? {
+    if !is_descriptor(path)
+        && present.is_file()
+        && !is_text(path).with_context(|| format!("{}: cannot read", path.display()))?
+    {
         return refused("would be overwritten, and holds something else: name a file that does not exist");
     }
     Ok(())
 }
 
-/// Whether the file may have been written by this program: there is no NUL byte in its first 64 KiB, or it is a table
-/// in Parquet or a recording.
+/// Whether the file may have been written by this program: its first 64 KiB are text, or it is a table in Parquet or a
+/// recording.
 fn is_text(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(LOOKED_AT).read_to_end(&mut head)?;
-    Ok(!head.contains(&0) || head.starts_with(b"PAR1") || straddle_trace::is_recording(&head))
+    let is_text = match std::str::from_utf8(&head) {
+        Ok(text) => !text.contains('\0'),
+        // The last character may be cut off.
+        Err(error) => head.len() as u64 == LOOKED_AT && error.error_len().is_none() && !head.contains(&0),
+    };
+    Ok(is_text || head.starts_with(b"PAR1") || straddle_trace::is_recording(&head))
 }
 
 #[cfg(test)]
@@ -194,6 +240,49 @@ mod tests {
         }
         assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20]);
         assert_eq!(fs::read(&text).unwrap(), b"target");
+    }
+
+    #[test]
+    fn a_key_is_no_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("luks.key");
+        // Bytes without a zero that are no text, in any encoding of ours.
+        let key: Vec<u8> = (0..32_u8).map(|at| at.wrapping_mul(167) | 0x81).collect();
+        fs::write(&path, &key).unwrap();
+        assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
+        assert_eq!(fs::read(&path).unwrap(), key);
+        // A long text that is cut inside a character.
+        let long = "\u{e4}".repeat(50_000);
+        fs::write(&path, format!("x{long}")).unwrap();
+        write(&path, b"page", &[]).unwrap();
+    }
+
+    #[test]
+    fn only_a_file_of_the_same_kind_is_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.fio");
+        write_over(&path, b"; ours\none", &[], "; ours").unwrap();
+        write_over(&path, b"; ours\ntwo", &[], "; ours").unwrap();
+        for other in ["; our", "notes\n", "\n; ours"] {
+            fs::write(&path, other).unwrap();
+            assert!(write_over(&path, b"; ours\n", &[], "; ours").unwrap_err().is::<RefusedError>());
+            assert_eq!(fs::read_to_string(&path).unwrap(), other);
+        }
+    }
+
+    #[test]
+    fn where_output_goes_is_added_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "a log\n").unwrap();
+        let log = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let name = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&log));
+        write(Path::new(&name), b"page\n", &[]).unwrap();
+        let mut pending = Pending::begin(Path::new(&name), &[]).unwrap();
+        pending.write_all(b"more\n").unwrap();
+        pending.commit().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a log\npage\nmore\n");
+        assert_eq!(listing(dir.path()), ["log"]);
     }
 
     #[test]

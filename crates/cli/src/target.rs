@@ -197,6 +197,11 @@ pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     straddle_examine::assume(text).map_err(|error| printable_lines(&error))
 }
 
+/// As [`assume`], for a file that is read without being named.
+pub(crate) fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
+    straddle_examine::assume_below(folder, text).map_err(|error| printable_lines(&error))
+}
+
 /// Parses what `P` does, but refuses an address: the command works on disks and images of this machine only.
 #[derive(Clone, Debug)]
 struct Local<P>(P);

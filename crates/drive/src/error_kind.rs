@@ -17,6 +17,7 @@ impl ProfileError {
             | Self::UnknownOption { .. }
             | Self::Circular { .. }
             | Self::NotShipped { .. }
+            | Self::Elsewhere { .. }
             | Self::Impossible { .. }
             | Self::Geometry { .. }
             | Self::Flash { .. }

@@ -16,7 +16,7 @@ mod start;
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
@@ -143,6 +143,14 @@ pub enum ProfileError {
         /// The base.
         base: String,
     },
+    /// A profile that may only be read below a folder is elsewhere.
+    #[error("{name} is not below {}, and is not read", folder.display())]
+    Elsewhere {
+        /// The profile.
+        name: String,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The text is not TOML, or has an unknown key or a value of the wrong type.
     #[error("profile {name}: {message}")]
     Syntax {
@@ -248,6 +256,15 @@ impl Profile {
         let name = parts.next().unwrap_or_default();
         let options: Vec<&str> = parts.collect();
         file::open(name, &options, &[])
+    }
+
+    /// As [`Profile::open`], for the specification of a file that may have been received from somebody: a profile that is
+    /// a file must be in `folder` or below it.
+    pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
+        let mut parts = specification.split(',');
+        let name = parts.next().unwrap_or_default();
+        let options: Vec<&str> = parts.collect();
+        file::open_below(folder, name, &options)
     }
 
     /// As [`Profile::open`], with some numbers replaced. They are named by path, as in [`Knob`].

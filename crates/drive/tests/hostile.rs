@@ -289,16 +289,63 @@ fn a_base_that_is_no_file_is_refused() {
         std::fs::write(&path, format!("base = {base:?}\n")).unwrap();
         within_memory(|| Profile::open(path.to_str().unwrap())).unwrap_err()
     };
-    for base in ["/dev/zero", "/dev/urandom", "/", "/nowhere/at/all.toml", "/proc/self/mem"] {
+    for base in ["/dev/zero", "/dev/urandom", "/", "/nowhere/at/all.toml", "/proc/self/mem", "../etc/passwd"]
+    {
         let error = based(base);
         assert!(
-            matches!(error, ProfileError::Unreadable { .. } | ProfileError::Syntax { .. }),
+            matches!(error, ProfileError::Unreadable { .. } | ProfileError::Elsewhere { .. }),
             "{base}: {error}"
         );
     }
     let error = based(path.to_str().unwrap());
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(error, ProfileError::Circular { .. }), "{error}");
+}
+
+/// What somebody sends as a profile leads to no other file, and shows none: not by its bases, and not by links.
+#[test]
+fn a_profile_leads_nowhere_else() {
+    let home = tempfile::tempdir().unwrap();
+    let (inner, secret) = (home.path().join("inner"), home.path().join("secret.toml"));
+    std::fs::create_dir_all(inner.join("more")).unwrap();
+    std::fs::write(&secret, "TOKEN: hunter2\n").unwrap();
+    std::os::unix::fs::symlink("../secret.toml", inner.join("link.toml")).unwrap();
+    std::fs::write(inner.join("more/other.toml"), "base = \"wd10ears\"\n").unwrap();
+    let drive = inner.join("drive.toml");
+    let based = |base: &str| {
+        std::fs::write(&drive, format!("base = {base:?}\n")).unwrap();
+        Profile::open(drive.to_str().unwrap())
+    };
+    based("more/other.toml").unwrap();
+    based("./more/../more/other.toml").unwrap();
+    let absolute = secret.to_str().unwrap();
+    for base in [absolute, "../secret.toml", "link.toml", "./more/../../secret.toml", "/proc/self/environ"] {
+        let error = based(base).unwrap_err();
+        assert!(matches!(error, ProfileError::Elsewhere { .. }), "{base}: {error}");
+    }
+    // Files of the kernel have no size, and some have no end.
+    for name in ["/proc/self/environ", "/proc/kmsg", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+        let error = Profile::open(name).unwrap_err();
+        assert!(
+            matches!(error, ProfileError::Unreadable { .. } | ProfileError::Syntax { .. }),
+            "{name}: {error}"
+        );
+        assert!(!format!("{error:?}").contains("PATH="), "{error:?}");
+    }
+    let below = |name: &str| Profile::open_below(&inner, name);
+    based("wd10ears").unwrap();
+    below("./drive.toml").unwrap();
+    below("wd10ears,jumper=on").unwrap();
+    for name in [absolute, "../secret.toml", "link.toml", "/proc/self/environ", "/etc/passwd"] {
+        assert!(
+            matches!(
+                below(&format!("./{name}")),
+                Err(ProfileError::Elsewhere { .. } | ProfileError::Unreadable { .. })
+            ),
+            "{name}"
+        );
+        assert!(matches!(below(name), Err(ProfileError::Elsewhere { .. })), "{name}");
+    }
 }
 
 /// Of a skew of any number of revolutions only the fraction counts; a disk of one track has no seeks to fit a

@@ -100,9 +100,22 @@ pub fn bare_drive(path: &Path) -> Option<String> {
 ///
 /// What is wrong with it.
 pub fn assume(text: &str) -> Result<Assume, String> {
+    assume_with(text, Profile::open)
+}
+
+/// As [`assume`], for a text that the user has not written: a drive's profile that is a file must be in `folder` or below
+/// it.
+pub fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
+    assume_with(text, |specification| Profile::open_below(folder, specification))
+}
+
+fn assume_with(
+    text: &str,
+    open: impl FnOnce(&str) -> Result<Profile, ProfileError>,
+) -> Result<Assume, String> {
     let assume = match text.strip_prefix(DRIVE) {
         Some(specification) => {
-            let profile = Profile::open(specification).map_err(|error| with_causes(&error))?;
+            let profile = open(specification).map_err(|error| with_causes(&error))?;
             crate::assume_drive(&profile)
         }
         None => text.parse(),

@@ -150,7 +150,7 @@ pub use finished::Finished;
 pub use journal::{
     JournalError, Lacks, LaterWrites, Left, Restored, Settled, Unrestored, left, restore, unrestored,
 };
-pub use open::{Io, Kind, OpenError, Opened, logical_sector};
+pub use open::{Io, Kind, OpenError, Opened, extent};
 pub use prepared::{Contents, DeviceClaims, Intent, PrepareError, Prepared, Preserved, Preserving};
 pub use session::{Saved, Session, SessionError, Verdict, describe_spans};
 pub use target::{Real, RealError, Settings};

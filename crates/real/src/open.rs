@@ -118,20 +118,19 @@ pub enum OpenError {
     },
 }
 
-/// Returns the unit in which the offsets at `path` are counted, in bytes: its smallest one, or 512 where nothing is yet, and
-/// of a file without direct I/O.
+/// Returns the size of what is at `path` and the unit in which its offsets are counted, both in bytes: its smallest unit, or
+/// 512 in a file without direct I/O.
 ///
 /// # Errors
 ///
 /// If it cannot be opened.
-pub fn logical_sector(path: &Path, io: Io) -> Result<u64, OpenError> {
+pub fn extent(path: &Path, io: Io) -> Result<(u64, u64), OpenError> {
     const USUAL: u64 = 512;
-    if !path.exists() {
-        return Ok(USUAL);
-    }
     match Opened::for_reading(path, io) {
-        Ok(opened) => Ok(opened.sector()),
-        Err(OpenError::NoDirect { .. }) => Ok(USUAL),
+        Ok(opened) => Ok((opened.size(), opened.sector())),
+        Err(OpenError::NoDirect { .. }) => {
+            Opened::for_reading(path, Io::Buffered).map(|opened| (opened.size(), USUAL))
+        }
         Err(error) => Err(error),
     }
 }

@@ -20,6 +20,11 @@ use crate::text::{Blocks, Parsed};
 
 /// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
+    /// Whether a line that is no request is an event of another kind, and not a header.
+    fn has_others(&self) -> bool {
+        true
+    }
+
     /// Parses one line: a request, or `None` for a line that is none: a header, or an event of another kind.
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError>;
 

@@ -77,7 +77,7 @@ impl<L: Lines> Parsed<L> {
         let Some(line) = block.take()? else { return Ok(()) };
         match self.0.line(line)? {
             Some(request) => sink.line(block.line, &request)?,
-            None => sink.others += 1,
+            None => sink.others += u64::from(self.0.has_others()),
         }
         Ok(())
     }

@@ -179,9 +179,11 @@ pub(crate) struct RealArguments {
 
     /// Write a fio job file for this run instead of running it.
     ///
-    /// fio does not preserve what it overwrites, from the first byte of the target on: an existing target that is written
-    /// needs --destroy-data.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    /// fio does not preserve what it overwrites, from the first byte of the target on: a target that is written needs
+    /// --destroy-data. It must exist, and a file be as large as the workload needs. --runtime is the time of all offsets
+    /// together.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
+        "used", "regions", "precision", "export", "journals", "svg", "json"])]
     pub(crate) emit_fio: Option<PathBuf>,
 
     /// Show the results of fio with such a job file, from its output with --output-format=json or json+.

@@ -26,7 +26,8 @@ pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
 fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let start = arguments.started_at.get();
     if !start.is_multiple_of(SECTOR) {
-        let message = format!("--started-at {start}: must be a multiple of 512 bytes");
+        let message =
+            format!("--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})");
         return Err(UsageError(message).into());
     }
     let start = start / SECTOR;

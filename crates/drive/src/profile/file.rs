@@ -1,6 +1,8 @@
 //! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
 //! possible.
 
+use std::path::Path;
+
 use serde::Deserialize;
 use straddle_io::Nanos;
 use straddle_units::ByteCount;
@@ -32,16 +34,26 @@ struct Text {
     text: String,
 }
 
-/// Finds the text of a profile by its name.
-type Find = fn(&str) -> Result<Text, ProfileError>;
+/// Finds the text of a base by its name and that of the profile that names it.
+type Find = fn(&str, &str) -> Result<Text, ProfileError>;
 
 /// A file or a shipped profile.
 fn find(name: &str) -> Result<Text, ProfileError> {
     if is_file(name) { Ok(Text { name: name.to_owned(), text: read::text(name)? }) } else { shipped(name) }
 }
 
+/// A file in the folder of the profile `of` or below it, or a shipped profile: a profile that was received from somebody
+/// reads nothing else.
+fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
+    if !is_file(name) {
+        return shipped(name);
+    }
+    let path = read::below(Path::new(of).parent().unwrap_or(Path::new("")), name)?;
+    find(&path.to_string_lossy())
+}
+
 /// A shipped profile. No file is read.
-fn find_shipped(name: &str) -> Result<Text, ProfileError> {
+fn find_shipped(name: &str, _: &str) -> Result<Text, ProfileError> {
     if is_file(name) { Err(ProfileError::NotShipped { base: name.to_owned() }) } else { shipped(name) }
 }
 
@@ -67,7 +79,15 @@ fn nearest(name: &str) -> Option<String> {
 
 pub(super) fn open(name: &str, options: &[&str], replaced: &[(&str, f64)]) -> Result<Profile, ProfileError> {
     let text = find(name)?;
-    from_text(&text, options, replaced, find)
+    from_text(&text, options, replaced, find_below)
+}
+
+/// Opens a profile that is shipped, or a file in `folder` or below it.
+pub(super) fn open_below(folder: &Path, name: &str, options: &[&str]) -> Result<Profile, ProfileError> {
+    match is_file(name) {
+        true => open(&read::below(folder, name)?.to_string_lossy(), options, &[]),
+        false => open(name, options, &[]),
+    }
 }
 
 pub(super) fn parse(name: &str, text: &str, options: &[&str]) -> Result<Profile, ProfileError> {
@@ -124,7 +144,7 @@ fn merged(Text { name, text }: &Text, find: Find, depth: usize) -> Result<Table,
     match upper.remove("base") {
         None => Ok(upper),
         Some(Value::String(base)) => {
-            let base = find(&base)?;
+            let base = find(&base, name)?;
             let mut lower = merged(&base, find, depth + 1)?;
             // A variant of one model does not apply to every drive derived from it.
             lower.remove("variants");

@@ -47,6 +47,10 @@ impl Csv {
 }
 
 impl Lines for Csv {
+    fn has_others(&self) -> bool {
+        false
+    }
+
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         match &self.header {
             Some(header) => header.line(line).map(Some),

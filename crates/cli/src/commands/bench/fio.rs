@@ -1,6 +1,7 @@
 //! `straddle bench --emit-fio` and `--import-fio`.
 
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
@@ -8,7 +9,6 @@ use straddle_bench::fio::{self, Job};
 use straddle_bench::{Clock, Description, Host, Workload};
 use straddle_real::Io;
 
-use super::real;
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
@@ -16,8 +16,6 @@ use crate::output::{Styles, quote_path};
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
 
-/// Default seconds per arm, if nothing else ends it.
-const SECONDS: f64 = 10.0;
 /// The largest fio output accepted, in bytes.
 const LARGEST: u64 = 256 << 20;
 
@@ -33,46 +31,71 @@ pub(super) fn emit(
         return Err(UsageError(message).into());
     };
     refuse_bare_drive(path_of)?;
-    // fio creates a missing file, and would create one in /dev for a missing device.
-    if path_of.starts_with("/dev") && !path_of.exists() {
-        return Err(UsageError(format!("{target}: no such device")).into());
-    }
-    let is_new = match fs::metadata(path_of) {
-        Ok(found) => found.is_file() && found.len() == 0,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(error).with_context(|| target.to_string()),
-    };
-    if is_new && !workload.writes() {
-        return Err(
-            UsageError(format!("{target}: there is nothing to read: fio would write it first")).into()
-        );
-    }
+    let name = settled(path_of)?;
     let way = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    if workload.writes() && !is_new {
+    if workload.writes() {
         check_given_up(path_of, arguments.real.destroy_data.as_deref(), way)?;
     }
-    // fio may be run in another folder, or when a link leads elsewhere.
-    let whole = if path_of.exists() { path_of.canonicalize()? } else { std::path::absolute(path_of)? };
-    if std::path::absolute(path).is_ok_and(|path| path == whole) {
+    if std::path::absolute(path).is_ok_and(|path| path == name) {
         return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
     }
-    let Some(name) = whole.to_str() else {
+    let Some(name) = name.to_str() else {
         return Err(UsageError(format!("{target}: fio's job files hold names in UTF-8")).into());
     };
-    let sector = straddle_real::logical_sector(path_of, way)?;
-    let last = arguments.offsets.0.iter().max().map_or(0, |last| last.saturating_mul(sector));
-    let asked = arguments.real.area.map(|area| area.get());
+    let (size, sector) = straddle_real::extent(path_of, way)?;
+    let offsets = &arguments.offsets.0;
+    let last = offsets.iter().max().copied().unwrap_or_default().saturating_mul(sector);
+    // fio makes an existing file longer, over what it holds, if it ends too early.
+    let Some(left) = size.checked_sub(last).filter(|left| *left > 0) else {
+        return Err(UsageError(format!("{target}: ends before the last offset")).into());
+    };
     let job = Job {
         target: name,
-        offsets: &arguments.offsets.0,
+        offsets,
         sector,
         direct: way == Io::Direct,
-        bytes: area(path_of, asked, last)?,
-        seconds: arguments.real.runtime.unwrap_or(SECONDS),
+        bytes: arguments.real.area.map_or(left, |asked| asked.get().min(left)),
+        runtime: arguments.real.runtime,
     };
-    let text = fio::emit(workload, &job)?;
-    keep::write(path, text.as_bytes(), &super::target(arguments))?;
+    let text = fio::emit(workload, &job).with_context(|| target.to_string())?;
+    keep::write_over(path, text.as_bytes(), &super::target(arguments), fio::FIRST_LINE)?;
     Ok(Exit::Success)
+}
+
+/// The name by which fio finds the target, in whatever folder it runs. A file is named without links, which may lead
+/// elsewhere by then. A disk keeps its name in /dev: udev's links follow the disk, while `/dev/sdb` may become another
+/// one.
+fn settled(path: &Path) -> Result<PathBuf> {
+    let shown = quote_path(path);
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message = format!(
+                "{shown}: there is no such file or device, and fio is not to make one: truncate --size makes a file"
+            );
+            return Err(UsageError(message).into());
+        }
+        Err(error) => return Err(error).with_context(|| shown.to_string()),
+    };
+    if found.is_file() && found.len() == 0 {
+        let message = format!("{shown}: is empty: fio would make it as large as its jobs (truncate --size)");
+        return Err(UsageError(message).into());
+    }
+    let whole = path.canonicalize().with_context(|| shown.to_string())?;
+    if !found.file_type().is_block_device() {
+        return Ok(whole);
+    }
+    let given = std::path::absolute(path)?;
+    let (Some(folder), Some(name)) = (given.parent(), given.file_name()) else { return Ok(whole) };
+    let given = folder.canonicalize().with_context(|| shown.to_string())?.join(name);
+    if given != whole && !given.starts_with("/dev") {
+        let message = format!(
+            "{shown}: a link, which may lead to another disk by then: name the disk itself, {}",
+            quote_path(&whole)
+        );
+        return Err(UsageError(message).into());
+    }
+    Ok(given)
 }
 
 /// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
@@ -80,25 +103,12 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
-            "{shown}: fio would write over it from its first byte on, and restores nothing: give its contents up with --destroy-data {shown}, or name a \
-             file that does not exist"
+            "{shown}: fio would write over it from its first byte on, and restores nothing: give its contents up with \
+             --destroy-data {shown}"
         );
         return Err(RefusedError(message).into());
     };
     Ok(straddle_real::check_given_up(path, Path::new(again), way)?)
-}
-
-/// How many bytes each arm may use. fio makes an existing file longer, over what it holds, if it ends too early for that.
-fn area(path: &Path, asked: Option<u64>, last: u64) -> Result<Option<u64>> {
-    let Ok(found) = fs::metadata(path) else { return Ok(asked.or(Some(real::AREA))) };
-    match (found.is_file(), found.len()) {
-        (true, 0) => Ok(asked.or(Some(real::AREA))),
-        (true, len) => match len.checked_sub(last).filter(|left| *left > 0) {
-            Some(left) => Ok(Some(asked.map_or(left, |asked| asked.min(left)))),
-            None => Err(UsageError(format!("{}: ends before the last offset", quote_path(path))).into()),
-        },
-        _ => Ok(asked),
-    }
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {

@@ -112,8 +112,8 @@ struct TargetReport {
     title: String,
     /// The clock of all times.
     clock: ClockReport,
-    /// The size in bytes.
-    capacity_bytes: u64,
+    /// The size in bytes; null if it is not known, as of a run of fio.
+    capacity_bytes: Option<u64>,
     /// The logical sector size in bytes, which is the unit of `offset_sectors`.
     logical_sector_bytes: u64,
 }
@@ -341,7 +341,7 @@ impl BenchReport {
                     Clock::Virtual => ClockReport::Virtual,
                     Clock::Wall => ClockReport::Wall,
                 },
-                capacity_bytes: bench.capacity,
+                capacity_bytes: Some(bench.capacity).filter(|capacity| *capacity < u64::MAX),
                 logical_sector_bytes: bench.logical_sector,
             },
             workload: workload(bench.workload, bench.capacity),

@@ -58,6 +58,8 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let formats = formats.join("; ");
     let (count, total) = (counted.account.volumes().count(), &counted.total);
     let (requests, volumes) = (plural(total.requests(), "request"), plural(count, "volume"));
+    // An empty file has no format.
+    let formats = if formats.is_empty() { "empty".to_owned() } else { formats };
     let mut text = format!("{names} ({formats}): {requests} on {volumes}");
     if total.requests() == 0 && counted.account.others() > 0 {
         let others = plural(counted.account.others(), "line or event");
