@@ -1,7 +1,7 @@
 //! `.straddle.toml`: what `check` ignores and why, and defaults of its options.
 //!
 //! The law of this module: a file that is not understood in full is an error, with its line. A file that is read without
-//! being named, in a folder that somebody else may have made, leads to no file outside of it.
+//! being named, in a folder that others may have made, leads to no file outside of it.
 
 use std::io;
 use std::ops::Range;

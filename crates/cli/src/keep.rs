@@ -246,7 +246,7 @@ mod tests {
     fn a_key_is_no_text() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("luks.key");
-        // Bytes without a zero that are no text, in any encoding of ours.
+        // None of these bytes begins a character in UTF-8, and none is zero.
         let key: Vec<u8> = (0..32_u8).map(|at| at.wrapping_mul(167) | 0x81).collect();
         fs::write(&path, &key).unwrap();
         assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());

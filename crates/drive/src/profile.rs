@@ -258,7 +258,7 @@ impl Profile {
         file::open(name, &options, &[])
     }
 
-    /// As [`Profile::open`], for the specification of a file that may have been received from somebody: a profile that is
+    /// As [`Profile::open`], for a specification that others may have written: a profile that is
     /// a file must be in `folder` or below it.
     pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
         let mut parts = specification.split(',');

@@ -10,7 +10,6 @@ mod poller;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,7 @@ use crate::clock::Pace;
 use crate::endpoint::{Endpoint, EndpointError, Listener, Stream};
 use crate::engine::{Engine, Finished};
 use crate::nbd::Export;
+use crate::signals::Signals;
 use crate::summary::{Ending, Snapshot, Totals};
 
 pub use limits::MOST_CLIENTS;
@@ -98,32 +98,6 @@ struct Door {
     is_full_reported: bool,
     /// Whether no connections are accepted, because there are no descriptors left for clients.
     is_deaf: bool,
-}
-
-/// The signals that end the server, as bytes of a pipe.
-struct Signals {
-    pipe: UnixStream,
-    ids: Vec<signal_hook::SigId>,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        let (pipe, sender) = UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
-        let mut signals = Self { pipe, ids: Vec::new() };
-        for signal in crate::signals::ending() {
-            signals.ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
-        }
-        Ok(signals)
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            signal_hook::low_level::unregister(id);
-        }
-    }
 }
 
 /// Whom the server attends to.

@@ -20,7 +20,7 @@ use crate::text::{Blocks, Parsed};
 
 /// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
-    /// Whether a line that is no request is an event of another kind, and not a header.
+    /// Whether a line without a request is an event of another kind, and not a header.
     fn has_others(&self) -> bool {
         true
     }

@@ -42,8 +42,8 @@ fn find(name: &str) -> Result<Text, ProfileError> {
     if is_file(name) { Ok(Text { name: name.to_owned(), text: read::text(name)? }) } else { shipped(name) }
 }
 
-/// A file in the folder of the profile `of` or below it, or a shipped profile: a profile that was received from somebody
-/// reads nothing else.
+/// A file in the folder of the profile `of` or below it, or a shipped profile: others may have written the profile, so it
+/// leads to nothing else.
 fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
     if !is_file(name) {
         return shipped(name);
