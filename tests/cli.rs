@@ -13,6 +13,8 @@ mod process;
 #[path = "cli/said.rs"]
 mod said;
 mod tools;
+#[path = "cli/written.rs"]
+mod written;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -291,6 +291,18 @@ fn a_file_that_is_not_named_leads_nowhere_else() {
         let (code, out, err) = checked(&dir, &[]);
         assert!(code == 2 && !(out + &err).contains("hunter2") && !err.contains("PATH="), "{drive}: {err}");
     }
+    // Nor is the file itself a link, which could show a part of what it leads to, or a pipe, which could keep it waiting.
+    let file = dir.join(".straddle.toml");
+    for leads in ["mine.toml", &path("secret.toml"), "/proc/kmsg", "nowhere"] {
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(leads, &file).unwrap();
+        let (code, out, err) = checked(&dir, &[]);
+        assert!(code == 2 && err.contains("--config") && !(out + &err).contains("hunter2"), "{leads}: {err}");
+    }
+    fs::remove_file(&file).unwrap();
+    tools::shell("mkfifo .straddle.toml", dir.path());
+    assert_eq!(checked(&dir, &[]).0, 1);
+    fs::remove_file(&file).unwrap();
     // What the user names is read.
     assumed(&path("other.toml"));
     assert_eq!(checked(&dir, &["--config", ".straddle.toml"]).0, 1);

@@ -184,6 +184,12 @@ fn each_job_does_the_number_of_requests_that_it_says() {
             );
         }
     }
+    // fio sends no flush of its own for each of several outstanding writes.
+    for more in [&["--sync", "flush", "--queue-depth", "2"][..], &["--sync", "flush", "--queue-depth", "32"]]
+    {
+        let output = emit(&dir, "strided-write", &target, &[more, &["--destroy-data", name]].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", text(&output.stderr));
+    }
     // More than fits was asked for: bench refuses it as well.
     for more in [&["--count", "10", "--size", "1M"][..], &["--size", "100"]] {
         let output = emit(&dir, "dd", &target, &[more, &["--destroy-data", name]].concat());

@@ -77,20 +77,13 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     if job.target.is_empty() || is_changed {
         return Err(FioError::Name(job.target.to_owned()));
     }
-    let rw = match workload.pattern {
-        Pattern::RandomWrite { .. } => "randwrite".to_owned(),
-        Pattern::StridedWrite { stride, .. } => {
-            let gap = stride.checked_sub(workload.size);
-            match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
-                0 => "write".to_owned(),
-                gap => format!("write:{gap}"),
-            }
-        }
-        Pattern::SequentialWrite { .. } | Pattern::Dd {} => "write".to_owned(),
-        Pattern::RandomRead { .. } => "randread".to_owned(),
-        Pattern::SequentialRead {} => "read".to_owned(),
-    };
+    let rw = rw(workload)?;
     let count = count(workload, job)?;
+    let is_flushed = workload.pattern.parameters().fsync_each.is_some_and(|each| each > 0)
+        || workload.pattern.parameters().sync == Some(Sync::Flush);
+    if workload.queue_depth > 1 && is_flushed {
+        return Err(FioError::Workload("a flush after each write at a queue depth over 1"));
+    }
     let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
     let mut text = format!("{FIRST_LINE}\n[global]\n");
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
@@ -129,13 +122,14 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
         // Otherwise fio writes a file that is shorter by then than its jobs, from the first byte on.
         set("create_on_open", &1);
     }
-    match (count, job.runtime.map(|whole| whole / float(job.offsets.len() as u64))) {
+    let seconds = job.runtime.map(|whole| whole / float(job.offsets.len() as u64));
+    match (count, seconds.map(milliseconds)) {
         (Some(count), seconds) => {
             set("number_ios", &count);
-            seconds.iter().for_each(|seconds| set("runtime", seconds));
+            seconds.iter().for_each(|time| set("runtime", time));
         }
         (None, seconds) => {
-            set("runtime", &seconds.unwrap_or(SECONDS));
+            set("runtime", &seconds.unwrap_or_else(|| milliseconds(SECONDS)));
             set("time_based", &1);
         }
     }
@@ -144,6 +138,43 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
             write!(text, "\n[offset-{offset}]\nstonewall\noffset={}\n", offset.saturating_mul(job.sector));
     }
     Ok(text)
+}
+
+/// fio's name for the kind of requests.
+fn rw(workload: &Workload) -> Result<String, FioError> {
+    Ok(match workload.pattern {
+        Pattern::RandomWrite { .. } => "randwrite".to_owned(),
+        Pattern::StridedWrite { stride, .. } => {
+            let gap = stride.checked_sub(workload.size);
+            match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
+                0 => "write".to_owned(),
+                gap => format!("write:{gap}"),
+            }
+        }
+        Pattern::SequentialWrite { .. } | Pattern::Dd {} => "write".to_owned(),
+        Pattern::RandomRead { .. } => "randread".to_owned(),
+        Pattern::SequentialRead {} => "read".to_owned(),
+    })
+}
+
+/// A time as fio reads it: of a number of seconds it takes the whole ones, and zero has no end.
+fn milliseconds(seconds: f64) -> String {
+    let time = Nanos::from_seconds(seconds).unwrap_or_default().get().div_ceil(1_000_000);
+    format!("{}ms", time.max(1))
+}
+
+/// Parses fio's times: seconds, if they have no unit.
+fn seconds(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().map(|number| number * factor)
 }
 
 /// The number of requests of each arm; `None` if it ends by time. Without a number that was asked for, no more than fit.
@@ -234,11 +265,9 @@ pub fn import(text: &str) -> Result<FioRun, FioError> {
         arms.push(arm(job, sector, &option)?);
     }
     let mut workload = arms.first().ok_or(FioError::Empty)?.workload.at(0);
-    let requests = arms[0].samples.requests;
-    if workload.count.is_some() && arms.iter().all(|arm| arm.samples.requests == requests) {
-        // Jobs of others may end before the number that they ask for.
-        workload.count = Some(requests);
-    }
+    // Jobs of others may end before the number that they ask for.
+    let fewest = arms.iter().map(|arm| arm.samples.requests).min();
+    workload.count = workload.count.min(fewest);
     let sweep = Sweep::new(arms).ok_or(FioError::Empty)?;
     Ok(FioRun { version: output.version, target: target.unwrap_or_default(), sector, workload, sweep })
 }
@@ -328,7 +357,7 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
         _ => Sync::None,
     };
     let count = option("number_ios").and_then(|count| count.parse().ok());
-    let seconds = option("runtime").and_then(|seconds| seconds.trim_end_matches('s').parse().ok());
+    let seconds = option("runtime").and_then(seconds);
     let mut kind = option("rw").or_else(|| option("readwrite"))?.split(':');
     let (kind, gap) = (kind.next()?, kind.next().map_or(Some(0), bytes)?);
     let ends_with_fsync = option("end_fsync").is_some_and(|value| value != "0");
@@ -408,6 +437,14 @@ mod tests {
         let run = import(&printed(&[("a", "0"), ("b", "4k")])).unwrap();
         assert_eq!((run.sector, run.sweep.arms()[1].offset), (512, 8));
         assert!(import(&printed(&[("a", "0"), ("b", "100")])).is_err());
+    }
+
+    #[test]
+    fn times_are_fios() {
+        let times = [0.0, 0.0004, 0.125, 2.5, 60.0].map(milliseconds);
+        assert_eq!(times, ["1ms", "1ms", "125ms", "2500ms", "60000ms"]);
+        let read = ["125ms", "2", "2s", "1.5m", "7x", ""].map(seconds);
+        assert_eq!(read, [Some(0.125), Some(2.0), Some(2.0), Some(90.0), None, None]);
     }
 
     #[test]

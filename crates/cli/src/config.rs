@@ -3,12 +3,15 @@
 //! The law of this module: a file that is not understood in full is an error, with its line. A file that is read without
 //! being named, in a folder that others may have made, leads to no file outside of it.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use straddle_audit::Reason;
 use straddle_examine::{ExceptionError, TargetException};
@@ -61,16 +64,40 @@ impl Config {
         let arguments = arguments.clone();
         let path = match &arguments.config {
             Some(path) => path.clone(),
-            None if arguments.no_config || !Path::new(NAME).is_file() => {
-                return Ok(Self { arguments, exceptions: Vec::new() });
-            }
+            None if arguments.no_config => return Ok(Self { arguments, exceptions: Vec::new() }),
             None => PathBuf::from(NAME),
         };
         let name = path.display().to_string();
         let unread = |error: io::Error| UsageError(format!("cannot read {name}: {error}"));
-        let text = input::text(&path, LARGEST).map_err(unread)?;
+        let text = match &arguments.config {
+            Some(path) => input::text(path, LARGEST).map_err(unread)?,
+            None => match unnamed().map_err(unread)? {
+                Some(text) => text,
+                None => return Ok(Self { arguments, exceptions: Vec::new() }),
+            },
+        };
         Source { name: &name, text: &text, is_named: arguments.config.is_some() }.complete(arguments)
     }
+}
+
+/// The text of the file that is not named; `None` if there is none.
+fn unnamed() -> io::Result<Option<String>> {
+    // A pipe is not waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(NAME) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
+            let message = "a link is not followed, as others may have made it: name the file with --config";
+            return Err(io::Error::other(message));
+        }
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    input::text_of(file, LARGEST).map(Some)
 }
 
 /// The file as text.

@@ -13,7 +13,7 @@ use straddle_io::{Completion, Nanos, Request, RequestId, Time};
 use straddle_media::Watch;
 use straddle_trace::{Event, Happened, Marks, Origin, Recorded, Recorder, SECTOR};
 
-use crate::keep::Pending;
+use crate::keep::{Over, Pending};
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 18;
@@ -42,7 +42,11 @@ pub(crate) struct Whole {
 impl Whole {
     /// Begins a file for `path`, which is none of `inputs`.
     pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
-        Ok(Self { pending: Pending::begin(path, inputs)?, buffer: Vec::with_capacity(CHUNK * 2), written: 0 })
+        Ok(Self {
+            pending: Pending::begin(path, inputs, Over::Recording)?,
+            buffer: Vec::with_capacity(CHUNK * 2),
+            written: 0,
+        })
     }
 
     /// Puts the file in its place, with the whole records that there is room for.
@@ -50,7 +54,7 @@ impl Whole {
         // What could not be written was lost with its buffer, and a part of it may be in the file.
         let _ = self.flush();
         self.pending.cut(self.written)?;
-        self.pending.commit()
+        self.pending.commit().map(drop)
     }
 }
 

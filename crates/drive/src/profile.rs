@@ -144,10 +144,10 @@ pub enum ProfileError {
         base: String,
     },
     /// A profile that may only be read below a folder is elsewhere.
-    #[error("{name} is not below {}, and is not read", folder.display())]
+    #[error("{} is not below {}, and is not read", path.display(), folder.display())]
     Elsewhere {
         /// The profile.
-        name: String,
+        path: PathBuf,
         /// The folder.
         folder: PathBuf,
     },

@@ -319,7 +319,7 @@ fn a_profile_leads_nowhere_else() {
     based("more/other.toml").unwrap();
     based("./more/../more/other.toml").unwrap();
     let absolute = secret.to_str().unwrap();
-    for base in [absolute, "../secret.toml", "link.toml", "./more/../../secret.toml", "/proc/self/environ"] {
+    for base in [absolute, "../secret.toml", "link.toml", "./more/../../secret.toml", "/etc/passwd"] {
         let error = based(base).unwrap_err();
         assert!(matches!(error, ProfileError::Elsewhere { .. }), "{base}: {error}");
     }
@@ -336,7 +336,7 @@ fn a_profile_leads_nowhere_else() {
     based("wd10ears").unwrap();
     below("./drive.toml").unwrap();
     below("wd10ears,jumper=on").unwrap();
-    for name in [absolute, "../secret.toml", "link.toml", "/proc/self/environ", "/etc/passwd"] {
+    for name in [absolute, "../secret.toml", "link.toml", "/etc/passwd"] {
         assert!(
             matches!(
                 below(&format!("./{name}")),

@@ -13,7 +13,7 @@ use clap_mangen::Man;
 
 use crate::args::Arguments;
 use crate::exit::{self, Exit, UsageError};
-use crate::output;
+use crate::{keep, output};
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     let mut script = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot make the folder", dir.display()))?;
         for (name, page) in &pages {
             let path = dir.join(format!("{name}.1"));
-            fs::write(&path, page).with_context(|| format!("{}: cannot write", path.display()))?;
+            keep::write(&path, page, &[])?;
         }
         return Ok(Exit::Success);
     }

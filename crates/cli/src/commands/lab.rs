@@ -16,7 +16,7 @@ use straddle_units::ByteCount;
 use crate::args::LabArguments;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep;
+use crate::keep::Aside;
 use crate::output;
 use crate::recording::Modelled;
 use crate::target::Drive;
@@ -33,6 +33,11 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return clean();
     }
     let mut job = job(arguments)?;
+    let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
+    let aside = |path: &Option<PathBuf>| path.as_deref().map(|path| Aside::begin(path, &stores)).transpose();
+    let (trace, events) = (aside(&arguments.trace)?, aside(&arguments.events)?);
+    job.trace = trace.as_ref().map(Aside::path).transpose()?;
+    job.events = events.as_ref().map(Aside::path).transpose()?;
     let recording = recording(arguments)?;
     if let Some(recording) = &recording {
         let recording = recording.clone();
@@ -61,6 +66,11 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     // A guest that did not start leaves an earlier recording as it is.
     if let Some(recording) = recording.filter(|_| matches!(ended, Ok(_) | Err(GuestError::Interrupted))) {
         recording.finish()?;
+    }
+    for file in
+        trace.into_iter().chain(events).filter(|_| matches!(ended, Ok(_) | Err(GuestError::Interrupted)))
+    {
+        file.commit()?;
     }
     let ended = match ended {
         // The status that a shell reports.
@@ -126,10 +136,6 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     if arguments.events.is_some() && arguments.events == arguments.trace {
         return Err(UsageError("--events and --trace: they must be different files".into()).into());
     }
-    let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
-    for path in arguments.trace.iter().chain(&arguments.events) {
-        keep::may_replace(path, &stores)?;
-    }
     let task = Task {
         script,
         arguments: words,
@@ -153,8 +159,8 @@ fn job(arguments: &LabArguments) -> Result<Job> {
             seed: arguments.seed,
             tear: arguments.tear.into(),
         }),
-        trace: arguments.trace.clone(),
-        events: arguments.events.as_deref().map(std::path::absolute).transpose()?,
+        trace: None,
+        events: None,
         watching: None,
     })
 }

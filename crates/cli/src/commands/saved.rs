@@ -55,7 +55,7 @@ pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
     keep::may_replace(path, targets)?;
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
     let is_plan = |text: String| Saved::from_json(&text).is_ok();
-    if present && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
+    if present && !keep::is_open(path)? && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
         let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
         return Err(RefusedError(text).into());
     }

@@ -11,7 +11,7 @@ use straddle_trace::{About, Account, Order, Recording, SECTOR, Target, Window, W
 use crate::args::{TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::keep::{self, Pending};
+use crate::keep::{self, Over, Pending};
 use crate::output::{self, Styles, plural, printable};
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::{csv, html, text};
@@ -95,7 +95,8 @@ fn converted(
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
 ) -> Result<(Account, Vec<About>)> {
-    let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs)?);
+    let over = if target == Target::Parquet { Over::Parquet } else { Over::Text };
+    let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs, over)?);
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;
     let (mut account, mut abouts) = (Account::new(), Vec::new());

@@ -48,8 +48,12 @@ fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
     if !is_file(name) {
         return shipped(name);
     }
-    let path = read::below(Path::new(of).parent().unwrap_or(Path::new("")), name)?;
-    find(&path.to_string_lossy())
+    text_below(Path::new(of).parent().unwrap_or(Path::new("")), name)
+}
+
+fn text_below(folder: &Path, name: &str) -> Result<Text, ProfileError> {
+    let path = folder.join(name);
+    Ok(Text { name: path.to_string_lossy().into_owned(), text: read::text_below(folder, &path)? })
 }
 
 /// A shipped profile. No file is read.
@@ -84,10 +88,8 @@ pub(super) fn open(name: &str, options: &[&str], replaced: &[(&str, f64)]) -> Re
 
 /// Opens a profile that is shipped, or a file in `folder` or below it.
 pub(super) fn open_below(folder: &Path, name: &str, options: &[&str]) -> Result<Profile, ProfileError> {
-    match is_file(name) {
-        true => open(&read::below(folder, name)?.to_string_lossy(), options, &[]),
-        false => open(name, options, &[]),
-    }
+    let text = if is_file(name) { text_below(folder, name)? } else { shipped(name)? };
+    from_text(&text, options, &[], find_below)
 }
 
 pub(super) fn parse(name: &str, text: &str, options: &[&str]) -> Result<Profile, ProfileError> {

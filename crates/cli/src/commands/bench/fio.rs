@@ -1,6 +1,6 @@
 //! `straddle bench --emit-fio` and `--import-fio`.
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -88,14 +88,24 @@ fn settled(path: &Path) -> Result<PathBuf> {
     let given = std::path::absolute(path)?;
     let (Some(folder), Some(name)) = (given.parent(), given.file_name()) else { return Ok(whole) };
     let given = folder.canonicalize().with_context(|| shown.to_string())?.join(name);
-    if given != whole && !given.starts_with("/dev") {
-        let message = format!(
-            "{shown}: a link, which may lead to another disk by then: name the disk itself, {}",
-            quote_path(&whole)
-        );
-        return Err(UsageError(message).into());
+    if given == whole || is_kept_by_udev(&given).unwrap_or(false) {
+        return Ok(given);
     }
-    Ok(given)
+    let message = format!(
+        "{shown}: a link, which may lead to another disk by then: name it by its link in /dev/disk/by-id, or as {}",
+        quote_path(&whole)
+    );
+    Err(UsageError(message).into())
+}
+
+/// Whether this is a link that leads to a disk directly, made by root in the folder of devices itself: not in one on
+/// another file system, such as `/dev/shm`, nor one to an open file, such as `/dev/stdin`.
+fn is_kept_by_udev(link: &Path) -> io::Result<bool> {
+    let (found, devices) = (fs::symlink_metadata(link)?, fs::metadata("/dev")?);
+    let leads = link.parent().unwrap_or(link).join(fs::read_link(link)?);
+    let node = fs::symlink_metadata(leads)?;
+    let is_there = |one: &fs::Metadata| one.dev() == devices.dev();
+    Ok(is_there(&found) && is_there(&node) && found.uid() == 0 && node.file_type().is_block_device())
 }
 
 /// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.

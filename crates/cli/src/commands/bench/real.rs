@@ -1,7 +1,7 @@
 //! `straddle bench` on a file or a block device.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -278,7 +278,7 @@ fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<M
 struct Watching<'a> {
     bar: &'a mut Bar,
     export: Option<Export>,
-    failed: Option<std::io::Error>,
+    failed: Option<anyhow::Error>,
 }
 
 impl Progress for Watching<'_> {
@@ -308,7 +308,14 @@ impl Watch for Watching<'_> {
     }
 }
 
-struct Export(BufWriter<File>);
+/// Samples of each round, in a file that exists from the end of the first one on.
+struct Export {
+    path: PathBuf,
+    inputs: Vec<PathBuf>,
+    /// The first line, until it is written.
+    begin: Vec<u8>,
+    file: Option<File>,
+}
 
 /// The first line of an export.
 #[derive(Serialize)]
@@ -337,9 +344,9 @@ struct Line {
 impl Export {
     fn open(arguments: &BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
-        let failure = || format!("{}: cannot write", path.display());
+        let inputs: Vec<PathBuf> = super::target(arguments).into_iter().map(Path::to_owned).collect();
         keep::may_replace(path, &super::target(arguments))?;
-        let mut file = BufWriter::new(File::create(path).with_context(failure)?);
+        let mut begin = Vec::new();
         let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
             schema: 1,
@@ -349,12 +356,13 @@ impl Export {
             offsets_sectors: &order.offsets,
             seed: order.seed,
         };
-        serde_json::to_writer(&mut file, &heading).with_context(failure)?;
-        writeln!(file).with_context(failure)?;
-        Ok(Some(Self(file)))
+        serde_json::to_writer(&mut begin, &heading)?;
+        begin.push(b'\n');
+        Ok(Some(Self { path: path.clone(), inputs, begin, file: None }))
     }
 
-    fn turns(&mut self, turns: &[Turn]) -> std::io::Result<()> {
+    fn turns(&mut self, turns: &[Turn]) -> Result<()> {
+        let mut lines = std::mem::take(&mut self.begin);
         for turn in turns {
             let line = Line {
                 round: turn.round,
@@ -366,9 +374,16 @@ impl Export {
                 requests: turn.requests,
                 latencies_ns: turn.latencies.iter().map(|latency| latency.get()).collect(),
             };
-            serde_json::to_writer(&mut self.0, &line)?;
-            writeln!(self.0)?;
+            serde_json::to_writer(&mut lines, &line)?;
+            lines.push(b'\n');
         }
-        self.0.flush()
+        match &mut self.file {
+            Some(file) => file.write_all(&lines)?,
+            None => {
+                let inputs: Vec<&Path> = self.inputs.iter().map(PathBuf::as_path).collect();
+                self.file = Some(keep::begun(&self.path, &lines, &inputs)?);
+            }
+        }
+        Ok(())
     }
 }

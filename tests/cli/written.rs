@@ -1,0 +1,163 @@
+//! Files that options name: whose contents they replace, and where output goes that is named as a file.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::tools::{STRADDLE, present};
+
+/// A line that stands in a log before and after a command writes to it.
+const LINE: &str = "a line of the log\n";
+
+/// The arguments of commands that write a file, without its name, and what begins that file.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["bench", "random-write", "drive:wd10ears", "--offsets", "0", "--count", "5", "--svg"], "<svg"),
+    (&["drive", "show", "wd10ears", "--svg"], "<svg"),
+    (&["trace", "in.csv", "--html"], "<!DOCTYPE html>"),
+    (&["trace", "in.csv", "--svg"], "<svg"),
+    (&["trace", "in.csv", "--to", "csv"], "time_ns,"),
+    (&["plan", "disk.img", "--table", "gpt", "--part", "rest", "--save"], "{"),
+    (
+        &[
+            "bench",
+            "random-read",
+            "disk.img",
+            "--io",
+            "buffered",
+            "--offsets",
+            "0,1",
+            "--count",
+            "4",
+            "--runtime",
+            "1",
+            "--export",
+        ],
+        "{\"schema\":1",
+    ),
+    (&["bench", "random-read", "disk.img", "--io", "buffered", "--emit-fio"], "; fio keeps nothing"),
+];
+
+fn folder() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    File::create(dir.path().join("disk.img")).unwrap().set_len(16 << 20).unwrap();
+    fs::write(dir.path().join("in.csv"), "time,op,offset,length\n0.1,W,4096,4096\n0.2,W,512,4096\n").unwrap();
+    dir
+}
+
+/// Runs a command in `dir` with its output in `log`, at its end.
+fn run(dir: &Path, arguments: &[&str], name: &str, log: &Path, append: bool) -> bool {
+    let mut out = OpenOptions::new().write(true).append(append).open(log).unwrap();
+    std::io::Seek::seek(&mut out, std::io::SeekFrom::End(0)).unwrap();
+    let state = dir.join("state");
+    let mut command = Command::new(STRADDLE);
+    command.args(arguments).arg(name).current_dir(dir).env("XDG_STATE_HOME", state);
+    command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// Standard output that is named as a file has what was there before, all of the file, and all other output.
+#[test]
+fn output_that_is_named_as_a_file_keeps_its_place() {
+    let dir = folder();
+    std::os::unix::fs::symlink("/dev/stdout", dir.path().join("link")).unwrap();
+    let log = dir.path().join("log");
+    for (index, (arguments, begins)) in COMMANDS.iter().enumerate() {
+        let (name, other) = match index % 3 {
+            0 => ("/dev/stdout", "/proc/self/fd/1"),
+            1 => ("/dev/../dev/fd/1", "link"),
+            _ => ("/dev/fd/1", "/dev/stdout"),
+        };
+        let mut seen = Vec::new();
+        for (append, name) in [(true, name), (false, other)] {
+            fs::write(&log, LINE).unwrap();
+            assert!(run(dir.path(), arguments, name, &log, append), "{arguments:?} {name}");
+            let text = String::from_utf8(fs::read(&log).unwrap()).unwrap();
+            let rest = text.strip_prefix(LINE);
+            assert!(rest.is_some_and(|rest| rest.contains(begins)), "{arguments:?} {name}: {text:.200}");
+            seen.push(rest.unwrap().lines().count());
+        }
+        // In a file of its own it is the same.
+        let own = dir.path().join("own");
+        let _ = fs::remove_file(&own);
+        fs::write(&log, LINE).unwrap();
+        assert!(run(dir.path(), arguments, "own", &log, true), "{arguments:?}");
+        let lines = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
+        let apart = lines(&own) + lines(&log) - 1;
+        let is_measured = arguments.contains(&"--export");
+        assert!(
+            is_measured || seen.iter().all(|seen| *seen + 1 >= apart),
+            "{arguments:?}: {seen:?}, {apart}"
+        );
+    }
+}
+
+#[test]
+fn nothing_that_is_no_text_is_replaced_by_any_way_to_it() {
+    let dir = folder();
+    let (image, log) = (dir.path().join("victim.img"), dir.path().join("log"));
+    let contents: Vec<u8> = (0..1_u32 << 20).map(|at| at.to_le_bytes()[1]).collect();
+    fs::write(&image, &contents).unwrap();
+    fs::write(&log, LINE).unwrap();
+    std::os::unix::fs::symlink("victim.img", dir.path().join("link")).unwrap();
+    for (arguments, _) in COMMANDS {
+        for name in ["victim.img", "link", "/proc/self/cwd/victim.img", "./link"] {
+            assert!(!run(dir.path(), arguments, name, &log, true), "{arguments:?} {name}");
+            assert!(fs::read(&image).unwrap() == contents, "{arguments:?} {name}");
+        }
+    }
+    let pages = dir.path().join("pages");
+    fs::create_dir(&pages).unwrap();
+    std::os::unix::fs::symlink("../victim.img", pages.join("straddle-check.1")).unwrap();
+    assert!(!run(dir.path(), &["man", "--dir"], "pages", &log, true));
+    assert!(fs::read(&image).unwrap() == contents);
+}
+
+#[test]
+fn an_export_of_a_run_that_fails_leaves_the_former_one() {
+    let dir = folder();
+    let (own, log) = (dir.path().join("own"), dir.path().join("log"));
+    fs::write(&log, "").unwrap();
+    fs::write(&own, LINE).unwrap();
+    let arguments = [
+        "bench",
+        "random-read",
+        "disk.img",
+        "--io",
+        "buffered",
+        "--runtime",
+        "1",
+        "--size",
+        "1000",
+        "--export",
+    ];
+    assert!(!run(dir.path(), &arguments, "own", &log, true));
+    assert_eq!(fs::read_to_string(&own).unwrap(), LINE);
+}
+
+#[test]
+fn a_trace_and_the_events_of_a_guest_replace_text_and_are_added_to_output() {
+    if !present(&["linux.uml"]) {
+        return;
+    }
+    let dir = folder();
+    let (image, log) = (dir.path().join("victim.img"), dir.path().join("log"));
+    fs::write(&image, [0_u8, 1, 2, 3]).unwrap();
+    for option in ["--trace", "--events"] {
+        let lab = |name: &str| {
+            let mut command = Command::new(STRADDLE);
+            command.args(["lab", "--drive", "wd10ears", option, name, "--", "true"]).current_dir(dir.path());
+            let out = OpenOptions::new().append(true).open(&log).unwrap();
+            command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).status().unwrap().code()
+        };
+        fs::write(&log, LINE).unwrap();
+        assert_eq!(lab("/proc/self/cwd/victim.img"), Some(4), "{option}");
+        assert_eq!(fs::read(&image).unwrap(), [0, 1, 2, 3], "{option}");
+        assert_eq!(lab("/dev/stdout"), Some(0), "{option}");
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.starts_with(LINE) && text.len() > LINE.len(), "{option}: {text:.200}");
+        fs::write(dir.path().join("own"), LINE).unwrap();
+        assert_eq!(lab("own"), Some(0), "{option}");
+        assert!(!fs::read_to_string(dir.path().join("own")).unwrap().contains(LINE), "{option}");
+    }
+}
