@@ -25,7 +25,8 @@ demo: build
 test: setup
 	@scripts/test
 
-# The tests that boot no guest (User-Mode Linux, QEMU): about three minutes on two processors after a build.
+# The tests that boot no guest (User-Mode Linux, QEMU), but for the longest, which it names: two minutes on two processors
+# after a build.
 quick: setup
 	@scripts/test --quick
 

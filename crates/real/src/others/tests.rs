@@ -206,7 +206,7 @@ fn only_a_new_partition_of_the_target_counts() {
     for (action, disk, is_new) in
         [("add", name, true), ("change", name, false), ("remove", name, false), ("add", "loop999", false)]
     {
-        let path = format!("/devices/virtual/block/{disk}/{disk}p1");
+        let path = format!("/devices/virtual/block/{disk}/{disk}p77");
         let text = format!("{action}@{path}\0ACTION={action}\0DEVPATH={path}\0SUBSYSTEM=block\0");
         assert_eq!(others.partitions.is_new(text.as_bytes()), is_new, "{text}");
     }
