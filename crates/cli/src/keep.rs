@@ -9,9 +9,12 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
+use rustix::fs::{Gid, Uid};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tempfile::NamedTempFile;
 
@@ -21,6 +24,16 @@ use crate::exit::RefusedError;
 const LOOKED_AT: u64 = 64 << 10;
 /// The most links that a name may lead through.
 const MOST_LINKS: usize = 40;
+
+/// Files that this command reads besides those that are named when one is written.
+static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Notes that this command reads a file, which then is not replaced.
+pub(crate) fn note_read(path: &Path) {
+    if let Ok(mut read) = READ.lock() {
+        read.push(path.to_owned());
+    }
+}
 
 /// What a file of this kind may replace, besides text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +79,7 @@ pub(crate) fn write_over(path: &Path, contents: &[u8], inputs: &[&Path], first_l
 /// A file that is written piece by piece, and then replaces another one or none.
 pub(crate) enum Pending {
     /// A temporary file, the place that it is for, and what is there.
-    Made(Box<NamedTempFile>, PathBuf, Option<Permissions>),
+    Made(Box<NamedTempFile>, PathBuf, Option<Box<Metadata>>),
     /// An open file of this process, a pipe or a terminal.
     Direct(File),
 }
@@ -77,16 +90,15 @@ impl Pending {
         may_replace_over(path, inputs, over)?;
         let failure = || format!("{}: cannot write", path.display());
         if let Some(open) = descriptor(path).with_context(failure)? {
-            return Ok(Self::Direct(open.into()));
+            return Ok(Self::Direct(open));
         }
         let begun = match fs::metadata(path).ok() {
             // A pipe or a terminal has no contents to lose.
             Some(present) if !present.is_file() => {
                 OpenOptions::new().write(true).open(path).map(Self::Direct)
             }
-            present => made(path, present.as_ref()).map(|(made, path)| {
-                Self::Made(Box::new(made), path, present.map(|present| present.permissions()))
-            }),
+            present => made(path, present.as_ref())
+                .map(|(made, path)| Self::Made(Box::new(made), path, present.map(Box::new))),
         };
         begun.with_context(failure)
     }
@@ -105,7 +117,7 @@ impl Pending {
     /// Puts the file in its place, and returns it.
     pub(crate) fn commit(self) -> io::Result<File> {
         match self {
-            Self::Made(made, path, permissions) => persist(*made, &path, permissions),
+            Self::Made(made, path, present) => persist(*made, &path, present.as_deref()),
             Self::Direct(file) => Ok(file),
         }
     }
@@ -170,16 +182,21 @@ pub(crate) fn is_open(path: &Path) -> Result<bool> {
 }
 
 /// Which open file of this process a name stands for, if it stands for one: `/dev/stdout`, `/dev/fd/7`, a link to either.
-fn descriptor(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let own = PathBuf::from(format!("/proc/{}/fd", std::process::id()));
+fn descriptor(path: &Path) -> io::Result<Option<File>> {
     let mut path = std::path::absolute(path)?;
     for _ in 0..MOST_LINKS {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
         let Ok(parent) = parent.canonicalize() else { return Ok(None) };
-        if parent == own
-            && let Some(number) = name.to_str().and_then(|name| name.parse().ok())
-        {
-            return duplicate(number).map(Some);
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        if let (Some(process), Some(number)) = (whose_files(&parent), number) {
+            let is_own = process == std::process::id().to_string();
+            // The position in an open file of another process is not ours: what is written goes to its end.
+            let file = if is_own {
+                duplicate(number)?.into()
+            } else {
+                OpenOptions::new().append(true).open(parent.join(name))?
+            };
+            return Ok(Some(file));
         }
         match fs::read_link(parent.join(name)) {
             Ok(leads) => path = parent.join(leads),
@@ -187,6 +204,16 @@ fn descriptor(path: &Path) -> io::Result<Option<OwnedFd>> {
         }
     }
     Ok(None)
+}
+
+/// The process, as /proc names it, whose open files are in this folder.
+fn whose_files(folder: &Path) -> Option<String> {
+    let rest = folder.strip_prefix("/proc").ok()?;
+    let parts: Vec<&str> = rest.iter().map(|part| part.to_str()).collect::<Option<_>>()?;
+    match parts[..] {
+        [process, "fd"] | [process, "task", _, "fd"] => Some(process.to_owned()),
+        _ => None,
+    }
 }
 
 /// Another descriptor of the same open file, with the same position in it.
@@ -214,15 +241,51 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
     Ok((made, path))
 }
 
-fn persist(made: NamedTempFile, path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
-    made.as_file().sync_all()?;
-    if let Some(permissions) = permissions {
-        made.as_file().set_permissions(permissions)?;
+fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::Result<File> {
+    let file = made.as_file();
+    if let Some(present) = present {
+        let made_by = file.metadata()?;
+        if (made_by.uid(), made_by.gid()) != (present.uid(), present.gid()) {
+            // Only root may give a file away.
+            let (uid, gid) = (Uid::from_raw(present.uid()), Gid::from_raw(present.gid()));
+            let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
+        }
+        file.set_permissions(present.permissions())?;
     }
-    let file = made.persist(path).map_err(|error| error.error)?;
+    file.sync_all()?;
+    let persisted = match present {
+        None => made.persist_noclobber(path),
+        Some(present) if fs::metadata(path).is_ok_and(|now| state(&now) == state(present)) => {
+            made.persist(path)
+        }
+        Some(_) => return Err(kept_aside(made)),
+    };
+    let file = match persisted {
+        Ok(file) => file,
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(kept_aside(error.file));
+        }
+        Err(error) => return Err(error.error),
+    };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()?;
     Ok(file)
+}
+
+/// What changes when another program writes to a file, or puts another one in its place.
+fn state(found: &Metadata) -> (u64, u64, u64, Option<SystemTime>) {
+    (found.dev(), found.ino(), found.len(), found.modified().ok())
+}
+
+/// Leaves a file where it was made, because another program has written to its place.
+fn kept_aside(made: NamedTempFile) -> io::Error {
+    match made.keep() {
+        Ok((_, path)) => io::Error::other(format!(
+            "another program has written to it meanwhile; what was to be written is in {}",
+            path.display()
+        )),
+        Err(error) => error.error,
+    }
 }
 
 /// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is a text file and
@@ -239,16 +302,27 @@ fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
     if present.file_type().is_block_device() {
         return refused(path, "is a device and would be overwritten: name a file that does not exist");
     }
-    if let Some(input) = inputs.iter().copied().find(is_same) {
+    let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
+    let read: Vec<&Path> = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path)).collect();
+    if let Some(input) = read.into_iter().find(is_same) {
         let text =
             format!("would be overwritten, and is {}: name a file that does not exist", input.display());
         return refused(path, &text);
     }
-    if !present.is_file() || is_open(path)? {
+    if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
+        return refused(path, "is a device: name a file that does not exist");
+    }
+    if let Some(file) = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))? {
+        if present.is_file() && is_before_its_end(&file).unwrap_or(true) {
+            return refused(path, "would be overwritten from where it is open: open it to append (>>)");
+        }
         return Ok(());
     }
-    if is_output(&present) {
-        return refused(path, "the output goes there: name another file, or /dev/stdout");
+    if !present.is_file() {
+        return Ok(());
+    }
+    if is_open_here(&present) {
+        return refused(path, "is open here, perhaps for the output: name another file, or /dev/stdout");
     }
     if !is_ours(path, over).with_context(|| format!("{}: cannot read", path.display()))? {
         return refused(
@@ -263,13 +337,27 @@ fn refused(path: &Path, why: &str) -> Result<()> {
     Err(RefusedError(format!("{}: {why}", path.display())).into())
 }
 
-/// Whether standard output or standard error go to this file.
-fn is_output(present: &Metadata) -> bool {
-    let is_same = |seen: io::Result<rustix::fs::Stat>| {
-        seen.is_ok_and(|seen| (seen.st_dev, seen.st_ino) == (present.dev(), present.ino()))
-    };
-    is_same(rustix::fs::fstat(io::stdout()).map_err(Into::into))
-        || is_same(rustix::fs::fstat(io::stderr()).map_err(Into::into))
+/// Whether a character device is a terminal, or /dev/null, /dev/zero or /dev/full (Linux, admin-guide/devices.txt).
+fn is_harmless(number: u64) -> bool {
+    matches!(
+        (rustix::fs::major(number), rustix::fs::minor(number)),
+        (1, 3 | 5 | 7) | (4 | 5 | 136..=143 | 204, _)
+    )
+}
+
+/// Whether bytes of a file are behind the position where it is written next.
+fn is_before_its_end(mut file: &File) -> io::Result<bool> {
+    if rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND) {
+        return Ok(false);
+    }
+    Ok(file.stream_position()? < file.metadata()?.len())
+}
+
+/// Whether a descriptor of this process is of this file, such as that of standard output.
+fn is_open_here(present: &Metadata) -> bool {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return false };
+    let found = open.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
+    found.into_iter().any(|found| (found.dev(), found.ino()) == (present.dev(), present.ino()))
 }
 
 /// Whether the file may have been written by this program: its first 64 KiB are text, or it is of the kind that may be
@@ -305,176 +393,4 @@ fn is_parquet(file: &mut File) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listing(folder: &Path) -> Vec<String> {
-        let names =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_file_is_made_and_replaced_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, link) = (dir.path().join("plan.json"), dir.path().join("link"));
-        write(&path, b"one", &[]).unwrap();
-        let plain = dir.path().join("plain");
-        fs::write(&plain, "").unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&path), mode(&plain));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::symlink("plan.json", &link).unwrap();
-        write(&link, b"two", &[]).unwrap();
-        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(listing(dir.path()), ["link", "plain", "plan.json"]);
-    }
-
-    #[test]
-    fn nothing_else_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = dir.path().join("disk.img");
-        fs::write(&disk, vec![0; 1 << 20]).unwrap();
-        let text = dir.path().join("text");
-        fs::write(&text, "target").unwrap();
-        let (hard, soft) = (dir.path().join("hard"), dir.path().join("soft"));
-        fs::hard_link(&text, &hard).unwrap();
-        std::os::unix::fs::symlink(&text, &soft).unwrap();
-        for (path, inputs) in
-            [(&disk, vec![]), (&text, vec![text.as_path()]), (&hard, vec![&text]), (&soft, vec![&text])]
-        {
-            let error = write(path, b"plan", &inputs).unwrap_err();
-            assert!(error.is::<RefusedError>(), "{error:#}");
-        }
-        assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20]);
-        assert_eq!(fs::read(&text).unwrap(), b"target");
-    }
-
-    #[test]
-    fn a_key_is_no_text() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("luks.key");
-        // None of these bytes begins a character in UTF-8, and none is zero.
-        let key: Vec<u8> = (0..32_u8).map(|at| at.wrapping_mul(167) | 0x81).collect();
-        fs::write(&path, &key).unwrap();
-        assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
-        assert_eq!(fs::read(&path).unwrap(), key);
-        // A long text that is cut inside a character.
-        let long = "\u{e4}".repeat(50_000);
-        fs::write(&path, format!("x{long}")).unwrap();
-        write(&path, b"page", &[]).unwrap();
-    }
-
-    #[test]
-    fn only_a_file_of_the_same_kind_is_written_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run.fio");
-        write_over(&path, b"; ours\none", &[], "; ours").unwrap();
-        write_over(&path, b"; ours\ntwo", &[], "; ours").unwrap();
-        for other in ["; our", "notes\n", "\n; ours"] {
-            fs::write(&path, other).unwrap();
-            assert!(write_over(&path, b"; ours\n", &[], "; ours").unwrap_err().is::<RefusedError>());
-            assert_eq!(fs::read_to_string(&path).unwrap(), other);
-        }
-    }
-
-    /// By any name, and from where it is: what is written before and after stays.
-    #[test]
-    fn an_open_file_is_written_to_where_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, link) = (dir.path().join("log"), dir.path().join("link"));
-        for append in [true, false] {
-            fs::write(&path, "a log\n").unwrap();
-            let mut log = OpenOptions::new().write(true).append(append).open(&path).unwrap();
-            log.seek(io::SeekFrom::End(0)).unwrap();
-            let number = std::os::fd::AsRawFd::as_raw_fd(&log);
-            let _ = fs::remove_file(&link);
-            std::os::unix::fs::symlink(format!("/dev/fd/{number}"), &link).unwrap();
-            let names = [
-                format!("/dev/fd/{number}"),
-                format!("/proc/self/fd/{number}"),
-                format!("/dev/../proc/self/fd/{number}"),
-                format!("/proc/thread-self/../../fd/{number}"),
-                link.to_str().unwrap().to_owned(),
-            ];
-            let mut expected = "a log\n".to_owned();
-            for name in &names {
-                write(Path::new(name), b"page\n", &[]).unwrap();
-                let mut pending = Pending::begin(Path::new(name), &[], Over::Text).unwrap();
-                pending.write_all(b"more\n").unwrap();
-                pending.commit().unwrap();
-                let aside = Aside::begin(Path::new(name), &[]).unwrap();
-                fs::write(aside.path().unwrap(), "aside\n").unwrap();
-                aside.commit().unwrap();
-                log.write_all(b"line\n").unwrap();
-                expected.push_str("page\nmore\naside\nline\n");
-            }
-            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
-            assert_eq!(listing(dir.path()), ["link", "log"]);
-        }
-    }
-
-    /// A file that is only open for reading, and another way to the same folder, are no way round.
-    #[test]
-    fn other_ways_to_a_file_are_names_of_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = dir.path().join("disk.img");
-        fs::write(&disk, vec![0; 1 << 20]).unwrap();
-        let open = File::open(&disk).unwrap();
-        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
-        let root = format!("/proc/self/root{}", disk.display());
-        for name in [format!("/dev/fd/{number}"), root, format!("/proc/1/root{}", disk.display())] {
-            assert!(write(Path::new(&name), b"page", &[]).is_err(), "{name}");
-            assert!(Aside::begin(Path::new(&name), &[]).is_err() || name.contains("/fd/"), "{name}");
-            assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20], "{name}");
-        }
-        let made = format!("/proc/self/root{}", dir.path().join("new").display());
-        write(Path::new(&made), b"page", &[]).unwrap();
-        assert_eq!(listing(dir.path()), ["disk.img", "new"]);
-    }
-
-    #[test]
-    fn only_its_own_kind_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("table");
-        let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"PAR1"].concat();
-        fs::write(&path, &table).unwrap();
-        for over in [Over::Text, Over::Recording] {
-            assert!(Pending::begin(&path, &[], over).is_err());
-        }
-        Pending::begin(&path, &[], Over::Parquet).map(drop).unwrap();
-        for other in [&b"PAR1\xFF\x00random"[..], b"PAR\x00"] {
-            fs::write(&path, other).unwrap();
-            assert!(Pending::begin(&path, &[], Over::Parquet).is_err());
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_written_aside_is_put_in_its_place() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trace");
-        fs::write(&path, "before").unwrap();
-        let aside = Aside::begin(&path, &[]).unwrap();
-        fs::write(aside.path().unwrap(), "after").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"before");
-        aside.commit().unwrap();
-        assert_eq!(
-            (fs::read(&path).unwrap(), listing(dir.path())),
-            (b"after".to_vec(), vec!["trace".to_owned()])
-        );
-        drop(Aside::begin(&path, &[]).unwrap());
-        assert_eq!(listing(dir.path()), ["trace"]);
-    }
-
-    #[test]
-    fn what_cannot_be_stored_leaves_the_former_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("no folder").join("plan.json");
-        assert!(write(&path, b"x", &[]).is_err());
-        assert!(write(Path::new("/dev/full"), b"x", &[]).is_err());
-        write(Path::new("/dev/null"), b"x", &[]).unwrap();
-    }
-}
+mod tests;

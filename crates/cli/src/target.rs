@@ -36,6 +36,9 @@ impl Drive {
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);
+        // Of a shipped drive this is only a name.
+        let name = specification.split(',').next().unwrap_or(specification);
+        crate::keep::note_read(Path::new(name));
         Ok(Self { specification: specification.to_owned(), profile })
     }
 }

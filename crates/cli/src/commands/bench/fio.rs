@@ -1,6 +1,6 @@
 //! `straddle bench --emit-fio` and `--import-fio`.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -63,7 +63,7 @@ pub(super) fn emit(
 }
 
 /// The name by which fio finds the target, in whatever folder it runs. A file is named without links, which may lead
-/// elsewhere by then. A disk keeps its name in /dev: udev's links follow the disk, while `/dev/sdb` may become another
+/// elsewhere by then. A disk keeps its name in /dev: a link by-id follows the disk, while `/dev/sdb` may become another
 /// one.
 fn settled(path: &Path) -> Result<PathBuf> {
     let shown = quote_path(path);
@@ -88,7 +88,7 @@ fn settled(path: &Path) -> Result<PathBuf> {
     let given = std::path::absolute(path)?;
     let (Some(folder), Some(name)) = (given.parent(), given.file_name()) else { return Ok(whole) };
     let given = folder.canonicalize().with_context(|| shown.to_string())?.join(name);
-    if given == whole || is_kept_by_udev(&given).unwrap_or(false) {
+    if given == whole || follows_its_disk(&given) {
         return Ok(given);
     }
     let message = format!(
@@ -98,14 +98,9 @@ fn settled(path: &Path) -> Result<PathBuf> {
     Err(UsageError(message).into())
 }
 
-/// Whether this is a link that leads to a disk directly, made by root in the folder of devices itself: not in one on
-/// another file system, such as `/dev/shm`, nor one to an open file, such as `/dev/stdin`.
-fn is_kept_by_udev(link: &Path) -> io::Result<bool> {
-    let (found, devices) = (fs::symlink_metadata(link)?, fs::metadata("/dev")?);
-    let leads = link.parent().unwrap_or(link).join(fs::read_link(link)?);
-    let node = fs::symlink_metadata(leads)?;
-    let is_there = |one: &fs::Metadata| one.dev() == devices.dev();
-    Ok(is_there(&found) && is_there(&node) && found.uid() == 0 && node.file_type().is_block_device())
+/// Whether this is a link that follows its disk: by-id, which udev names after the disk itself, or that of a mapping.
+fn follows_its_disk(link: &Path) -> bool {
+    ["/dev/disk/by-id", "/dev/mapper"].iter().any(|folder| link.parent() == Some(Path::new(folder)))
 }
 
 /// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
@@ -123,6 +118,7 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
     let failure = || format!("{}: cannot read", path.display());
+    keep::note_read(path);
     let metadata = fs::metadata(path).with_context(failure)?;
     if !metadata.is_file() || metadata.len() > LARGEST {
         anyhow::bail!("{}: not fio's output: no file, or larger than {LARGEST} bytes", path.display());

@@ -1,0 +1,229 @@
+use super::*;
+
+fn listing(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_is_made_and_replaced_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("plan.json"), dir.path().join("link"));
+    write(&path, b"one", &[]).unwrap();
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), mode(&plain));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink("plan.json", &link).unwrap();
+    write(&link, b"two", &[]).unwrap();
+    assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(listing(dir.path()), ["link", "plain", "plan.json"]);
+}
+
+#[test]
+fn nothing_else_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk.img");
+    fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "target").unwrap();
+    let (hard, soft) = (dir.path().join("hard"), dir.path().join("soft"));
+    fs::hard_link(&text, &hard).unwrap();
+    std::os::unix::fs::symlink(&text, &soft).unwrap();
+    for (path, inputs) in
+        [(&disk, vec![]), (&text, vec![text.as_path()]), (&hard, vec![&text]), (&soft, vec![&text])]
+    {
+        let error = write(path, b"plan", &inputs).unwrap_err();
+        assert!(error.is::<RefusedError>(), "{error:#}");
+    }
+    assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20]);
+    assert_eq!(fs::read(&text).unwrap(), b"target");
+}
+
+#[test]
+fn a_key_is_no_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("luks.key");
+    // None of these bytes begins a character in UTF-8, and none is zero.
+    let key: Vec<u8> = (0..32_u8).map(|at| at.wrapping_mul(167) | 0x81).collect();
+    fs::write(&path, &key).unwrap();
+    assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
+    assert_eq!(fs::read(&path).unwrap(), key);
+    // A long text that is cut inside a character.
+    let long = "\u{e4}".repeat(50_000);
+    fs::write(&path, format!("x{long}")).unwrap();
+    write(&path, b"page", &[]).unwrap();
+}
+
+#[test]
+fn only_a_file_of_the_same_kind_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.fio");
+    write_over(&path, b"; ours\none", &[], "; ours").unwrap();
+    write_over(&path, b"; ours\ntwo", &[], "; ours").unwrap();
+    for other in ["; our", "notes\n", "\n; ours"] {
+        fs::write(&path, other).unwrap();
+        assert!(write_over(&path, b"; ours\n", &[], "; ours").unwrap_err().is::<RefusedError>());
+        assert_eq!(fs::read_to_string(&path).unwrap(), other);
+    }
+}
+
+/// By any name, and from where it is: what is written before and after stays.
+#[test]
+fn an_open_file_is_written_to_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("log"), dir.path().join("link"));
+    for append in [true, false] {
+        fs::write(&path, "a log\n").unwrap();
+        let mut log = OpenOptions::new().write(true).append(append).open(&path).unwrap();
+        log.seek(io::SeekFrom::End(0)).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&log);
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("/dev/fd/{number}"), &link).unwrap();
+        let names = [
+            format!("/dev/fd/{number}"),
+            format!("/proc/self/fd/{number}"),
+            format!("/dev/../proc/self/fd/{number}"),
+            format!("/proc/thread-self/../../fd/{number}"),
+            link.to_str().unwrap().to_owned(),
+        ];
+        let mut expected = "a log\n".to_owned();
+        for name in &names {
+            write(Path::new(name), b"page\n", &[]).unwrap();
+            let mut pending = Pending::begin(Path::new(name), &[], Over::Text).unwrap();
+            pending.write_all(b"more\n").unwrap();
+            pending.commit().unwrap();
+            let aside = Aside::begin(Path::new(name), &[]).unwrap();
+            fs::write(aside.path().unwrap(), "aside\n").unwrap();
+            aside.commit().unwrap();
+            log.write_all(b"line\n").unwrap();
+            expected.push_str("page\nmore\naside\nline\n");
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        assert_eq!(listing(dir.path()), ["link", "log"]);
+    }
+}
+
+/// A file that is only open for reading, and another way to the same folder, are no way round.
+#[test]
+fn other_ways_to_a_file_are_names_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk.img");
+    fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    let open = File::open(&disk).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+    let root = format!("/proc/self/root{}", disk.display());
+    for name in [format!("/dev/fd/{number}"), root, format!("/proc/1/root{}", disk.display())] {
+        assert!(write(Path::new(&name), b"page", &[]).is_err(), "{name}");
+        assert!(Aside::begin(Path::new(&name), &[]).is_err() || name.contains("/fd/"), "{name}");
+        assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20], "{name}");
+    }
+    let made = format!("/proc/self/root{}", dir.path().join("new").display());
+    write(Path::new(&made), b"page", &[]).unwrap();
+    assert_eq!(listing(dir.path()), ["disk.img", "new"]);
+}
+
+/// What is open is not replaced under its other name, nor written over in the middle.
+#[test]
+fn an_open_file_is_neither_replaced_nor_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    fs::write(&path, "a log\n").unwrap();
+    let open = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+    for name in [path.to_str().unwrap(), &format!("/dev/fd/{number}")] {
+        let error = write(Path::new(name), b"page", &[]).unwrap_err();
+        assert!(error.is::<RefusedError>(), "{name}: {error:#}");
+    }
+    drop(open);
+    // Open in another process only, and named by that.
+    let out = OpenOptions::new().append(true).open(&path).unwrap();
+    let mut other = std::process::Command::new("sleep").arg("60").stdout(out).spawn().unwrap();
+    write(Path::new(&format!("/proc/{}/fd/1", other.id())), b"page\n", &[]).unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a log\npage\n");
+}
+
+/// What is written meanwhile stays, and so does what was to be written.
+#[test]
+fn what_another_program_writes_meanwhile_stays() {
+    for present in [None, Some("before")] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("recording");
+        present.iter().for_each(|text| fs::write(&path, text).unwrap());
+        let mut pending = Pending::begin(&path, &[], Over::Text).unwrap();
+        pending.write_all(b"hours").unwrap();
+        fs::write(&path, "another's").unwrap();
+        let error = pending.commit().unwrap_err().to_string();
+        assert_eq!(fs::read(&path).unwrap(), b"another's");
+        let (_, kept) = error.rsplit_once(" is in ").unwrap();
+        assert_eq!(fs::read(kept).unwrap(), b"hours");
+    }
+}
+
+#[test]
+fn what_a_command_reads_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("drive.toml");
+    fs::write(&path, "base = 'wd10ears'").unwrap();
+    note_read(&path);
+    assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
+}
+
+#[test]
+fn terminals_have_nothing_to_lose() {
+    for name in ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"] {
+        assert!(fs::metadata(name).is_ok_and(|found| is_harmless(found.rdev())), "{name}");
+    }
+    // Memory, a disk in flash, a tape, a watchdog.
+    for (major, minor) in [(1, 1), (90, 0), (9, 0), (10, 130)] {
+        assert!(!is_harmless(rustix::fs::makedev(major, minor)), "{major}:{minor}");
+    }
+}
+
+#[test]
+fn only_its_own_kind_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table");
+    let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"PAR1"].concat();
+    fs::write(&path, &table).unwrap();
+    for over in [Over::Text, Over::Recording] {
+        assert!(Pending::begin(&path, &[], over).is_err());
+    }
+    Pending::begin(&path, &[], Over::Parquet).map(drop).unwrap();
+    for other in [&b"PAR1\xFF\x00random"[..], b"PAR\x00"] {
+        fs::write(&path, other).unwrap();
+        assert!(Pending::begin(&path, &[], Over::Parquet).is_err());
+    }
+}
+
+#[test]
+fn a_file_that_is_written_aside_is_put_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    fs::write(&path, "before").unwrap();
+    let aside = Aside::begin(&path, &[]).unwrap();
+    fs::write(aside.path().unwrap(), "after").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before");
+    aside.commit().unwrap();
+    assert_eq!(
+        (fs::read(&path).unwrap(), listing(dir.path())),
+        (b"after".to_vec(), vec!["trace".to_owned()])
+    );
+    drop(Aside::begin(&path, &[]).unwrap());
+    assert_eq!(listing(dir.path()), ["trace"]);
+}
+
+#[test]
+fn what_cannot_be_stored_leaves_the_former_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no folder").join("plan.json");
+    assert!(write(&path, b"x", &[]).is_err());
+    assert!(write(Path::new("/dev/full"), b"x", &[]).is_err());
+    write(Path::new("/dev/null"), b"x", &[]).unwrap();
+}
