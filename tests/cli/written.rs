@@ -161,3 +161,21 @@ fn a_trace_and_the_events_of_a_guest_replace_text_and_are_added_to_output() {
         assert!(!fs::read_to_string(dir.path().join("own")).unwrap().contains(LINE), "{option}");
     }
 }
+
+/// A profile that another one is based on is the user's as well.
+#[test]
+fn what_a_profile_is_based_on_is_not_replaced() {
+    let dir = folder();
+    let (notes, log) = (dir.path().join("p.toml"), dir.path().join("log"));
+    let text = "base = \"wd10ears\" # notes\n";
+    fs::write(&notes, text).unwrap();
+    fs::write(dir.path().join("c.toml"), "base = \"./p.toml\"\n").unwrap();
+    fs::write(&log, "").unwrap();
+    std::os::unix::fs::symlink("p.toml", dir.path().join("x.svg")).unwrap();
+    for drive in ["drive:./p.toml", "drive:./c.toml"] {
+        let bench = ["bench", "random-write", drive, "--offsets", "0", "--count", "5", "--svg"];
+        assert!(!run(dir.path(), &bench, "x.svg", &log, true), "{drive}");
+        assert!(!run(dir.path(), &["drive", "show", drive, "--svg"], "x.svg", &log, true), "{drive}");
+        assert_eq!(fs::read_to_string(&notes).unwrap(), text, "{drive}");
+    }
+}

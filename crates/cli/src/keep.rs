@@ -82,6 +82,8 @@ pub(crate) enum Pending {
     Made(Box<NamedTempFile>, PathBuf, Option<Box<Metadata>>),
     /// An open file of this process, a pipe or a terminal.
     Direct(File),
+    /// The output.
+    Output(File),
 }
 
 impl Pending {
@@ -89,8 +91,10 @@ impl Pending {
     pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over) -> Result<Self> {
         may_replace_over(path, inputs, over)?;
         let failure = || format!("{}: cannot write", path.display());
-        if let Some(open) = descriptor(path).with_context(failure)? {
-            return Ok(Self::Direct(open));
+        match descriptor(path).with_context(failure)? {
+            Some((1, open)) => return Ok(Self::Output(open)),
+            Some((_, open)) => return Ok(Self::Direct(open)),
+            None => {}
         }
         let begun = match fs::metadata(path).ok() {
             // A pipe or a terminal has no contents to lose.
@@ -110,7 +114,7 @@ impl Pending {
                 made.as_file_mut().set_len(bytes)?;
                 made.as_file_mut().seek(io::SeekFrom::Start(bytes)).map(|_| ())
             }
-            Self::Direct(_) => Ok(()),
+            Self::Direct(_) | Self::Output(_) => Ok(()),
         }
     }
 
@@ -118,7 +122,19 @@ impl Pending {
     pub(crate) fn commit(self) -> io::Result<File> {
         match self {
             Self::Made(made, path, present) => persist(*made, &path, present.as_deref()),
-            Self::Direct(file) => Ok(file),
+            Self::Direct(file) | Self::Output(file) => Ok(file),
+        }
+    }
+
+    /// Puts a file in its place that ends early, if it has anything and nothing else is there; otherwise leaves it where it
+    /// was made.
+    pub(crate) fn commit_part(self) -> io::Result<()> {
+        match self {
+            Self::Made(made, ..) if made.as_file().metadata()?.len() == 0 => Ok(()),
+            Self::Made(made, _, Some(_)) => {
+                Err(kept_aside(*made, "it ends early, and the former file stays"))
+            }
+            whole => whole.commit().map(drop),
         }
     }
 }
@@ -127,14 +143,19 @@ impl Write for Pending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Made(made, ..) => made.write(bytes),
-            Self::Direct(file) => file.write(bytes),
+            Self::Output(file) => file.write(bytes),
+            // Only a reader of the output who has seen enough is no failure.
+            Self::Direct(file) => file.write(bytes).map_err(|error| match error.kind() {
+                io::ErrorKind::BrokenPipe => io::Error::other("its reader has closed it"),
+                _ => error,
+            }),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Made(made, ..) => made.flush(),
-            Self::Direct(file) => file.flush(),
+            Self::Direct(file) | Self::Output(file) => file.flush(),
         }
     }
 }
@@ -152,7 +173,7 @@ impl Aside {
         let pending = Pending::begin(path, inputs, Over::Text)?;
         let copied = match pending {
             Pending::Made(..) => None,
-            Pending::Direct(_) => Some(NamedTempFile::with_prefix(".straddle-")?),
+            Pending::Direct(_) | Pending::Output(_) => Some(NamedTempFile::with_prefix(".straddle-")?),
         };
         Ok(Self { copied, pending })
     }
@@ -162,7 +183,7 @@ impl Aside {
         match (&self.copied, &self.pending) {
             (Some(file), _) => std::path::absolute(file.path()),
             (None, Pending::Made(made, ..)) => std::path::absolute(made.path()),
-            (None, Pending::Direct(_)) => Err(io::ErrorKind::NotFound.into()),
+            (None, Pending::Direct(_) | Pending::Output(_)) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -182,7 +203,7 @@ pub(crate) fn is_open(path: &Path) -> Result<bool> {
 }
 
 /// Which open file of this process a name stands for, if it stands for one: `/dev/stdout`, `/dev/fd/7`, a link to either.
-fn descriptor(path: &Path) -> io::Result<Option<File>> {
+fn descriptor(path: &Path) -> io::Result<Option<(i32, File)>> {
     let mut path = std::path::absolute(path)?;
     for _ in 0..MOST_LINKS {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
@@ -191,12 +212,9 @@ fn descriptor(path: &Path) -> io::Result<Option<File>> {
         if let (Some(process), Some(number)) = (whose_files(&parent), number) {
             let is_own = process == std::process::id().to_string();
             // The position in an open file of another process is not ours: what is written goes to its end.
-            let file = if is_own {
-                duplicate(number)?.into()
-            } else {
-                OpenOptions::new().append(true).open(parent.join(name))?
-            };
-            return Ok(Some(file));
+            let append = || OpenOptions::new().append(true).open(parent.join(name));
+            let found = if is_own { (number, duplicate(number)?.into()) } else { (-1, append()?) };
+            return Ok(Some(found));
         }
         match fs::read_link(parent.join(name)) {
             Ok(leads) => path = parent.join(leads),
@@ -242,7 +260,27 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
 }
 
 fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::Result<File> {
-    let file = made.as_file();
+    if let Err(error) = prepared(made.as_file(), present) {
+        return Err(kept_aside(made, &error.to_string()));
+    }
+    let persisted = match present {
+        None => made.persist_noclobber(path),
+        Some(present) if fs::metadata(path).is_ok_and(|now| state(&now) == state(present)) => {
+            made.persist(path)
+        }
+        Some(_) => return Err(kept_aside(made, MEANWHILE)),
+    };
+    let file = persisted.map_err(|error| match error.error.kind() {
+        io::ErrorKind::AlreadyExists => kept_aside(error.file, MEANWHILE),
+        _ => kept_aside(error.file, &error.error.to_string()),
+    })?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()?;
+    Ok(file)
+}
+
+/// Makes a file durable, for the owner and with the permissions of the one that it replaces.
+fn prepared(file: &File, present: Option<&Metadata>) -> io::Result<()> {
     if let Some(present) = present {
         let made_by = file.metadata()?;
         if (made_by.uid(), made_by.gid()) != (present.uid(), present.gid()) {
@@ -252,24 +290,7 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
         }
         file.set_permissions(present.permissions())?;
     }
-    file.sync_all()?;
-    let persisted = match present {
-        None => made.persist_noclobber(path),
-        Some(present) if fs::metadata(path).is_ok_and(|now| state(&now) == state(present)) => {
-            made.persist(path)
-        }
-        Some(_) => return Err(kept_aside(made)),
-    };
-    let file = match persisted {
-        Ok(file) => file,
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(kept_aside(error.file));
-        }
-        Err(error) => return Err(error.error),
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()?;
-    Ok(file)
+    file.sync_all()
 }
 
 /// What changes when another program writes to a file, or puts another one in its place.
@@ -277,13 +298,13 @@ fn state(found: &Metadata) -> (u64, u64, u64, Option<SystemTime>) {
     (found.dev(), found.ino(), found.len(), found.modified().ok())
 }
 
-/// Leaves a file where it was made, because another program has written to its place.
-fn kept_aside(made: NamedTempFile) -> io::Error {
+/// Why a file is not replaced whose state has changed.
+const MEANWHILE: &str = "another program has written to it meanwhile";
+
+/// Leaves a file where it was made, because it cannot be put in its place.
+fn kept_aside(made: NamedTempFile, why: &str) -> io::Error {
     match made.keep() {
-        Ok((_, path)) => io::Error::other(format!(
-            "another program has written to it meanwhile; what was to be written is in {}",
-            path.display()
-        )),
+        Ok((_, path)) => io::Error::other(format!("{why}; what was to be written is in {}", path.display())),
         Err(error) => error.error,
     }
 }
@@ -295,7 +316,7 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
 }
 
 fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
-    let Ok(present) = fs::metadata(path) else { return Ok(()) };
+    let Ok(present) = fs::metadata(path) else { return may_be_made(path) };
     let is_same = |input: &&Path| {
         fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (present.dev(), present.ino()))
     };
@@ -309,10 +330,13 @@ fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
             format!("would be overwritten, and is {}: name a file that does not exist", input.display());
         return refused(path, &text);
     }
+    if present.is_dir() {
+        return refused(path, "is a folder: name a file");
+    }
     if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
         return refused(path, "is a device: name a file that does not exist");
     }
-    if let Some(file) = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))? {
+    if let Some((_, file)) = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))? {
         if present.is_file() && is_before_its_end(&file).unwrap_or(true) {
             return refused(path, "would be overwritten from where it is open: open it to append (>>)");
         }
@@ -330,7 +354,15 @@ fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
             "would be overwritten, and holds something else: name a file that does not exist",
         );
     }
-    Ok(())
+    made(path, Some(&present)).map(drop).with_context(|| format!("{}: cannot write", path.display()))
+}
+
+/// Checks that a file can be made, before a long run: its folder is there and can be written.
+fn may_be_made(path: &Path) -> Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return refused(path, "is a link that leads to nothing: name the file itself");
+    }
+    made(path, None).map(drop).with_context(|| format!("{}: cannot write", path.display()))
 }
 
 fn refused(path: &Path, why: &str) -> Result<()> {

@@ -52,9 +52,12 @@ impl Whole {
     /// Puts the file in its place, with the whole records that there is room for.
     pub(crate) fn keep(mut self) -> io::Result<()> {
         // What could not be written was lost with its buffer, and a part of it may be in the file.
-        let _ = self.flush();
+        let flushed = self.flush();
         self.pending.cut(self.written)?;
-        self.pending.commit().map(drop)
+        match flushed {
+            Ok(()) => self.pending.commit().map(drop),
+            Err(error) => self.pending.commit_part().and(Err(error)),
+        }
     }
 }
 

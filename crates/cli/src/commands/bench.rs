@@ -75,15 +75,17 @@ fn target(arguments: &BenchArguments) -> Vec<&Path> {
 
 /// Prints the result in the form asked for.
 fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
+    // The figures first: a picture that cannot be written does not cost them.
+    if arguments.json {
+        output::print_json(&BenchReport::of(bench))?;
+    } else {
+        let mut out = output::stdout();
+        out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;
+        out.flush()?;
+    }
     if let Some(path) = &arguments.svg {
         keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
     }
-    if arguments.json {
-        return output::print_json(&BenchReport::of(bench));
-    }
-    let mut out = output::stdout();
-    out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;
-    out.flush()?;
     Ok(())
 }
 

@@ -69,13 +69,13 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     }
     let way = Way { settings, command: command(&names, arguments) };
     let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
-    if let Some(path) = &arguments.html {
-        keep::write(path, html::page(&reproduced).as_bytes(), &[])?;
-    }
     if arguments.json {
         output::print_json(&ReproduceReport::of(&reproduced))?;
     } else {
         print(&text::reproduce::outcomes(&reproduced, output::width(), styles))?;
+    }
+    if let Some(path) = &arguments.html {
+        keep::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
     let misses = text::reproduce::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));

@@ -54,23 +54,23 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let window = window.as_ref();
     let counted =
         Counted { files: &files, account: &account, total, units, start, best: arguments.best, window };
+    if arguments.json {
+        output::print_json(&TraceReport::of(&counted))?;
+    } else {
+        let mut out = output::stdout();
+        let shown = match arguments.csv {
+            true => csv::trace(&counted),
+            false => text::trace::trace(&counted, output::width(), styles),
+        };
+        out.write_all(shown.as_bytes())?;
+        out.flush()?;
+    }
     if let Some(path) = &arguments.html {
         keep::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
     }
     if let Some(path) = &arguments.svg {
         keep::write(path, text::trace::svg(&counted).as_bytes(), &inputs)?;
     }
-    if arguments.json {
-        output::print_json(&TraceReport::of(&counted))?;
-        return Ok(Exit::Success);
-    }
-    let mut out = output::stdout();
-    let shown = match arguments.csv {
-        true => csv::trace(&counted),
-        false => text::trace::trace(&counted, output::width(), styles),
-    };
-    out.write_all(shown.as_bytes())?;
-    out.flush()?;
     Ok(Exit::Success)
 }
 

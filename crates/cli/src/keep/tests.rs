@@ -227,3 +227,51 @@ fn what_cannot_be_stored_leaves_the_former_file() {
     assert!(write(Path::new("/dev/full"), b"x", &[]).is_err());
     write(Path::new("/dev/null"), b"x", &[]).unwrap();
 }
+
+#[test]
+fn what_cannot_be_written_is_refused_before_a_long_run() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    for name in ["link", "folder", "none/file"] {
+        assert!(may_replace(&dir.path().join(name), &[]).is_err(), "{name}");
+    }
+    may_replace(&dir.path().join("new"), &[]).unwrap();
+    assert_eq!(listing(dir.path()), ["folder", "link"]);
+}
+
+/// A recording on a full disk does not take the place of a whole one.
+#[test]
+fn what_ends_early_replaces_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    Pending::begin(&path, &[], Over::Text).unwrap().commit_part().unwrap();
+    assert!(!path.exists(), "nothing was written");
+    let part = || {
+        let mut part = Pending::begin(&path, &[], Over::Text).unwrap();
+        part.write_all(b"part").unwrap();
+        part.commit_part()
+    };
+    part().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"part");
+    fs::write(&path, "a whole one").unwrap();
+    let error = part().unwrap_err().to_string();
+    let (_, kept) = error.rsplit_once(" is in ").unwrap();
+    assert_eq!(
+        (fs::read(&path).unwrap(), fs::read(kept).unwrap()),
+        (b"a whole one".to_vec(), b"part".to_vec())
+    );
+}
+
+/// Only a reader of the output who has seen enough is no failure.
+#[test]
+fn a_reader_of_a_file_that_leaves_is_a_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let name = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+    let error = write(Path::new(&name), b"page", &[]).unwrap_err();
+    let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    };
+    assert!(!error.chain().any(is_pipe), "{error:#}");
+}
