@@ -144,7 +144,7 @@ impl Write for Pending {
         match self {
             Self::Made(made, ..) => made.write(bytes),
             Self::Output(file) => file.write(bytes),
-            // Only a reader of the output who has seen enough is no failure.
+            // Only the reader of the output may leave: then it has seen enough.
             Self::Direct(file) => file.write(bytes).map_err(|error| match error.kind() {
                 io::ErrorKind::BrokenPipe => io::Error::other("its reader has closed it"),
                 _ => error,

@@ -263,7 +263,7 @@ fn what_ends_early_replaces_nothing() {
     );
 }
 
-/// Only a reader of the output who has seen enough is no failure.
+/// Only the reader of the output may leave: then it has seen enough.
 #[test]
 fn a_reader_of_a_file_that_leaves_is_a_failure() {
     let (reader, writer) = std::io::pipe().unwrap();
