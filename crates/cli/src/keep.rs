@@ -331,7 +331,7 @@ fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
         return refused(path, &text);
     }
     if present.is_dir() {
-        return refused(path, "is a folder: name a file");
+        anyhow::bail!("{}: cannot write: it is a folder", path.display());
     }
     if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
         return refused(path, "is a device: name a file that does not exist");

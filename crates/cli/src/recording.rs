@@ -37,6 +37,8 @@ pub(crate) struct Whole {
     buffer: Vec<u8>,
     /// Bytes of whole records in the file.
     written: u64,
+    /// Whether records were lost because they could not be written.
+    is_cut: bool,
 }
 
 impl Whole {
@@ -46,6 +48,7 @@ impl Whole {
             pending: Pending::begin(path, inputs, Over::Recording)?,
             buffer: Vec::with_capacity(CHUNK * 2),
             written: 0,
+            is_cut: false,
         })
     }
 
@@ -54,10 +57,10 @@ impl Whole {
         // What could not be written was lost with its buffer, and a part of it may be in the file.
         let flushed = self.flush();
         self.pending.cut(self.written)?;
-        match flushed {
-            Ok(()) => self.pending.commit().map(drop),
-            Err(error) => self.pending.commit_part().and(Err(error)),
+        if self.is_cut {
+            return self.pending.commit_part().and(flushed);
         }
+        self.pending.commit().map(drop)
     }
 }
 
@@ -73,11 +76,15 @@ impl Write for Whole {
 
     fn flush(&mut self) -> io::Result<()> {
         let records = std::mem::take(&mut self.buffer);
+        // It is cut until all of it is there.
+        let was_cut = std::mem::replace(&mut self.is_cut, true);
         self.pending.write_all(&records)?;
         self.written += records.len() as u64;
         self.buffer = records;
         self.buffer.clear();
-        self.pending.flush()
+        self.pending.flush()?;
+        self.is_cut = was_cut;
+        Ok(())
     }
 }
 

@@ -83,9 +83,6 @@ pub(super) fn run(
         }
         measured => measured?,
     };
-    if let Some(error) = failed {
-        return Err(error).context("cannot export the samples");
-    }
     let seen = Conditions { workload, measured: &measured, sent: real.sent(), blank: real.is_blank() };
     let warnings = before.warnings(real.opened(), &seen);
     report(
@@ -96,6 +93,9 @@ pub(super) fn run(
         styles,
     )?;
     drop(made);
+    if let Some(error) = failed {
+        return Err(error).context("cannot export the samples");
+    }
     Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Success })
 }
 
