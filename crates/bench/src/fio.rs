@@ -79,12 +79,11 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     }
     let rw = rw(workload)?;
     let count = count(workload, job)?;
-    let is_flushed = workload.pattern.parameters().fsync_each.is_some_and(|each| each > 0)
-        || workload.pattern.parameters().sync == Some(Sync::Flush);
-    if workload.queue_depth > 1 && is_flushed {
+    let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
+    let flushed_each = if sync == Some(Sync::Flush) { Some(1) } else { fsync_each.filter(|each| *each > 0) };
+    if workload.queue_depth > 1 && flushed_each.is_some() {
         return Err(FioError::Workload("a flush after each write at a queue depth over 1"));
     }
-    let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
     let mut text = format!("{FIRST_LINE}\n[global]\n");
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name}={value}");
@@ -97,12 +96,10 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     set("direct", &u8::from(job.direct));
     set("ioengine", &if workload.queue_depth > 1 { "io_uring" } else { "psync" });
     set("iodepth", &workload.queue_depth);
-    match sync.unwrap_or_default() {
-        Sync::None => {}
-        Sync::Flush => set("fdatasync", &1),
-        Sync::Fua => set("sync", &"dsync"),
+    if sync == Some(Sync::Fua) {
+        set("sync", &"dsync");
     }
-    if let Some(each) = fsync_each.filter(|each| *each > 0) {
+    if let Some(each) = flushed_each {
         set("fdatasync", &each);
     }
     if workload.pattern.ends_with_fsync() {

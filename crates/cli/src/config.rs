@@ -83,8 +83,7 @@ impl Config {
 /// The text of the file that is not named; `None` if there is none.
 fn unnamed() -> io::Result<Option<String>> {
     // A pipe is not waited for.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(NAME) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

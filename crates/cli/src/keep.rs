@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use rustix::fs::OFlags;
-use rustix::fs::{Gid, Uid};
+use rustix::fs::{Gid, OFlags, Uid};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use straddle_device::FileId;
 use tempfile::NamedTempFile;
 
 use crate::exit::RefusedError;
@@ -35,45 +35,29 @@ pub(crate) fn note_read(path: &Path) {
     }
 }
 
-/// What a file of this kind may replace, besides text.
+/// What a file of a kind may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// Nothing.
+pub(crate) enum Over<'a> {
+    /// Text.
     Text,
-    /// A table in Parquet.
+    /// Text that begins with this line, as all files of the kind do, or an empty file.
+    Line(&'a str),
+    /// Text, or a table in Parquet.
     Parquet,
-    /// A recording.
+    /// Text, or a recording.
     Recording,
 }
 
 /// Writes `contents` to a temporary file, which then replaces `path`. Refused if [`may_replace`] refuses.
 pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
-    begun(path, contents, inputs).map(drop)
+    write_over(path, contents, inputs, Over::Text).map(drop)
 }
 
-/// As [`write`], and returns the file, which may be added to.
-pub(crate) fn begun(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<File> {
-    let mut pending = Pending::begin(path, inputs, Over::Text)?;
+/// As [`write`], over a file of a kind, and returns the file, which may be added to.
+pub(crate) fn write_over(path: &Path, contents: &[u8], inputs: &[&Path], over: Over<'_>) -> Result<File> {
+    let mut pending = Pending::begin(path, inputs, over)?;
     let written = pending.write_all(contents).and_then(|()| pending.commit());
     written.with_context(|| format!("{}: cannot write", path.display()))
-}
-
-/// As [`write`], for a file whose first line is always the same: nothing else is replaced.
-pub(crate) fn write_over(path: &Path, contents: &[u8], inputs: &[&Path], first_line: &str) -> Result<()> {
-    let is_full = |present: Metadata| present.is_file() && present.len() > 0;
-    if !is_open(path)? && fs::metadata(path).is_ok_and(is_full) {
-        let mut head = Vec::new();
-        let len = u64::try_from(first_line.len())?;
-        let read = File::open(path).and_then(|file| file.take(len).read_to_end(&mut head));
-        read.with_context(|| format!("{}: cannot read", path.display()))?;
-        if head != first_line.as_bytes() {
-            return refused(
-                path,
-                "would be overwritten, and holds something else: name a file that does not exist",
-            );
-        }
-    }
-    write(path, contents, inputs)
 }
 
 /// A file that is written piece by piece, and then replaces another one or none.
@@ -88,23 +72,15 @@ pub(crate) enum Pending {
 
 impl Pending {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
-    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over) -> Result<Self> {
-        may_replace_over(path, inputs, over)?;
-        let failure = || format!("{}: cannot write", path.display());
-        match descriptor(path).with_context(failure)? {
-            Some((1, open)) => return Ok(Self::Output(open)),
-            Some((_, open)) => return Ok(Self::Direct(open)),
-            None => {}
-        }
-        let begun = match fs::metadata(path).ok() {
-            // A pipe or a terminal has no contents to lose.
-            Some(present) if !present.is_file() => {
-                OpenOptions::new().write(true).open(path).map(Self::Direct)
-            }
-            present => made(path, present.as_ref())
+    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+        let begun = match Place::of(path, inputs, over)? {
+            Place::Open(1, open) => Ok(Self::Output(open)),
+            Place::Open(_, open) => Ok(Self::Direct(open)),
+            Place::Stream => OpenOptions::new().write(true).open(path).map(Self::Direct),
+            Place::File(present) => made(path, present.as_ref())
                 .map(|(made, path)| Self::Made(Box::new(made), path, present.map(Box::new))),
         };
-        begun.with_context(failure)
+        begun.with_context(|| format!("{}: cannot write", path.display()))
     }
 
     /// Cuts the file to this many bytes. A pipe keeps what it got.
@@ -126,13 +102,13 @@ impl Pending {
         }
     }
 
-    /// Puts a file in its place that ends early, if it has anything and nothing else is there; otherwise leaves it where it
-    /// was made.
-    pub(crate) fn commit_part(self) -> io::Result<()> {
+    /// Puts a file in its place that ends early because of `why`, if it has anything and nothing else is there; otherwise
+    /// leaves it where it was made.
+    pub(crate) fn commit_part(self, why: &io::Error) -> io::Result<()> {
         match self {
             Self::Made(made, ..) if made.as_file().metadata()?.len() == 0 => Ok(()),
             Self::Made(made, _, Some(_)) => {
-                Err(kept_aside(*made, "it ends early, and the former file stays"))
+                Err(kept_aside(*made, &format!("{why}; the former file stays, as the new one ends early")))
             }
             whole => whole.commit().map(drop),
         }
@@ -162,7 +138,11 @@ impl Write for Pending {
 
 /// A file that is written by its name, by others, and then replaces another one or none.
 pub(crate) struct Aside {
-    /// The file, if it does not become the one that was asked for.
+    /// The name that it was asked for by.
+    name: PathBuf,
+    /// Where it is written.
+    path: PathBuf,
+    /// The file there, if it does not become the one that was asked for.
     copied: Option<NamedTempFile>,
     pending: Pending,
 }
@@ -171,28 +151,30 @@ impl Aside {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
     pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
         let pending = Pending::begin(path, inputs, Over::Text)?;
-        let copied = match pending {
+        let copied = match &pending {
             Pending::Made(..) => None,
             Pending::Direct(_) | Pending::Output(_) => Some(NamedTempFile::with_prefix(".straddle-")?),
         };
-        Ok(Self { copied, pending })
+        let at = match (&copied, &pending) {
+            (None, Pending::Made(made, ..)) => made.path(),
+            (copied, _) => copied.as_ref().map_or(path, NamedTempFile::path),
+        };
+        Ok(Self { name: path.to_owned(), path: std::path::absolute(at)?, copied, pending })
     }
 
     /// Where it is written. It has no contents yet.
-    pub(crate) fn path(&self) -> io::Result<PathBuf> {
-        match (&self.copied, &self.pending) {
-            (Some(file), _) => std::path::absolute(file.path()),
-            (None, Pending::Made(made, ..)) => std::path::absolute(made.path()),
-            (None, Pending::Direct(_) | Pending::Output(_)) => Err(io::ErrorKind::NotFound.into()),
-        }
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Puts the file in its place.
-    pub(crate) fn commit(mut self) -> io::Result<()> {
-        if let Some(file) = self.copied {
-            io::copy(&mut File::open(file.path())?, &mut self.pending)?;
-        }
-        self.pending.commit().map(drop)
+    pub(crate) fn commit(mut self) -> Result<()> {
+        let copied = match &self.copied {
+            Some(_) => File::open(&self.path).and_then(|mut file| io::copy(&mut file, &mut self.pending)),
+            None => Ok(0),
+        };
+        let committed = copied.and_then(|_| self.pending.commit());
+        committed.map(drop).with_context(|| format!("{}: cannot write", self.name.display()))
     }
 }
 
@@ -294,8 +276,8 @@ fn prepared(file: &File, present: Option<&Metadata>) -> io::Result<()> {
 }
 
 /// What changes when another program writes to a file, or puts another one in its place.
-fn state(found: &Metadata) -> (u64, u64, u64, Option<SystemTime>) {
-    (found.dev(), found.ino(), found.len(), found.modified().ok())
+fn state(found: &Metadata) -> (FileId, u64, Option<SystemTime>) {
+    (FileId::of(found), found.len(), found.modified().ok())
 }
 
 /// Why a file is not replaced whose state has changed.
@@ -310,62 +292,73 @@ fn kept_aside(made: NamedTempFile, why: &str) -> io::Error {
 }
 
 /// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is a text file and
-/// not one of `inputs`, whatever its name.
+/// not one of `inputs`, whatever its name. It is known before a long run whether a file can be made there.
 pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
-    may_replace_over(path, inputs, Over::Text)
+    match Place::of(path, inputs, Over::Text)? {
+        Place::Open(..) | Place::Stream => Ok(()),
+        Place::File(present) => made(path, present.as_ref())
+            .map(drop)
+            .with_context(|| format!("{}: cannot write", path.display())),
+    }
 }
 
-fn may_replace_over(path: &Path, inputs: &[&Path], over: Over) -> Result<()> {
-    let Ok(present) = fs::metadata(path) else { return may_be_made(path) };
-    let is_same = |input: &&Path| {
-        fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (present.dev(), present.ino()))
-    };
-    if present.file_type().is_block_device() {
-        return refused(path, "is a device and would be overwritten: name a file that does not exist");
-    }
-    let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
-    let read: Vec<&Path> = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path)).collect();
-    if let Some(input) = read.into_iter().find(is_same) {
-        let text =
-            format!("would be overwritten, and is {}: name a file that does not exist", input.display());
-        return refused(path, &text);
-    }
-    if present.is_dir() {
-        anyhow::bail!("{}: cannot write: it is a folder", path.display());
-    }
-    if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
-        return refused(path, "is a device: name a file that does not exist");
-    }
-    if let Some((_, file)) = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))? {
-        if present.is_file() && is_before_its_end(&file).unwrap_or(true) {
-            return refused(path, "would be overwritten from where it is open: open it to append (>>)");
+/// What a name stands for that may be written to.
+enum Place {
+    /// An open file, by its number in this process; -1 in another one.
+    Open(i32, File),
+    /// A pipe or a terminal, which has no contents to lose.
+    Stream,
+    /// A file that is to be made, and what is there.
+    File(Option<Metadata>),
+}
+
+impl Place {
+    fn of(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+        let Ok(present) = fs::metadata(path) else {
+            if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+                return refused(path, "is a link that leads to nothing: name the file itself");
+            }
+            return Ok(Self::File(None));
+        };
+        let id = FileId::of(&present);
+        if present.file_type().is_block_device() {
+            return refused(path, "is a device and would be overwritten: name a file that does not exist");
         }
-        return Ok(());
+        let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
+        let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
+        if let Some(input) = inputs.find(|input| fs::metadata(input).is_ok_and(|of| FileId::of(&of) == id)) {
+            let text =
+                format!("would be overwritten, and is {}: name a file that does not exist", input.display());
+            return refused(path, &text);
+        }
+        if present.is_dir() {
+            anyhow::bail!("{}: cannot write: it is a folder", path.display());
+        }
+        if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
+            return refused(path, "is a device: name a file that does not exist");
+        }
+        let open = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))?;
+        if let Some((number, file)) = open {
+            if present.is_file() && is_before_its_end(&file).unwrap_or(true) {
+                return refused(path, "would be overwritten from where it is open: open it to append (>>)");
+            }
+            return Ok(Self::Open(number, file));
+        }
+        if !present.is_file() {
+            return Ok(Self::Stream);
+        }
+        if is_open_here(id) {
+            return refused(path, "is open here, perhaps for the output: name another file, or /dev/stdout");
+        }
+        if !is_ours(path, over).with_context(|| format!("{}: cannot read", path.display()))? {
+            let text = "would be overwritten, and holds something else: name a file that does not exist";
+            return refused(path, text);
+        }
+        Ok(Self::File(Some(present)))
     }
-    if !present.is_file() {
-        return Ok(());
-    }
-    if is_open_here(&present) {
-        return refused(path, "is open here, perhaps for the output: name another file, or /dev/stdout");
-    }
-    if !is_ours(path, over).with_context(|| format!("{}: cannot read", path.display()))? {
-        return refused(
-            path,
-            "would be overwritten, and holds something else: name a file that does not exist",
-        );
-    }
-    made(path, Some(&present)).map(drop).with_context(|| format!("{}: cannot write", path.display()))
 }
 
-/// Checks that a file can be made, before a long run: its folder is there and can be written.
-fn may_be_made(path: &Path) -> Result<()> {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        return refused(path, "is a link that leads to nothing: name the file itself");
-    }
-    made(path, None).map(drop).with_context(|| format!("{}: cannot write", path.display()))
-}
-
-fn refused(path: &Path, why: &str) -> Result<()> {
+fn refused<T>(path: &Path, why: &str) -> Result<T> {
     Err(RefusedError(format!("{}: {why}", path.display())).into())
 }
 
@@ -386,31 +379,31 @@ fn is_before_its_end(mut file: &File) -> io::Result<bool> {
 }
 
 /// Whether a descriptor of this process is of this file, such as that of standard output.
-fn is_open_here(present: &Metadata) -> bool {
+fn is_open_here(id: FileId) -> bool {
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return false };
-    let found = open.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
-    found.into_iter().any(|found| (found.dev(), found.ino()) == (present.dev(), present.ino()))
+    let mut found = open.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok());
+    found.any(|found| FileId::of(&found) == id)
 }
 
 /// Whether the file may have been written by this program: its first 64 KiB are text, or it is of the kind that may be
 /// replaced.
-fn is_ours(path: &Path, over: Over) -> io::Result<bool> {
+fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
     let mut head = Vec::new();
     // What has become a pipe since is not waited for.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     (&mut file).take(LOOKED_AT).read_to_end(&mut head)?;
     let is_text = match std::str::from_utf8(&head) {
         Ok(text) => !text.contains('\0'),
         // The last character may be cut off.
         Err(error) => head.len() as u64 == LOOKED_AT && error.error_len().is_none() && !head.contains(&0),
     };
-    Ok(is_text
-        || match over {
-            Over::Text => false,
-            Over::Recording => straddle_trace::is_recording(&head),
-            Over::Parquet => is_parquet(&mut file)?,
-        })
+    Ok(match over {
+        Over::Text => is_text,
+        Over::Line(line) => is_text && (head.is_empty() || head.starts_with(line.as_bytes())),
+        Over::Recording => is_text || straddle_trace::is_recording(&head),
+        Over::Parquet => is_text || is_parquet(&mut file)?,
+    })
 }
 
 /// Whether a file begins and ends as a table in Parquet.

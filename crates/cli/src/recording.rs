@@ -37,8 +37,8 @@ pub(crate) struct Whole {
     buffer: Vec<u8>,
     /// Bytes of whole records in the file.
     written: u64,
-    /// Whether records were lost because they could not be written.
-    is_cut: bool,
+    /// Why records were lost, if they could not be written.
+    failed: Option<io::Error>,
 }
 
 impl Whole {
@@ -48,7 +48,7 @@ impl Whole {
             pending: Pending::begin(path, inputs, Over::Recording)?,
             buffer: Vec::with_capacity(CHUNK * 2),
             written: 0,
-            is_cut: false,
+            failed: None,
         })
     }
 
@@ -57,10 +57,10 @@ impl Whole {
         // What could not be written was lost with its buffer, and a part of it may be in the file.
         let flushed = self.flush();
         self.pending.cut(self.written)?;
-        if self.is_cut {
-            return self.pending.commit_part().and(flushed);
+        match &self.failed {
+            Some(why) => self.pending.commit_part(why).and(flushed),
+            None => self.pending.commit().map(drop),
         }
-        self.pending.commit().map(drop)
     }
 }
 
@@ -76,14 +76,13 @@ impl Write for Whole {
 
     fn flush(&mut self) -> io::Result<()> {
         let records = std::mem::take(&mut self.buffer);
-        // It is cut until all of it is there.
-        let was_cut = std::mem::replace(&mut self.is_cut, true);
-        self.pending.write_all(&records)?;
+        if let Err(error) = self.pending.write_all(&records).and_then(|()| self.pending.flush()) {
+            self.failed.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
+            return Err(error);
+        }
         self.written += records.len() as u64;
         self.buffer = records;
         self.buffer.clear();
-        self.pending.flush()?;
-        self.is_cut = was_cut;
         Ok(())
     }
 }
@@ -153,7 +152,8 @@ impl Modelled {
             None => recorder.finish(0),
         };
         let kept = recorder.into_inner().keep();
-        finished.and(kept).with_context(failure)
+        // Where the file is that could not be put in its place is said first.
+        kept.and(finished).with_context(failure)
     }
 }
 

@@ -36,7 +36,7 @@ impl Drive {
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);
-        note_read(specification.split(',').next().unwrap_or(specification));
+        profile.files.iter().for_each(|path| crate::keep::note_read(path));
         Ok(Self { specification: specification.to_owned(), profile })
     }
 }
@@ -140,23 +140,6 @@ impl ReadTarget {
             Self::Object(_) | Self::Invalid { .. } => None,
         };
         targets.iter().filter_map(path).collect()
-    }
-}
-
-/// Notes that the file of a profile is read, and those of its bases. Of a shipped drive there is only a name.
-fn note_read(name: &str) {
-    const MOST: usize = 16;
-    const LARGEST: u64 = 1 << 20;
-    let mut path = PathBuf::from(name);
-    for _ in 0..MOST {
-        crate::keep::note_read(&path);
-        if !std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= LARGEST) {
-            return;
-        }
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let table: toml::Table = text.parse().unwrap_or_default();
-        let Some(base) = table.get("base").and_then(toml::Value::as_str) else { return };
-        path = path.parent().unwrap_or(Path::new("")).join(base);
     }
 }
 

@@ -142,6 +142,7 @@ pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<P
         fit: None,
         figures: Vec::new(),
         variants: Vec::new(),
+        files: Vec::new(),
     }))
 }
 

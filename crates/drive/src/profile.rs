@@ -62,6 +62,8 @@ pub struct Values {
     pub figures: Vec<Figure>,
     /// The options that the profile accepts, such as `jumper=on`.
     pub variants: Vec<String>,
+    /// The files that it was read from: its own, and those of its bases.
+    pub files: Vec<PathBuf>,
 }
 
 /// What a drive reports about itself in IDENTIFY, INQUIRY and READ CAPACITY.

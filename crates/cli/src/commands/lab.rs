@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     let aside = |path: &Option<PathBuf>| path.as_deref().map(|path| Aside::begin(path, &stores)).transpose();
     let (trace, events) = (aside(&arguments.trace)?, aside(&arguments.events)?);
-    job.trace = trace.as_ref().map(Aside::path).transpose()?;
-    job.events = events.as_ref().map(Aside::path).transpose()?;
+    job.trace = trace.as_ref().map(|file| file.path().to_owned());
+    job.events = events.as_ref().map(|file| file.path().to_owned());
     let recording = recording(arguments)?;
     if let Some(recording) = &recording {
         let recording = recording.clone();

@@ -63,11 +63,11 @@ fn a_key_is_no_text() {
 fn only_a_file_of_the_same_kind_is_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.fio");
-    write_over(&path, b"; ours\none", &[], "; ours").unwrap();
-    write_over(&path, b"; ours\ntwo", &[], "; ours").unwrap();
+    write_over(&path, b"; ours\none", &[], Over::Line("; ours")).unwrap();
+    write_over(&path, b"; ours\ntwo", &[], Over::Line("; ours")).unwrap();
     for other in ["; our", "notes\n", "\n; ours"] {
         fs::write(&path, other).unwrap();
-        assert!(write_over(&path, b"; ours\n", &[], "; ours").unwrap_err().is::<RefusedError>());
+        assert!(write_over(&path, b"; ours\n", &[], Over::Line("; ours")).unwrap_err().is::<RefusedError>());
         assert_eq!(fs::read_to_string(&path).unwrap(), other);
     }
 }
@@ -98,7 +98,7 @@ fn an_open_file_is_written_to_where_it_is() {
             pending.write_all(b"more\n").unwrap();
             pending.commit().unwrap();
             let aside = Aside::begin(Path::new(name), &[]).unwrap();
-            fs::write(aside.path().unwrap(), "aside\n").unwrap();
+            fs::write(aside.path(), "aside\n").unwrap();
             aside.commit().unwrap();
             log.write_all(b"line\n").unwrap();
             expected.push_str("page\nmore\naside\nline\n");
@@ -208,7 +208,7 @@ fn a_file_that_is_written_aside_is_put_in_its_place() {
     let path = dir.path().join("trace");
     fs::write(&path, "before").unwrap();
     let aside = Aside::begin(&path, &[]).unwrap();
-    fs::write(aside.path().unwrap(), "after").unwrap();
+    fs::write(aside.path(), "after").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"before");
     aside.commit().unwrap();
     assert_eq!(
@@ -245,12 +245,12 @@ fn what_cannot_be_written_is_refused_before_a_long_run() {
 fn what_ends_early_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("recording");
-    Pending::begin(&path, &[], Over::Text).unwrap().commit_part().unwrap();
+    Pending::begin(&path, &[], Over::Text).unwrap().commit_part(&io::Error::other("full")).unwrap();
     assert!(!path.exists(), "nothing was written");
     let part = || {
         let mut part = Pending::begin(&path, &[], Over::Text).unwrap();
         part.write_all(b"part").unwrap();
-        part.commit_part()
+        part.commit_part(&io::Error::other("full"))
     };
     part().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"part");

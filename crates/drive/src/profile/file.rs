@@ -1,7 +1,7 @@
 //! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
 //! possible.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use straddle_io::Nanos;
@@ -32,6 +32,8 @@ const LOG_BYTES: u64 = 64 << 20;
 struct Text {
     name: String,
     text: String,
+    /// The file that it was read from.
+    file: Option<PathBuf>,
 }
 
 /// Finds the text of a base by its name and that of the profile that names it.
@@ -39,7 +41,10 @@ type Find = fn(&str, &str) -> Result<Text, ProfileError>;
 
 /// A file or a shipped profile.
 fn find(name: &str) -> Result<Text, ProfileError> {
-    if is_file(name) { Ok(Text { name: name.to_owned(), text: read::text(name)? }) } else { shipped(name) }
+    if !is_file(name) {
+        return shipped(name);
+    }
+    Ok(Text { name: name.to_owned(), text: read::text(name)?, file: Some(name.into()) })
 }
 
 /// A file in the folder of the profile `of` or below it, or a shipped profile: others may have written the profile, so it
@@ -53,7 +58,8 @@ fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
 
 fn text_below(folder: &Path, name: &str) -> Result<Text, ProfileError> {
     let path = folder.join(name);
-    Ok(Text { name: path.to_string_lossy().into_owned(), text: read::text_below(folder, &path)? })
+    let text = read::text_below(folder, &path)?;
+    Ok(Text { name: path.to_string_lossy().into_owned(), text, file: Some(path) })
 }
 
 /// A shipped profile. No file is read.
@@ -68,7 +74,7 @@ fn is_file(name: &str) -> bool {
 
 fn shipped(name: &str) -> Result<Text, ProfileError> {
     match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned() }),
+        Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned(), file: None }),
         None => Err(ProfileError::Unknown { name: name.to_owned(), suggestion: nearest(name) }),
     }
 }
@@ -93,7 +99,8 @@ pub(super) fn open_below(folder: &Path, name: &str, options: &[&str]) -> Result<
 }
 
 pub(super) fn parse(name: &str, text: &str, options: &[&str]) -> Result<Profile, ProfileError> {
-    from_text(&Text { name: name.to_owned(), text: text.to_owned() }, options, &[], find_shipped)
+    let text = Text { name: name.to_owned(), text: text.to_owned(), file: None };
+    from_text(&text, options, &[], find_shipped)
 }
 
 fn from_text(
@@ -103,7 +110,8 @@ fn from_text(
     find: Find,
 ) -> Result<Profile, ProfileError> {
     let name = text.name.as_str();
-    let mut table = merged(text, find, 0)?;
+    let mut files = Vec::new();
+    let mut table = merged(text, find, 0, &mut files)?;
     let variants = match table.remove("variants") {
         Some(Value::Table(variants)) => variants,
         _ => Table::new(),
@@ -133,10 +141,17 @@ fn from_text(
         |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
     let file = File::deserialize(Value::Table(table)).map_err(syntax)?;
     let values = Check { name }.values(file)?;
-    Ok(Profile::of_checked(Values { figures, variants: known, ..values }))
+    Ok(Profile::of_checked(Values { figures, variants: known, files, ..values }))
 }
 
-fn merged(Text { name, text }: &Text, find: Find, depth: usize) -> Result<Table, ProfileError> {
+/// The table of a profile over those of its bases; adds the files that they were read from.
+fn merged(
+    Text { name, text, file }: &Text,
+    find: Find,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+) -> Result<Table, ProfileError> {
+    files.extend(file.clone());
     if depth == LONGEST_CHAIN {
         return Err(ProfileError::Circular { name: name.clone() });
     }
@@ -147,7 +162,7 @@ fn merged(Text { name, text }: &Text, find: Find, depth: usize) -> Result<Table,
         None => Ok(upper),
         Some(Value::String(base)) => {
             let base = find(&base, name)?;
-            let mut lower = merged(&base, find, depth + 1)?;
+            let mut lower = merged(&base, find, depth + 1, files)?;
             // A variant of one model does not apply to every drive derived from it.
             lower.remove("variants");
             source::overlay(&mut lower, upper);
@@ -206,9 +221,9 @@ impl Check<'_> {
                 .map(|KnobFile { path, low, high, whole }| Knob { path, low, high, whole })
                 .collect(),
         });
-        let (figures, variants) = (Vec::new(), Vec::new());
+        let (figures, variants, files) = (Vec::new(), Vec::new(), Vec::new());
         let File { name, title, notes, .. } = file;
-        Ok(Values { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
+        Ok(Values { name, title, notes, claims, sectors, interface, body, fit, figures, variants, files })
     }
 
     fn flash(

@@ -35,7 +35,7 @@ pub(super) fn text_below(folder: &Path, path: &Path) -> Result<String, ProfileEr
 /// Opens a file that has a size: a pipe or a device may have no end, nor may a file of the kernel in /proc or /sys.
 fn open(path: &Path) -> io::Result<File> {
     // A pipe without a writer is not waited for.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
     match (found.is_file(), found.len()) {

@@ -11,7 +11,7 @@ use straddle_real::Io;
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::output::{Styles, quote_path};
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
@@ -58,7 +58,7 @@ pub(super) fn emit(
         runtime: arguments.real.runtime,
     };
     let text = fio::emit(workload, &job).with_context(|| target.to_string())?;
-    keep::write_over(path, text.as_bytes(), &super::target(arguments), fio::FIRST_LINE)?;
+    keep::write_over(path, text.as_bytes(), &super::target(arguments), Over::Line(fio::FIRST_LINE))?;
     Ok(Exit::Success)
 }
 

@@ -22,7 +22,7 @@ use straddle_units::Span;
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
@@ -277,7 +277,7 @@ fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<M
 /// Shows the progress bar, and exports every sample to a file.
 struct Watching<'a> {
     bar: &'a mut Bar,
-    export: Option<Export>,
+    export: Option<Export<'a>>,
     failed: Option<anyhow::Error>,
 }
 
@@ -309,9 +309,9 @@ impl Watch for Watching<'_> {
 }
 
 /// Samples of each round, in a file that exists from the end of the first one on.
-struct Export {
-    path: PathBuf,
-    inputs: Vec<PathBuf>,
+struct Export<'a> {
+    path: &'a Path,
+    inputs: Vec<&'a Path>,
     /// The first line, until it is written.
     begin: Vec<u8>,
     file: Option<File>,
@@ -341,11 +341,11 @@ struct Line {
     latencies_ns: Vec<u64>,
 }
 
-impl Export {
-    fn open(arguments: &BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
+impl<'a> Export<'a> {
+    fn open(arguments: &'a BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
-        let inputs: Vec<PathBuf> = super::target(arguments).into_iter().map(Path::to_owned).collect();
-        keep::may_replace(path, &super::target(arguments))?;
+        let inputs = super::target(arguments);
+        keep::may_replace(path, &inputs)?;
         let mut begin = Vec::new();
         let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
@@ -358,7 +358,7 @@ impl Export {
         };
         serde_json::to_writer(&mut begin, &heading)?;
         begin.push(b'\n');
-        Ok(Some(Self { path: path.clone(), inputs, begin, file: None }))
+        Ok(Some(Self { path, inputs, begin, file: None }))
     }
 
     fn turns(&mut self, turns: &[Turn]) -> Result<()> {
@@ -379,10 +379,7 @@ impl Export {
         }
         match &mut self.file {
             Some(file) => file.write_all(&lines)?,
-            None => {
-                let inputs: Vec<&Path> = self.inputs.iter().map(PathBuf::as_path).collect();
-                self.file = Some(keep::begun(&self.path, &lines, &inputs)?);
-            }
+            None => self.file = Some(keep::write_over(self.path, &lines, &self.inputs, Over::Text)?),
         }
         Ok(())
     }

@@ -45,8 +45,15 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let ended = match finished {
         Ok(ended) => ended,
         Err(error) => {
-            if asked.requests.count() > 0 && recorder.into_inner().keep().is_ok() {
-                output::complain(&format!("{name}: holds what was recorded until the following error"));
+            if asked.requests.count() > 0 {
+                match recorder.into_inner().keep() {
+                    Ok(()) => {
+                        output::complain(&format!(
+                            "{name}: holds what was recorded until the following error"
+                        ));
+                    }
+                    Err(error) => output::complain(&format!("{name}: cannot write: {error}")),
+                }
             }
             return Err(anyhow::Error::from(error).context(name.to_string()));
         }
