@@ -164,6 +164,8 @@ fn packed_and_plain_from_a_file_and_a_pipe_are_the_same() {
         fs::write(&packed, &once[..once.len() / 2]).unwrap();
         let cut = straddle(&["trace", &packed]);
         assert_eq!((cut.code, cut.out.as_str()), (3, ""), "{program}: {}", cut.err);
+        let says = format!("{packed}: cannot read the trace from byte ");
+        assert!(cut.err.contains(&says), "{program}: {}", cut.err);
     }
 }
 

@@ -261,7 +261,7 @@ fn of_models() -> Vec<Sample> {
         sample(TargetError::Refused { request: request(), source: refusal() }),
         sample(failed()),
         sample(ProbeError::Target(failed())),
-        sample(TraceError::Read { name: text(), source: cause() }),
+        sample(TraceError::Read { name: text(), byte: Some(7), source: cause() }),
         sample(TraceError::Line {
             name: text(),
             place: Place::Line,

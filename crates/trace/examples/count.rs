@@ -2,10 +2,10 @@
 
 use std::fs::File;
 
-use straddle_trace::{Account, How, Input, Order, Reader};
+use straddle_trace::{Account, How, Input, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let how = How { order: Order::Any, timed: false, ..How::default() };
+    let how = How { timed: false, ..How::default() };
     let mut account = Account::new();
     for path in std::env::args().skip(1) {
         account.read(&mut Reader::open(Input::File(File::open(&path)?), &path, &how)?, None)?;

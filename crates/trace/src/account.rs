@@ -234,7 +234,7 @@ impl Account {
             if requests > 1 && part.span() == Time::ZERO && may_have_none {
                 return Err(TraceError::NoTimes { name: trace.name().to_owned() });
             }
-            self.late += pools.late();
+            self.late += trace.late();
             for (volume, coalesced) in part.volumes.iter_mut().zip(pools.finish()) {
                 volume.coalesced = coalesced;
             }

@@ -29,7 +29,7 @@ use crate::histogram::SECTOR;
 use crate::how::{Event, How};
 use crate::origin::Origin;
 use crate::reader::{Place, Source};
-use crate::record::{Order, Sink};
+use crate::record::Sink;
 
 /// `BLK_IO_TRACE_MAGIC` with `BLK_IO_TRACE_VERSION`.
 pub(crate) const MAGIC: u32 = 0x6561_7407;
@@ -141,7 +141,7 @@ impl<'a> Blktrace<'a> {
         Self {
             streams: files.into_iter().map(stream).collect(),
             event,
-            any_order: how.order == Order::Any && !how.timed,
+            any_order: !how.timed,
             window: BinaryHeap::new(),
             begun: false,
             device: None,
@@ -336,7 +336,7 @@ impl Stream<'_> {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(TraceError::Read { name: self.name.clone(), source }),
+                Err(source) => return Err(self.unread(filled, source)),
             }
         }
         Ok(filled)
@@ -349,7 +349,7 @@ impl Stream<'_> {
             let read = match self.input.fill_buf() {
                 Ok(buffer) => buffer.len().min(left),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(TraceError::Read { name: self.name.clone(), source }),
+                Err(source) => return Err(self.unread(RECORD + bytes as usize - left, source)),
             };
             if read == 0 {
                 return Err(self.wrong(LineError::Cut));
@@ -358,6 +358,11 @@ impl Stream<'_> {
             left -= read;
         }
         Ok(())
+    }
+
+    /// Returns the error of a read that failed so many bytes behind the record's beginning.
+    fn unread(&self, behind: usize, source: io::Error) -> TraceError {
+        TraceError::Read { name: self.name.clone(), byte: Some(self.byte + behind as u64), source }
     }
 
     fn wrong(&self, source: LineError) -> TraceError {

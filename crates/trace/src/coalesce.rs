@@ -62,10 +62,6 @@ impl Coalesced {
 pub(crate) struct Pools {
     pools: Vec<Pool>,
     start: u64,
-    now: Time,
-    /// The latest time so far, as the trace counts it: what is before the first request has no arrival of its own.
-    latest: Nanos,
-    late: u64,
 }
 
 /// The units of one size that are held.
@@ -91,19 +87,11 @@ impl Pools {
     pub(crate) fn new(window: &Window) -> Self {
         let pool = |unit: &u64| Pool::new(*unit, window.within, HELD);
         let pools = window.units.iter().map(pool).collect();
-        Self { pools, start: window.start, now: Time::ZERO, latest: Nanos::ZERO, late: 0 }
-    }
-
-    /// Returns the number of requests that were earlier than one before them.
-    pub(crate) const fn late(&self) -> u64 {
-        self.late
+        Self { pools, start: window.start }
     }
 
     /// Takes a request; only writes matter.
     pub(crate) fn take(&mut self, record: &Record) {
-        self.late += u64::from(record.time < self.latest);
-        self.latest = self.latest.max(record.time);
-        self.now = self.now.max(record.arrival);
         let is_write = matches!(record.operation, Operation::Write | Operation::WriteFua);
         if !is_write || record.length == 0 {
             return;
@@ -111,7 +99,7 @@ impl Pools {
         let end = record.offset.saturating_add(record.length).div_ceil(SECTOR);
         let (first, end) = (record.offset / SECTOR + self.start, end + self.start);
         for pool in &mut self.pools {
-            pool.write(self.now, record.volume, first, end);
+            pool.write(record.arrival, record.volume, first, end);
         }
     }
 

@@ -8,10 +8,12 @@ use crate::reader::Place;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be read.
-    #[error("{name}: cannot read the trace")]
+    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} of its contents on")).unwrap_or_default())]
     Read {
         /// The trace's name.
         name: String,
+        /// How many bytes have been read, of a packed file of its contents; `None` if it was not begun.
+        byte: Option<u64>,
         /// The I/O error.
         source: std::io::Error,
     },
@@ -164,9 +166,6 @@ pub enum LineError {
     /// Not UTF-8.
     #[error("not text")]
     NotText,
-    /// The request arrives before the one on the line above.
-    #[error("it arrives before the request above it; sort the trace by time")]
-    Backwards,
     /// The request extends past the end of the drive.
     #[error(
         "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap brings it back to the beginning"

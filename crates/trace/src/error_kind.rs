@@ -38,7 +38,6 @@ impl LineError {
             | Self::LongName { .. }
             | Self::TooFar { .. }
             | Self::NotText
-            | Self::Backwards
             | Self::PastEnd { .. }
             | Self::Refused(_) => ErrorKind::Failed,
         }

@@ -2,7 +2,6 @@
 
 use crate::columns::Columns;
 use crate::format::Format;
-use crate::record::Order;
 
 /// How a trace is read.
 #[derive(Clone, Debug)]
@@ -13,16 +12,14 @@ pub struct How {
     pub columns: Columns,
     /// The event that counts as a request, in traces of events.
     pub event: Event,
-    /// Whether requests have to be in the order of their times.
-    pub order: Order,
-    /// Whether times are needed. If not, there may be no column for them.
+    /// Whether times are needed. If not, there may be no column for them, and requests may be read in any order.
     pub timed: bool,
 }
 
 impl Default for How {
     fn default() -> Self {
         let columns = Columns::default();
-        Self { format: None, columns, event: Event::Issue, order: Order::ByTime, timed: true }
+        Self { format: None, columns, event: Event::Issue, timed: true }
     }
 }
 

@@ -38,7 +38,7 @@ pub use how::{Event, How};
 pub use origin::{About, Origin, Partition, Recorded};
 pub use packed::unpacked;
 pub use reader::{Input, Place, Reader};
-pub use record::{Order, Record, Took};
+pub use record::{Record, Took};
 pub use recorder::{Asked, Happened, Marks, Recorder, is_recording};
 pub use recording::Recording;
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, Replays, replay, replay_volumes};

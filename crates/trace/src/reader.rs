@@ -89,16 +89,16 @@ impl<'a> Reader<'a> {
     /// Creates a reader of bytes that are not packed. `name` is what errors call the trace.
     pub fn new(input: impl Read + Send + 'a, name: &str, how: &How) -> Self {
         let source = Unknown::Unread { input: Box::new(input), name: name.to_owned(), how: how.clone() };
-        Self::of(Box::new(source), name, how)
+        Self::of(Box::new(source), name)
     }
 
     /// Opens a trace, also a packed one, or a Parquet file.
     pub fn open(input: Input<'a>, name: &str, how: &How) -> Result<Self, TraceError> {
-        let read = |source| TraceError::Read { name: name.to_owned(), source };
+        let read = |source| TraceError::Read { name: name.to_owned(), byte: None, source };
         let input = match input {
             Input::File(mut file) => {
                 if Columnar::is_one(&mut file, how).map_err(read)? {
-                    return Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name, how));
+                    return Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name));
                 }
                 unpacked(file).map_err(read)?
             }
@@ -112,19 +112,18 @@ impl<'a> Reader<'a> {
     pub fn merged(files: Vec<(String, Input<'a>)>, name: &str, how: &How) -> Result<Self, TraceError> {
         let mut streams: Vec<(String, Box<dyn Read + Send + 'a>)> = Vec::new();
         for (file, input) in files {
-            let read = |source| TraceError::Read { name: file.clone(), source };
+            let read = |source| TraceError::Read { name: file.clone(), byte: None, source };
             let input = match input {
                 Input::File(opened) => unpacked(opened).map_err(read)?,
                 Input::Stream(stream) => unpacked(stream).map_err(read)?,
             };
             streams.push((file, input));
         }
-        Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name, how))
+        Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name))
     }
 
-    fn of(source: Box<dyn Source + 'a>, name: &str, how: &How) -> Self {
-        let sink = Sink::new(how.order);
-        Self { source, sink, name: name.to_owned(), next: 0, ended: false, failed: None }
+    fn of(source: Box<dyn Source + 'a>, name: &str) -> Self {
+        Self { source, sink: Sink::new(), name: name.to_owned(), next: 0, ended: false, failed: None }
     }
 
     /// Returns the names of the volumes in the order in which they occurred. A trace of one volume may give none.
@@ -135,6 +134,11 @@ impl<'a> Reader<'a> {
     /// Returns the number of lines that are not requests: headers, and events of other kinds.
     pub const fn others(&self) -> u64 {
         self.sink.others
+    }
+
+    /// Returns the number of requests so far that are earlier than one before them: they count as of its time.
+    pub const fn late(&self) -> u64 {
+        self.sink.late
     }
 
     /// Returns what the trace says of itself, as far as it has been read: all of it at the end.
@@ -219,7 +223,7 @@ impl<'a> Unknown<'a> {
         {
             let mut first = Vec::with_capacity(4);
             let read = input.by_ref().take(4).read_to_end(&mut first);
-            read.map_err(|source| TraceError::Read { name: name.clone(), source })?;
+            read.map_err(|source| TraceError::Read { name: name.clone(), byte: Some(0), source })?;
             let is_records = match how.format {
                 None => Blktrace::is_one(&first),
                 Some(format) => format == Format::Blktrace,

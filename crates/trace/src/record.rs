@@ -19,10 +19,10 @@ pub struct Record {
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
-    /// When it arrived, counted from the start of the trace. Zero for what is before that, if the order does not
-    /// matter.
+    /// When it arrived, counted from the first request of the trace. One that is earlier than one before it arrives with
+    /// that one, and [`Reader::late`](crate::Reader::late) counts it.
     pub arrival: Time,
-    /// When it arrived, as the trace counts it.
+    /// When it arrived, as the trace says.
     pub time: Nanos,
     /// How it went on a real drive, if the trace says so.
     pub took: Option<Took>,
@@ -37,15 +37,6 @@ pub struct Took {
     pub measured: Nanos,
 }
 
-/// Whether requests have to be in the order of their times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// One that is earlier than the one before is an error.
-    ByTime,
-    /// They may come in any order.
-    Any,
-}
-
 /// Requests that are read at a time: few enough to stay in the processor's first cache.
 pub(crate) const BATCH: usize = 256;
 
@@ -56,31 +47,24 @@ pub(crate) fn is_empty(operation: Operation, length: u64) -> bool {
 }
 
 /// Takes the requests of a trace, and hands them on in batches.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) batch: Vec<Record>,
     pub(crate) volumes: Volumes,
-    pub(crate) order: Order,
     /// Lines that are not requests.
     pub(crate) others: u64,
+    /// Requests that are earlier than one before them.
+    pub(crate) late: u64,
     /// The first arrival; the others are counted from it.
     origin: Option<Nanos>,
-    /// The last arrival. In DiskSim's format: the next arrival.
+    /// The latest arrival. In DiskSim's format: the next arrival.
     arrival: Time,
     after: Nanos,
 }
 
 impl Sink {
-    pub(crate) fn new(order: Order) -> Self {
-        Self {
-            batch: Vec::with_capacity(BATCH),
-            volumes: Volumes::default(),
-            order,
-            others: 0,
-            origin: None,
-            arrival: Time::ZERO,
-            after: Nanos::ZERO,
-        }
+    pub(crate) fn new() -> Self {
+        Self { batch: Vec::with_capacity(BATCH), ..Self::default() }
     }
 
     #[inline]
@@ -104,30 +88,37 @@ impl Sink {
         (operation, offset, length): (Operation, u64, u64),
         when: When,
     ) -> Result<(), LineError> {
-        let (arrival, time, took) = match when {
+        if is_empty(operation, length) {
+            self.others += 1;
+            if matches!(when, When::Took { .. }) {
+                // The requests behind it come when it was done.
+                self.arrival_of(when);
+            }
+            return Ok(());
+        }
+        let (arrival, time, took) = self.arrival_of(when);
+        self.batch.push(Record { line, volume, operation, offset, length, arrival, time, took });
+        Ok(())
+    }
+
+    #[inline]
+    fn arrival_of(&mut self, when: When) -> (Time, Nanos, Option<Took>) {
+        match when {
             When::At(at) => {
                 let origin = match self.origin {
                     Some(origin) => origin,
                     None => *self.origin.insert(at),
                 };
                 let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
-                if self.order == Order::ByTime && (at < origin || arrival < self.arrival) {
-                    return Err(LineError::Backwards);
-                }
-                self.arrival = arrival;
-                (arrival, at, None)
+                self.late += u64::from(at < origin || arrival < self.arrival);
+                self.arrival = self.arrival.max(arrival);
+                (self.arrival, at, None)
             }
             When::Took { measured, then } => {
                 let (arrival, after) = (self.arrival, self.after);
                 (self.arrival, self.after) = (arrival + measured + then, then);
                 (arrival, arrival.since(Time::ZERO), Some(Took { after, measured }))
             }
-        };
-        if is_empty(operation, length) {
-            self.others += 1;
-            return Ok(());
         }
-        self.batch.push(Record { line, volume, operation, offset, length, arrival, time, took });
-        Ok(())
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Refusal, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::error::{LineError, TraceError};
+use crate::histogram::SECTOR;
 use crate::reader::{Place, Reader};
 use crate::record::Record;
 
@@ -68,6 +69,11 @@ pub struct Replayed {
     pub flushes: Latency,
     /// Number of discards.
     pub discards: u64,
+    /// Of these, the ones that the drive did not get because it has no such command.
+    pub ignored: u64,
+    /// Requests that did not begin and end on sectors of 512 bytes. The drive got all sectors that they touch, as a
+    /// page cache would ask for.
+    pub widened: u64,
     /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
     pub misaligned: u64,
     /// Requests that were moved to the beginning of the drive because they extended past its end.
@@ -109,6 +115,8 @@ impl Replayed {
         self.writes.join(&other.writes);
         self.flushes.join(&other.flushes);
         self.discards += other.discards;
+        self.ignored += other.ignored;
+        self.widened += other.widened;
         self.misaligned += other.misaligned;
         self.wrapped += other.wrapped;
         self.counters = self.counters.plus(&other.counters);
@@ -302,6 +310,8 @@ impl Run {
             writes: Latency::new(),
             flushes: Latency::new(),
             discards: 0,
+            ignored: 0,
+            widened: 0,
             misaligned: 0,
             wrapped: 0,
             counters: Counters::default(),
@@ -342,6 +352,7 @@ impl Run {
             Pace::Open => record.arrival,
             Pace::Closed => self.free + record.took.map_or(Nanos::ZERO, |took| took.after),
         };
+        let record = self.whole(record);
         let offset = self.placed(&record)?;
         let sent = arrival.max(room).max(self.drive.now());
         // In the open loop a request has arrived even while it waits for room in the queue.
@@ -349,8 +360,14 @@ impl Run {
         self.arrivals = Some((self.arrivals.map_or(arrival, |(first, _)| first), arrival));
         let request =
             Request::new(id, record.operation, ByteOffset::new(offset), ByteCount::new(record.length));
-        self.drive.submit(sent, request, &mut self.done).map_err(LineError::Refused)?;
-        self.outstanding.insert(id, (record, arrival));
+        match self.drive.submit(sent, request, &mut self.done) {
+            Ok(()) => {
+                self.outstanding.insert(id, (record, arrival));
+            }
+            // No host sends one to a drive that has no such command.
+            Err(Refusal::NoDiscard) => self.replayed.ignored += 1,
+            Err(refusal) => return Err(LineError::Refused(refusal)),
+        }
         let mut done = std::mem::take(&mut self.done);
         for completion in done.drain(..) {
             self.note(completion, each);
@@ -378,6 +395,18 @@ impl Run {
             Operation::Discard => {}
         }
         each(&Finished { record, latency });
+    }
+
+    /// Returns a request of the whole sectors that this one touches.
+    fn whole(&mut self, record: Record) -> Record {
+        let end = record.offset.checked_add(record.length).and_then(|end| end.checked_next_multiple_of(SECTOR));
+        let offset = record.offset - record.offset % SECTOR;
+        let length = end.map_or(record.length, |end| end - offset);
+        if (offset, length) == (record.offset, record.length) || end.is_none() {
+            return record;
+        }
+        self.replayed.widened += 1;
+        Record { offset, length, ..record }
     }
 
     /// Returns the first byte of a request on this drive.

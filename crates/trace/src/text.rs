@@ -214,7 +214,10 @@ impl<R: Read> Text<R> {
             let read = match self.input.read(room) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(TraceError::Read { name: self.name.clone(), source }),
+                Err(source) => {
+                    let (name, byte) = (self.name.clone(), Some(self.base + self.to as u64));
+                    return Err(TraceError::Read { name, byte, source });
+                }
             };
             if read == 0 {
                 self.ended = true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use straddle_io::Nanos;
-use straddle_trace::{Columns, Event, Format, How, Order, UNITS};
+use straddle_trace::{Columns, Event, Format, How, UNITS};
 use straddle_units::{ByteCount, parse_size};
 
 use super::place;
@@ -163,9 +163,9 @@ pub(crate) struct SourceArguments {
 
 impl SourceArguments {
     /// Returns how the trace is read. `timed` is whether its times matter.
-    pub(crate) fn how(&self, order: Order, timed: bool) -> How {
+    pub(crate) fn how(&self, timed: bool) -> How {
         let columns = self.columns.clone().unwrap_or_default();
-        How { format: self.format, columns, event: self.event, order, timed }
+        How { format: self.format, columns, event: self.event, timed }
     }
 }
 

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_trace::{Options, Order, Pace, Reader, Recording, replay, replay_volumes};
+use straddle_trace::{Options, Pace, Reader, Recording, replay, replay_volumes};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles};
 use crate::target::Drive;
-use crate::view::json::sim::{Run, Sim, SimReport};
+use crate::view::json::sim::{Read, Run, Sim, SimReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
@@ -56,7 +56,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
 }
 
 fn one(arguments: &SimArguments, profile: &Profile, trace: &Recording, shift: u64) -> Result<Run> {
-    let mut reader = input::trace(trace, &arguments.source.how(Order::ByTime, true))?;
+    let mut reader = input::trace(trace, &arguments.source.how(true))?;
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),
@@ -73,9 +73,9 @@ fn one(arguments: &SimArguments, profile: &Profile, trace: &Recording, shift: u6
     if arguments.one_drive {
         let replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
         warn(&reader);
-        return Ok(Run::of_one(shift, reader.detect()?, replayed));
+        return Ok(Run::of_one(shift, Read::of(&mut reader)?, replayed));
     }
     let replays = replay_volumes(profile, &mut reader, &options)?;
     warn(&reader);
-    Ok(Run::of_volumes(shift, reader.detect()?, replays))
+    Ok(Run::of_volumes(shift, Read::of(&mut reader)?, replays))
 }

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use straddle_trace::{About, Account, Order, Recording, SECTOR, Target, Window, Writer};
+use straddle_trace::{About, Account, Recording, SECTOR, Target, Window, Writer};
 
 use crate::args::{TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
@@ -41,7 +41,7 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let (account, abouts) = match &arguments.to[..] {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
         _ => {
-            let how = arguments.source.how(Order::Any, window.is_some());
+            let how = arguments.source.how(window.is_some());
             Account::of(&traces, window.as_ref(), |trace| input::trace(trace, &how))?
         }
     };
@@ -100,7 +100,7 @@ fn converted(
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;
     let (mut account, mut abouts) = (Account::new(), Vec::new());
-    let how = arguments.source.how(Order::Any, true);
+    let how = arguments.source.how(true);
     for trace in traces {
         let mut reader = input::trace(trace, &how)?;
         account.read_with(&mut reader, window, &mut |records, volumes| writer.write(records, volumes))?;

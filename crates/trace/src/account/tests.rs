@@ -8,10 +8,9 @@ use straddle_io::SplitMix64;
 use super::*;
 use crate::histogram::{Effect, SECTOR, UNITS};
 use crate::how::How;
-use crate::record::Order;
 
 fn any() -> How {
-    How { order: Order::Any, ..How::default() }
+    How::default()
 }
 
 fn account(text: &str) -> Account {

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::columns::Columns;
-use crate::record::Order;
 use crate::scan::PADDING;
 
 fn of(line: &str) -> Option<Format> {
@@ -39,7 +38,7 @@ fn formats_are_distinguished() {
 }
 /// Lines of each format that is read quickly, and what makes its parser.
 fn parsers() -> Vec<(Box<dyn Lines>, &'static str)> {
-    let how = |columns: &str| How { columns: columns.parse().unwrap(), order: Order::Any, ..How::default() };
+    let how = |columns: &str| How { columns: columns.parse().unwrap(), ..How::default() };
     let mut named = csv::Csv::of(&How::default());
     assert_eq!(named.line("time_us,op,offset,length,volume"), Ok(None));
     let mut numbered = csv::Csv::of(&how("time=1:ms,op=2:0/1,offset=3:sectors,length=4:4KiB,volume=6"));

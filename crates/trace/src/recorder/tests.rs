@@ -7,7 +7,7 @@ use crate::format::blkparse::operation as operation_of_letters;
 use crate::how::How;
 use crate::origin::{Partition, Recorded};
 use crate::reader::Reader;
-use crate::record::{Order, Record};
+use crate::record::Record;
 
 const SDB: u32 = 8 << 20 | 16;
 const SDC: u32 = 8 << 20 | 32;
@@ -168,7 +168,7 @@ proptest! {
         let length = bytes.len();
         at.iter().for_each(|(at, byte)| bytes[at % length] = *byte);
         for some in [&bytes[..], &bytes[..cut % length]] {
-            let how = How { order: Order::Any, ..How::default() };
+            let how = How::default();
             let mut reader = Reader::new(some, "damaged", &how);
             while let Ok(Some(_)) = reader.next_record() {}
             let _ = reader.origin();

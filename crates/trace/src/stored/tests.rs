@@ -7,7 +7,6 @@ use super::*;
 use crate::coalesce::Window;
 use crate::how::How;
 use crate::reader::Reader;
-use crate::record::Order;
 
 /// A request: its volume, what it is, its first byte and its length.
 type Asked = (u8, Operation, u64, u64);
@@ -31,7 +30,7 @@ fn account(requests: &[Asked]) -> Account {
         text.push_str(&format!("7,{letter},{offset},{length},v{volume}\n"));
     }
     let mut account = Account::new();
-    let how = How { order: Order::Any, ..How::default() };
+    let how = How::default();
     account.read(&mut Reader::new(text.as_bytes(), "t", &how), None).unwrap();
     account
 }

@@ -11,7 +11,6 @@ use arrow_array::{
 use super::*;
 use crate::how::How;
 use crate::reader::Reader;
-use crate::record::Order;
 
 /// Requests: the volume, the operation, the first byte, the length. Those without an operation are none.
 type Asked = (Option<String>, Option<&'static str>, i64, i64);
@@ -41,7 +40,7 @@ fn text(requests: &[Asked]) -> Account {
         let (volume, op) = (volume.as_deref().unwrap_or_default(), op.unwrap());
         text.push_str(&format!("1,{op},{offset},{length},{volume}\n"));
     }
-    let how = How { order: Order::Any, timed: false, ..How::default() };
+    let how = How { timed: false, ..How::default() };
     let mut account = Account::new();
     account.read(&mut Reader::new(text.as_bytes(), "t", &how), None).unwrap();
     account

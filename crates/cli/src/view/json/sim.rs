@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
-use straddle_trace::{Format, Pace, Replayed, Replays};
+use straddle_trace::{Format, Pace, Reader, Replayed, Replays, TraceError};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
@@ -70,6 +70,13 @@ struct RunReport {
     bytes: u64,
     /// The number of discards among the requests.
     discards: u64,
+    /// The number of discards that were left out because the drive has no such command.
+    ignored_discards: u64,
+    /// The number of requests that arrive earlier than one before them: they were replayed as of that one's time.
+    late_requests: u64,
+    /// The number of requests that do not begin and end on sectors of 512 bytes: they were replayed on all sectors that
+    /// they touch.
+    widened_requests: u64,
     /// The number of requests that were moved to the beginning of the drive because they extended past its
     /// end.
     wrapped_requests: u64,
@@ -161,10 +168,24 @@ struct KindReport {
     latency: LatencyReport,
 }
 
+/// What was seen of a trace when it was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    pub(crate) format: Option<Format>,
+    /// Requests that are earlier than one before them.
+    pub(crate) late: u64,
+}
+
+impl Read {
+    pub(crate) fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
+        Ok(Self { format: reader.detect()?, late: reader.late() })
+    }
+}
+
 /// A replay with one shift.
 pub(crate) struct Run {
     pub(crate) shift: u64,
-    pub(crate) format: Option<Format>,
+    pub(crate) read: Read,
     pub(crate) replayed: Replayed,
     /// The volumes, if each had a drive of its own.
     pub(crate) volumes: Vec<(String, Replayed)>,
@@ -172,16 +193,21 @@ pub(crate) struct Run {
 
 impl Run {
     /// Creates the run of a trace on one drive.
-    pub(crate) const fn of_one(shift: u64, format: Option<Format>, replayed: Replayed) -> Self {
-        Self { shift, format, replayed, volumes: Vec::new() }
+    pub(crate) const fn of_one(shift: u64, read: Read, replayed: Replayed) -> Self {
+        Self { shift, read, replayed, volumes: Vec::new() }
     }
 
     /// Creates the run of a trace with a drive for each volume.
-    pub(crate) fn of_volumes(shift: u64, format: Option<Format>, replays: Replays) -> Self {
+    pub(crate) fn of_volumes(shift: u64, read: Read, replays: Replays) -> Self {
         match <[_; 1]>::try_from(replays.volumes) {
-            Ok([(_, replayed)]) => Self::of_one(shift, format, replayed),
-            Err(volumes) => Self { shift, format, replayed: replays.total, volumes },
+            Ok([(_, replayed)]) => Self::of_one(shift, read, replayed),
+            Err(volumes) => Self { shift, read, replayed: replays.total, volumes },
         }
+    }
+
+    /// Returns the number of requests that were replayed later than they arrived: if they are at their times at all.
+    pub(crate) fn late(&self) -> u64 {
+        if self.replayed.pace == Pace::Open { self.read.late } else { 0 }
     }
 
     /// Whether a drive does not keep up with the times of the trace.
@@ -212,7 +238,7 @@ impl Sim<'_> {
 
 impl SimReport {
     pub(crate) fn of(sim: &Sim<'_>) -> Self {
-        let format = sim.runs.iter().find_map(|run| run.format).map(Format::name);
+        let format = sim.runs.iter().find_map(|run| run.read.format).map(Format::name);
         let (claims, sectors) = (&sim.profile.claims, sim.profile.sectors);
         Self {
             schema: SCHEMA,
@@ -242,6 +268,9 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
         requests: replayed.requests,
         bytes: replayed.bytes,
         discards: replayed.discards,
+        ignored_discards: replayed.ignored,
+        late_requests: run.late(),
+        widened_requests: replayed.widened,
         wrapped_requests: replayed.wrapped,
         misaligned_requests: replayed.misaligned,
         misaligned_share: replayed.misaligned_share(),

@@ -17,6 +17,9 @@ pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
     for run in sim.runs {
         let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
     }
+    for note in sim.runs.first().map(notes).unwrap_or_default() {
+        let _ = writeln!(text, "{}", wrap(&note, width, ""));
+    }
     if sim.runs.iter().any(|run| run.volumes.len() > 1) {
         let _ = write!(text, "\n{}", volumes(sim, styles));
     }
@@ -128,6 +131,18 @@ fn totals(run: &Run) -> String {
         let _ = write!(text, "; {} wrapped round the end", replayed.wrapped);
     }
     text + "."
+}
+
+/// Says what was not replayed as the trace has it. That is the same for all shifts.
+fn notes(run: &Run) -> Vec<String> {
+    let (late, Replayed { widened, ignored, .. }) = (run.late(), run.replayed);
+    let said = [
+        (late, "request", "came earlier than one before, replayed as if at that one's time"),
+        (widened, "request", "not on whole sectors of 512 bytes, replayed on all that they touch"),
+        (ignored, "discard", "left out: the drive has no such command"),
+    ];
+    let said = said.into_iter().filter(|(count, _, _)| *count > 0);
+    said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect()
 }
 
 /// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
