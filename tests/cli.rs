@@ -546,17 +546,17 @@ fn a_cause_is_printed_once_and_keeps_its_lines() {
     assert_ne!(broken, shipped);
     let broken = file("broken.toml", &broken);
     let unknown = file("unknown.csv", "time_ms,op,offset,length\n0,X,0,512\n");
-    let torn = file("torn.csv", "time_ms,op,offset,length\n0,W,0,100\n");
+    let far = file("far.csv", "time_ms,op,offset,length\n0,W,9000000000000000000,512\n");
     let toml = file("no.toml", "[[[\nstep =\n");
     let disk = image(&dir, "disk.img", 2048, 4096);
     let missing = dir.path().join("missing.csv").to_str().unwrap().to_owned();
     let cases: [(&[&str], &str, i32, usize); 9] = [
         (&["drive", "show", &broken], "not a power of two", 2, 1),
-        (&["sim", &torn, "--drive", &broken], "not a power of two", 2, 1),
+        (&["sim", &far, "--drive", &broken], "not a power of two", 2, 1),
         (&["bench", "random-write", &format!("drive:{broken}")], "not a power of two", 2, 1),
         (&["check", &format!("drive:{broken}")], "not a power of two", 3, 1),
         (&["sim", &unknown, "--drive", "wd20ears"], "op = \"X\"", 3, 1),
-        (&["sim", &torn, "--drive", "wd20ears"], "not whole logical sectors", 3, 1),
+        (&["sim", &far, "--drive", "wd20ears"], "past the end of the drive", 3, 1),
         (&["sim", &missing, "--drive", "wd20ears"], "No such file", 3, 1),
         (&["reproduce", &toml, "--model-only"], "TOML parse error at line 1", 2, 3),
         (&["plan", &disk, "--file", &toml], "TOML parse error at line 1", 2, 3),

@@ -136,7 +136,7 @@ fn an_export_of_a_run_that_fails_leaves_the_former_one() {
 }
 
 #[test]
-fn a_trace_and_the_events_of_a_guest_replace_text_and_are_added_to_output() {
+fn a_trace_and_the_events_of_a_guest_replace_their_own_kind_and_are_added_to_output() {
     if !present(&["linux.uml"]) {
         return;
     }
@@ -156,9 +156,16 @@ fn a_trace_and_the_events_of_a_guest_replace_text_and_are_added_to_output() {
         assert_eq!(lab("/dev/stdout"), Some(0), "{option}");
         let text = fs::read_to_string(&log).unwrap();
         assert!(text.starts_with(LINE) && text.len() > LINE.len(), "{option}: {text:.200}");
-        fs::write(dir.path().join("own"), LINE).unwrap();
+        let own = dir.path().join("own");
+        fs::write(&own, LINE).unwrap();
+        assert_eq!(lab("own"), Some(4), "{option}: another kind of text");
+        assert_eq!(fs::read_to_string(&own).unwrap(), LINE, "{option}");
+        fs::remove_file(&own).unwrap();
         assert_eq!(lab("own"), Some(0), "{option}");
-        assert!(!fs::read_to_string(dir.path().join("own")).unwrap().contains(LINE), "{option}");
+        let first = fs::read(&own).unwrap();
+        assert_eq!(lab("own"), Some(0), "{option}: its own kind");
+        assert_eq!(fs::read(&own).unwrap(), first, "{option}");
+        fs::remove_file(&own).unwrap();
     }
 }
 

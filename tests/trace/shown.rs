@@ -30,7 +30,7 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     // 100 writes of two units and 100 of one, each for 4 KiB; each writes 16 KiB or 32 KiB where a unit is 16 KiB. Of
     // volume 7's, which begin 3584 bytes behind multiples of 32 KiB, each stays in one.
     for part in [
-        "Aligned to 1 MiB this load would write 1.00 x what it is asked to on 4 KiB sectors, and not 1.50 x",
+        "Aligned to 1 MiB this load would write 1.00 x the bytes of its writes on 4 KiB sectors, and not 1.50 x",
         "on units of 16 KiB it writes 4.00 x, 50 % of the excess from 4 KiB writes of volume 8.",
         "A 4 KiB drive has 1.00 read-modify-writes for each write.",
         "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors, and not 100.0 %",

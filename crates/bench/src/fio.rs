@@ -84,7 +84,11 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     if workload.queue_depth > 1 && flushed_each.is_some() {
         return Err(FioError::Workload("a flush after each write at a queue depth over 1"));
     }
-    let mut text = format!("{FIRST_LINE}\n[global]\n");
+    let mut text = format!("{FIRST_LINE}\n");
+    if workload.writes() {
+        text += "; If the file is shorter by then than the jobs say, fio removes it.\n";
+    }
+    text += "[global]\n";
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name}={value}");
     };

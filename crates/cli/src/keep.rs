@@ -1,8 +1,8 @@
 //! Writes files that a command was asked for besides its output: plans, pictures, pages, traces.
 //!
-//! The law of this module: such a file is written whole or not at all, but for what is added to later (`begun`). It never
-//! replaces anything else: not a disk, not an image that the command works on, nor anything that is not text. What is an
-//! open file of this process, such as standard output, is written to as that, by whatever name.
+//! The law of this module: such a file is written whole or not at all, but for what is added to later ([`write_over`]). It
+//! replaces one of its own kind ([`Over`]) and nothing else: no disk, nothing that the command reads, no file of another
+//! kind. What is an open file of this process, such as standard output, is written to as that, by whatever name.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -35,29 +35,52 @@ pub(crate) fn note_read(path: &Path) {
     }
 }
 
-/// What a file of a kind may replace.
+/// What a file of a kind may replace, besides an empty file: what began as it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over<'a> {
-    /// Text.
-    Text,
-    /// Text that begins with this line, as all files of the kind do, or an empty file.
-    Line(&'a str),
-    /// Text, or a table in Parquet.
+    /// Text that begins so.
+    Text(&'a str),
+    /// A table in Parquet.
     Parquet,
-    /// Text, or a recording.
+    /// A recording.
     Recording,
+    /// Nothing: what is there could not be made again.
+    Nothing,
+}
+
+impl Over<'static> {
+    /// A page in HTML.
+    pub(crate) const PAGE: Self = Self::Text("<!DOCTYPE html>");
+    /// A drawing in SVG.
+    pub(crate) const DRAWING: Self = Self::Text("<svg ");
+    /// A document of an earlier run in JSON, but for plans and backups.
+    pub(crate) const DOCUMENT: Self = Self::Text("{\n  \"schema\": ");
+    /// A plan, which the caller takes a closer look at.
+    pub(crate) const PLAN: Self = Self::Text("{");
+    /// A page of the manual.
+    pub(crate) const MANUAL: Self = Self::Text(".ie \\n(.g .ds Aq");
 }
 
 /// Writes `contents` to a temporary file, which then replaces `path`. Refused if [`may_replace`] refuses.
-pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
-    write_over(path, contents, inputs, Over::Text).map(drop)
+pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path], over: Over<'_>) -> Result<()> {
+    write_over(path, contents, inputs, over).map(drop)
 }
 
-/// As [`write`], over a file of a kind, and returns the file, which may be added to.
+/// As [`write`], and returns the file, which may be added to.
 pub(crate) fn write_over(path: &Path, contents: &[u8], inputs: &[&Path], over: Over<'_>) -> Result<File> {
     let mut pending = Pending::begin(path, inputs, over)?;
     let written = pending.write_all(contents).and_then(|()| pending.commit());
     written.with_context(|| format!("{}: cannot write", path.display()))
+}
+
+/// Makes a file that is written to as it is, and not replaced. Refused if anything has its name.
+pub(crate) fn new(path: &Path) -> Result<File> {
+    let made = OpenOptions::new().write(true).create_new(true).open(path);
+    if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+        return refused(path, "exists: choose a new file name");
+    }
+    made.and_then(|made| sync_folder(path).map(|()| made))
+        .with_context(|| format!("{}: cannot make it", path.display()))
 }
 
 /// A file that is written piece by piece, and then replaces another one or none.
@@ -118,7 +141,8 @@ impl Pending {
 impl Write for Pending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Made(made, ..) => made.write(bytes),
+            // Its own errors would have the name of the temporary file.
+            Self::Made(made, ..) => made.as_file_mut().write(bytes),
             Self::Output(file) => file.write(bytes),
             // Only the reader of the output may leave: then it has seen enough.
             Self::Direct(file) => file.write(bytes).map_err(|error| match error.kind() {
@@ -130,7 +154,7 @@ impl Write for Pending {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Made(made, ..) => made.flush(),
+            Self::Made(made, ..) => made.as_file_mut().flush(),
             Self::Direct(file) | Self::Output(file) => file.flush(),
         }
     }
@@ -149,8 +173,8 @@ pub(crate) struct Aside {
 
 impl Aside {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
-    pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
-        let pending = Pending::begin(path, inputs, Over::Text)?;
+    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+        let pending = Pending::begin(path, inputs, over)?;
         let copied = match &pending {
             Pending::Made(..) => None,
             Pending::Direct(_) | Pending::Output(_) => Some(NamedTempFile::with_prefix(".straddle-")?),
@@ -185,6 +209,7 @@ pub(crate) fn is_open(path: &Path) -> Result<bool> {
 }
 
 /// Which open file of this process a name stands for, if it stands for one: `/dev/stdout`, `/dev/fd/7`, a link to either.
+/// A pipe or a terminal may also be one of another process, whose files are as any others.
 fn descriptor(path: &Path) -> io::Result<Option<(i32, File)>> {
     let mut path = std::path::absolute(path)?;
     for _ in 0..MOST_LINKS {
@@ -192,11 +217,10 @@ fn descriptor(path: &Path) -> io::Result<Option<(i32, File)>> {
         let Ok(parent) = parent.canonicalize() else { return Ok(None) };
         let number = name.to_str().and_then(|name| name.parse().ok());
         if let (Some(process), Some(number)) = (whose_files(&parent), number) {
-            let is_own = process == std::process::id().to_string();
-            // The position in an open file of another process is not ours: what is written goes to its end.
-            let append = || OpenOptions::new().append(true).open(parent.join(name));
-            let found = if is_own { (number, duplicate(number)?.into()) } else { (-1, append()?) };
-            return Ok(Some(found));
+            if process == std::process::id().to_string() {
+                return Ok(Some((number, duplicate(number)?.into())));
+            }
+            return Ok(None);
         }
         match fs::read_link(parent.join(name)) {
             Ok(leads) => path = parent.join(leads),
@@ -232,13 +256,13 @@ fn duplicate(number: i32) -> io::Result<OwnedFd> {
 fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, PathBuf)> {
     // Replace the target of a symbolic link, not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(&path);
     // The user's umask applies to a new file.
     let usual = Permissions::from_mode(0o666);
     // The error of a folder that does not exist would name the temporary file.
     std::fs::metadata(folder)?;
-    let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
-    Ok((made, path))
+    let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder);
+    Ok((made.map_err(|error| io::Error::from(error.kind()))?, path))
 }
 
 fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::Result<File> {
@@ -256,9 +280,20 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
         io::ErrorKind::AlreadyExists => kept_aside(error.file, MEANWHILE),
         _ => kept_aside(error.file, &error.error.to_string()),
     })?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()?;
+    sync_folder(path).map_err(|error| {
+        io::Error::new(error.kind(), format!("it is written, but may be lost in a power failure: {error}"))
+    })?;
     Ok(file)
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the name of a file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
 }
 
 /// Makes a file durable, for the owner and with the permissions of the one that it replaces.
@@ -291,10 +326,10 @@ fn kept_aside(made: NamedTempFile, why: &str) -> io::Error {
     }
 }
 
-/// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is a text file and
-/// not one of `inputs`, whatever its name. It is known before a long run whether a file can be made there.
-pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
-    match Place::of(path, inputs, Over::Text)? {
+/// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is of the kind that may be replaced
+/// and not one of `inputs`, whatever its name. It is known before a long run whether a file can be made there.
+pub(crate) fn may_replace(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<()> {
+    match Place::of(path, inputs, over)? {
         Place::Open(..) | Place::Stream => Ok(()),
         Place::File(present) => made(path, present.as_ref())
             .map(drop)
@@ -304,7 +339,7 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
 
 /// What a name stands for that may be written to.
 enum Place {
-    /// An open file, by its number in this process; -1 in another one.
+    /// An open file, by its number in this process.
     Open(i32, File),
     /// A pipe or a terminal, which has no contents to lose.
     Stream,
@@ -314,11 +349,18 @@ enum Place {
 
 impl Place {
     fn of(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
-        let Ok(present) = fs::metadata(path) else {
-            if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        if path == Path::new("-") {
+            return refused(path, "name a file; standard output is /dev/stdout, and a file of this name is ./-");
+        }
+        let present = match fs::metadata(path) {
+            Ok(present) => present,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("{}: cannot write", path.display()));
+            }
+            Err(_) if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
                 return refused(path, "is a link that leads to nothing: name the file itself");
             }
-            return Ok(Self::File(None));
+            Err(_) => return Ok(Self::File(None)),
         };
         let id = FileId::of(&present);
         if present.file_type().is_block_device() {
@@ -326,7 +368,7 @@ impl Place {
         }
         let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
         let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
-        if let Some(input) = inputs.find(|input| fs::metadata(input).is_ok_and(|of| FileId::of(&of) == id)) {
+        if let Some(input) = inputs.find(|input| is_same_or_in(path, id, input)) {
             let text =
                 format!("would be overwritten, and is {}: name a file that does not exist", input.display());
             return refused(path, &text);
@@ -351,23 +393,32 @@ impl Place {
             return refused(path, "is open here, perhaps for the output: name another file, or /dev/stdout");
         }
         if !is_ours(path, over).with_context(|| format!("{}: cannot read", path.display()))? {
-            let text = "would be overwritten, and holds something else: name a file that does not exist";
+            let text = match over {
+                Over::Nothing => "exists: name a file that does not exist",
+                _ => "would be overwritten, and holds something else: name a file that does not exist",
+            };
             return refused(path, text);
         }
         Ok(Self::File(Some(present)))
     }
 }
 
+/// Whether a file is this input, or in the folder that is one.
+fn is_same_or_in(path: &Path, id: FileId, input: &Path) -> bool {
+    let Ok(found) = fs::metadata(input) else { return false };
+    let is_inside = || Some(path.canonicalize().ok()?.starts_with(input.canonicalize().ok()?));
+    FileId::of(&found) == id || (found.is_dir() && is_inside().unwrap_or(false))
+}
+
 fn refused<T>(path: &Path, why: &str) -> Result<T> {
     Err(RefusedError(format!("{}: {why}", path.display())).into())
 }
 
-/// Whether a character device is a terminal, or /dev/null, /dev/zero or /dev/full (Linux, admin-guide/devices.txt).
+/// Whether a character device is a terminal, or /dev/null, /dev/zero or /dev/full (Linux, admin-guide/devices.txt). To
+/// open /dev/ptmx makes another terminal, which nothing reads.
 fn is_harmless(number: u64) -> bool {
-    matches!(
-        (rustix::fs::major(number), rustix::fs::minor(number)),
-        (1, 3 | 5 | 7) | (4 | 5 | 136..=143 | 204, _)
-    )
+    let number = (rustix::fs::major(number), rustix::fs::minor(number));
+    matches!(number, (1, 3 | 5 | 7) | (4 | 5 | 136..=143 | 204, _)) && number != (5, 2)
 }
 
 /// Whether bytes of a file are behind the position where it is written next.
@@ -385,8 +436,7 @@ fn is_open_here(id: FileId) -> bool {
     found.any(|found| FileId::of(&found) == id)
 }
 
-/// Whether the file may have been written by this program: its first 64 KiB are text, or it is of the kind that may be
-/// replaced.
+/// Whether the file is empty, or of the kind that may be replaced.
 fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
     let mut head = Vec::new();
     // What has become a pipe since is not waited for.
@@ -398,11 +448,14 @@ fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
         // The last character may be cut off.
         Err(error) => head.len() as u64 == LOOKED_AT && error.error_len().is_none() && !head.contains(&0),
     };
+    if head.is_empty() {
+        return Ok(true);
+    }
     Ok(match over {
-        Over::Text => is_text,
-        Over::Line(line) => is_text && (head.is_empty() || head.starts_with(line.as_bytes())),
-        Over::Recording => is_text || straddle_trace::is_recording(&head),
-        Over::Parquet => is_text || is_parquet(&mut file)?,
+        Over::Text(beginning) => is_text && head.starts_with(beginning.as_bytes()),
+        Over::Recording => straddle_trace::is_recording(&head),
+        Over::Parquet => is_parquet(&mut file)?,
+        Over::Nothing => false,
     })
 }
 
@@ -410,6 +463,9 @@ fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
 fn is_parquet(file: &mut File) -> io::Result<bool> {
     const MAGIC: &[u8; 4] = b"PAR1";
     let (mut first, mut last) = ([0; 4], [0; 4]);
+    if file.metadata()?.len() < 2 * MAGIC.len() as u64 {
+        return Ok(false);
+    }
     file.rewind()?;
     file.read_exact(&mut first)?;
     file.seek(io::SeekFrom::End(-4))?;

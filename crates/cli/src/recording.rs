@@ -43,9 +43,9 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// Begins a file for `path`, which is none of `inputs`.
-    pub(crate) fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
+    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         Ok(Self {
-            pending: Pending::begin(path, inputs, Over::Recording)?,
+            pending: Pending::begin(path, inputs, over)?,
             buffer: Vec::with_capacity(CHUNK * 2),
             written: 0,
             failed: None,
@@ -125,7 +125,8 @@ impl Modelled {
         };
         let numbers: Vec<u32> = (0..drives.len()).map(number).collect();
         let origin = origin("the drive's time", drives.iter().map(describe).collect());
-        let out = Whole::begin(path, inputs)?;
+        // The same guest makes the same recording again.
+        let out = Whole::begin(path, inputs, Over::Recording)?;
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let recorder = Recorder::new(out, origin, &numbers, Nanos::ZERO, since_epoch)
             .with_context(|| format!("{}: cannot write", path.display()))?;

@@ -155,6 +155,8 @@ impl<'s> Session<'s> {
                 if !self.subject.is_there() {
                     break Why::Gone;
                 }
+                // A recorder that is killed leaves what it had until then.
+                recorder.flush().map_err(RecordError::Write)?;
                 tell(&Progress { elapsed: begun.elapsed(), asked: recorder.asked(), lost: self.missed });
             }
             if pages < BUSY {

@@ -360,7 +360,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Returns the error of a read that failed so many bytes behind the record's beginning.
+    /// Returns the error of a read that failed at this distance from the beginning of the record.
     fn unread(&self, behind: usize, source: io::Error) -> TraceError {
         TraceError::Read { name: self.name.clone(), byte: Some(self.byte + behind as u64), source }
     }

@@ -80,7 +80,7 @@ pub enum TraceError {
 pub enum LineError {
     /// The first line fits no known format.
     #[error(
-        "the first line is of no known trace format: neither a CSV header (time, op, offset, length) nor another that --format lists"
+        "the first line is of no known trace format: neither a CSV header (time, op, offset, length) nor another that --format lists; --columns tells where the columns of another table are"
     )]
     Unknown,
     /// The trace is not in the format that was asked for.
@@ -114,13 +114,15 @@ pub enum LineError {
         column: &'static str,
     },
     /// `--columns` names a column that the header does not have.
-    #[error("the header has no column {name:?}")]
+    #[error("the header has no column {name:?}; it has {present}")]
     NoSuchColumn {
         /// The name.
         name: String,
+        /// The columns of the header, cut to 200 characters.
+        present: String,
     },
     /// A line with too few fields.
-    #[error("there is no {column}: only {fields} fields")]
+    #[error("the field {column} is missing: the line has {fields}")]
     Missing {
         /// Its name.
         column: &'static str,
@@ -164,7 +166,7 @@ pub enum LineError {
         length: u64,
     },
     /// Not UTF-8.
-    #[error("not text")]
+    #[error("not text (UTF-8): a binary file, or one that is packed with something else than gzip, zstd or xz")]
     NotText,
     /// The request extends past the end of the drive.
     #[error(
@@ -254,9 +256,11 @@ pub enum WriteError {
         /// The request, counted from 1.
         line: u64,
     },
-    /// fio's log separates fields with blanks.
-    #[error("fio's log cannot have the volume's name {name:?}: it has blanks")]
+    /// fio's log separates fields with blanks, and CSV is read back without quotes and blanks around a field.
+    #[error("the volume's name {name:?} cannot be written: {why}")]
     Name {
+        /// What is wrong with it.
+        why: &'static str,
         /// The name.
         name: String,
     },

@@ -222,6 +222,11 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
+    /// Passes on what has been written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Returns what has been asked so far.
     pub const fn asked(&self) -> &Asked {
         &self.asked

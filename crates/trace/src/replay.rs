@@ -37,6 +37,13 @@ pub struct Options {
 /// The default queue depth in the open loop: that of SATA.
 pub const OPEN_DEPTH: u32 = 32;
 
+const fn usual_depth(pace: Pace) -> u32 {
+    match pace {
+        Pace::Open => OPEN_DEPTH,
+        Pace::Closed => 1,
+    }
+}
+
 /// How far a drive may lag at the end of a trace, as a share of the trace's time, before it counts as unable
 /// to keep up. A burst at the end stays below this.
 const LAG: f64 = 0.05;
@@ -73,7 +80,7 @@ pub struct Replayed {
     pub ignored: u64,
     /// Requests that did not begin and end on sectors of 512 bytes. The drive got all sectors that they touch, as a
     /// page cache would ask for.
-    pub widened: u64,
+    pub off_sector: u64,
     /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
     pub misaligned: u64,
     /// Requests that were moved to the beginning of the drive because they extended past its end.
@@ -116,7 +123,7 @@ impl Replayed {
         self.flushes.join(&other.flushes);
         self.discards += other.discards;
         self.ignored += other.ignored;
-        self.widened += other.widened;
+        self.off_sector += other.off_sector;
         self.misaligned += other.misaligned;
         self.wrapped += other.wrapped;
         self.counters = self.counters.plus(&other.counters);
@@ -298,9 +305,10 @@ impl Run {
         let (physical, offset) = (profile.sectors.physical, profile.sectors.firmware_offset);
         // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.
         let phase = ByteCount::new(physical - offset.min(physical));
+        let pace = options.pace.unwrap_or(Pace::Open);
         let replayed = Replayed {
-            pace: options.pace.unwrap_or(Pace::Open),
-            depth: options.depth.unwrap_or(1),
+            pace,
+            depth: options.depth.unwrap_or(usual_depth(pace)),
             requests: 0,
             bytes: 0,
             elapsed: Nanos::ZERO,
@@ -311,7 +319,7 @@ impl Run {
             flushes: Latency::new(),
             discards: 0,
             ignored: 0,
-            widened: 0,
+            off_sector: 0,
             misaligned: 0,
             wrapped: 0,
             counters: Counters::default(),
@@ -332,8 +340,7 @@ impl Run {
     fn begin(&mut self, first: &Record, name: &str, options: &Options) -> Result<(), TraceError> {
         let paced = first.took.is_some();
         let pace = options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
-        let usual = if pace == Pace::Open { OPEN_DEPTH } else { 1 };
-        let depth = options.depth.unwrap_or(usual).max(1);
+        let depth = options.depth.unwrap_or(usual_depth(pace)).max(1);
         if paced && pace == Pace::Closed && depth > 1 {
             return Err(TraceError::Depth { name: name.to_owned(), depth });
         }
@@ -405,7 +412,7 @@ impl Run {
         if (offset, length) == (record.offset, record.length) || end.is_none() {
             return record;
         }
-        self.replayed.widened += 1;
+        self.replayed.off_sector += 1;
         Record { offset, length, ..record }
     }
 

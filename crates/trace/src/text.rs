@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use memchr::{memchr, memrchr};
 
 use crate::error::{LineError, TraceError};
-use crate::format::{Format, Lines, When};
+use crate::format::{Format, Lines, When, tracefs};
 use crate::how::How;
 use crate::reader::{Place, Source};
 use crate::record::Sink;
@@ -127,6 +127,10 @@ impl<R: Read + Send> Source for Text<R> {
         }
         while self.fill()? {
             let mut block = self.block();
+            if self.how.columns.is_empty() && block.bytes.get(block.at..).is_some_and(tracefs::is_head) {
+                self.how.format = Some(Format::Tracefs);
+                return Ok(self.how.format);
+            }
             // The first line stays where it is, to be parsed.
             let (before, line) = ((block.at, block.line), block.take());
             match line {

@@ -161,7 +161,8 @@ impl<W: Write> Fio<W> {
         self.line.clear();
         if !self.names.contains(volume) {
             if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-                return Err(WriteError::Name { name: volume.to_owned() });
+                let why = "fio's log separates its fields with blanks, and a name has none";
+                return Err(WriteError::Name { name: volume.to_owned(), why });
             }
             self.names.insert(volume.to_owned());
             let _ = writeln!(self.line, "{at} {volume} add\n{at} {volume} open");
@@ -196,7 +197,8 @@ impl<W: Write> Fio<W> {
 fn csv_name(name: &str, line: &mut String) -> Result<(), WriteError> {
     let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
     if !is_kept {
-        return Err(WriteError::Name { name: name.to_owned() });
+        let why = "it has a quote or a control character, or a blank at an end, and would not be read back";
+        return Err(WriteError::Name { name: name.to_owned(), why });
     }
     if name.contains(',') {
         line.push('"');

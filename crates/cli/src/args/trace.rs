@@ -40,8 +40,8 @@ Examples:
   straddle sim sdb.rec --drive qlc-16k      what they would take on another drive
   straddle trace record /dev/sdb1 --to sdb1.rec
                                             one partition, until Ctrl-C; offsets are those on the disk
-  straddle trace record /dev/nvme0n1 --for 1h --to nvme.blktrace.0
-                                            a name that blkparse takes too (-i nvme)
+  straddle trace record /dev/nvme0n1 --for 1h --to nvme.rec; blkparse -i - < nvme.rec
+                                            every event as blkparse prints it
 
 It needs root and tracefs. The disk is not opened. Arrays (md) and mappings (device-mapper) pass requests on: record
 the disks below them. Ctrl-C ends the recording, and keeps it.

@@ -13,7 +13,7 @@ use straddle_units::ByteCount;
 
 use crate::args::BenchArguments;
 use crate::exit::{Exit, UsageError};
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::output::{self, Styles};
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
         return fio::import(arguments, path, styles);
     }
     if let Some(path) = &arguments.svg {
-        keep::may_replace(path, &target(arguments))?;
+        keep::may_replace(path, &target(arguments), Over::DRAWING)?;
     }
     // clap requires both, unless one of the two options above is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
@@ -84,7 +84,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result
         out.flush()?;
     }
     if let Some(path) = &arguments.svg {
-        keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
+        keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments), Over::DRAWING)?;
     }
     Ok(())
 }

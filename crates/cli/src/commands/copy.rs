@@ -120,7 +120,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from = arguments.from.as_deref();
     let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
-    check_map(&arguments.moves)?;
+    check_map(&arguments.moves, None)?;
     let options = Options {
         logical: Some(made.source().sector),
         format: arguments.from_format,
@@ -152,7 +152,7 @@ fn run(
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
     let moves = &arguments.moves;
-    let map = UnreadableMap::make(moves, &[&arguments.write])?;
+    let map = UnreadableMap::make(moves)?;
     let mut watcher = Watcher::start("copying")?;
     let name = arguments.write.display().to_string();
     let verify = match moves.verify {

@@ -8,7 +8,7 @@ use straddle_reproduce::fit::fit as find;
 
 use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::output::{self, Styles};
 use crate::progress::Bar;
 use crate::target::Drive;
@@ -39,7 +39,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
         let drawn = text::drive::svg(profile).ok_or_else(|| {
             UsageError(format!("{specification} has no zones and no arm: there is nothing to draw"))
         })?;
-        keep::write(path, drawn.as_bytes(), &[])?;
+        keep::write(path, drawn.as_bytes(), &[], Over::DRAWING)?;
     }
     if arguments.json {
         output::print_json(&DrivesReport::of(std::slice::from_ref(profile.as_ref()), true))?;
@@ -55,7 +55,7 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        keep::write(path, fit.profile(&stem).as_bytes(), &[])?;
+        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Text("base = "))?;
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;

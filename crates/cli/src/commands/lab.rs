@@ -16,7 +16,7 @@ use straddle_units::ByteCount;
 use crate::args::LabArguments;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep::Aside;
+use crate::keep::{self, Aside, Over};
 use crate::output;
 use crate::recording::Modelled;
 use crate::target::Drive;
@@ -33,9 +33,13 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return clean();
     }
     let mut job = job(arguments)?;
+    note_read(arguments);
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
-    let aside = |path: &Option<PathBuf>| path.as_deref().map(|path| Aside::begin(path, &stores)).transpose();
-    let (trace, events) = (aside(&arguments.trace)?, aside(&arguments.events)?);
+    let aside = |path: &Option<PathBuf>, over| {
+        path.as_deref().map(|path| Aside::begin(path, &stores, over)).transpose()
+    };
+    let trace = aside(&arguments.trace, Over::Text("time_ns,op,offset,length,drive"))?;
+    let events = aside(&arguments.events, Over::Text("1 "))?;
     job.trace = trace.as_ref().map(|file| file.path().to_owned());
     job.events = events.as_ref().map(|file| file.path().to_owned());
     let recording = recording(arguments)?;
@@ -91,6 +95,12 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
+}
+
+/// Notes the files that the guest is given: the words of its command, and what is in its input.
+fn note_read(arguments: &LabArguments) {
+    arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(keep::note_read);
+    arguments.input.iter().for_each(|folder| keep::note_read(folder));
 }
 
 /// Begins the recording of the drives, named as the guest names them.

@@ -17,7 +17,7 @@ use crate::args::ProbeArguments;
 use crate::commands::bench::real::{compared, journals, refuse_unrestored, unprepared, warn_of_journals};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::measured::Measured;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
@@ -30,7 +30,7 @@ const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.save {
-        keep::may_replace(path, arguments.target.path().as_slice())?;
+        keep::may_replace(path, arguments.target.path().as_slice(), Over::DOCUMENT)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     } else if let Some(path) = &arguments.save {
         match Measured::of(&arguments.target.to_string(), &report) {
             Some(measured) => {
-                keep::write(path, measured.to_json()?.as_bytes(), arguments.target.path().as_slice())?;
+                let inputs = arguments.target.path();
+                keep::write(path, measured.to_json()?.as_bytes(), inputs.as_slice(), Over::DOCUMENT)?;
             }
             None => {
                 output::complain(&format!("{}: not written: the unit cannot be determined", path.display()))

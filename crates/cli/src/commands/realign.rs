@@ -1,13 +1,15 @@
 //! `straddle realign` and `straddle resume`, and the part of `straddle apply` that moves data.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use straddle_device::Options;
+use straddle_device::{FileId, Options};
 use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
@@ -146,7 +148,7 @@ pub(super) fn apply(
     mut target: Target<'static>,
 ) -> Result<Exit> {
     let name = path.display().to_string();
-    check_map(moves)?;
+    check_map(moves, None)?;
     if let Some(file) = &moves.journal {
         lasting::warn(Needed::MoveJournal, file, path);
     }
@@ -162,7 +164,7 @@ pub(super) fn apply(
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let path = &arguments.target;
     let name = path.display().to_string();
-    check_map(&arguments.moves)?;
+    check_map(&arguments.moves, arguments.restore_table.as_deref())?;
     let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let mut restored = None;
@@ -236,7 +238,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     }
     let moved =
         run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
-    let map = UnreadableMap::make(moves, &[path])?;
+    let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {
         true => run.roll_back_listing(&mut watch, list),
@@ -326,28 +328,25 @@ fn explained(
 
 /// The file for the list of what could not be read. Without a list it is removed.
 pub(super) struct UnreadableMap<'m> {
-    path: Option<&'m Path>,
+    made: Option<(&'m Path, fs::File)>,
     is_listed: Cell<bool>,
 }
 
 impl<'m> UnreadableMap<'m> {
     /// Makes it, so that it is known to be possible before anything moves.
-    pub(super) fn make(moves: &'m MoveArguments, beside: &[&Path]) -> Result<Self> {
-        let path = moves.skip_bad.as_deref();
-        if let Some(path) = path {
-            keep::write(path, rescue_map(&[]).as_bytes(), beside)?;
-        }
-        Ok(Self { path, is_listed: Cell::new(false) })
+    pub(super) fn make(moves: &'m MoveArguments) -> Result<Self> {
+        let made = moves.skip_bad.as_deref().map(|path| Ok::<_, anyhow::Error>((path, keep::new(path)?)));
+        Ok(Self { made: made.transpose()?, is_listed: Cell::new(false) })
     }
 
     /// Saves the list, with the places of the fillers, durably; without a file it goes to standard error.
     pub(super) fn list(&self, bad: &[Bad]) -> io::Result<()> {
-        match self.path {
-            Some(path) => {
+        match &self.made {
+            Some((path, file)) => {
                 let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
                 let named = |error| io::Error::other(format!("{}: {error}", path.display()));
-                let mut file = fs::File::options().write(true).truncate(true).open(path).map_err(named)?;
-                file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
+                let written = file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0));
+                written.and_then(|()| file.sync_all()).map_err(named)?;
                 output::complain(&format!("{}: {areas} could not be read", path.display()));
             }
             None => complain_unreadable(bad),
@@ -367,23 +366,34 @@ pub(super) fn complain_unreadable(bad: &[Bad]) {
 
 impl Drop for UnreadableMap<'_> {
     fn drop(&mut self) {
-        if let Some(path) = self.path.filter(|_| !self.is_listed.get()) {
+        // Another file that has its name now stays.
+        if let Some((path, file)) = self.made.as_ref().filter(|_| !self.is_listed.get())
+            && let (Ok(own), Ok(named)) = (FileId::of_open(file), fs::symlink_metadata(path))
+            && FileId::of(&named) == own
+        {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Refuses a file for the list that exists, or is to be the journal.
-pub(super) fn check_map(moves: &MoveArguments) -> Result<()> {
-    if moves.skip_bad.is_some() && moves.skip_bad == moves.journal {
-        return Err(UsageError("--journal and --skip-bad need files of their own".to_owned()).into());
-    }
-    match &moves.skip_bad {
-        Some(map) if fs::symlink_metadata(map).is_ok() => {
-            Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into())
+/// Refuses a file for the list that exists, or is to be the journal or the one of `--restore-table`.
+pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Result<()> {
+    let Some(map) = &moves.skip_bad else { return Ok(()) };
+    for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
+        if other.is_some_and(|other| place(other) == place(map)) {
+            return Err(UsageError(format!("{option} and --skip-bad need files of their own")).into());
         }
-        _ => Ok(()),
     }
+    if fs::symlink_metadata(map).is_ok() {
+        return Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into());
+    }
+    Ok(())
+}
+
+/// The folder that a file would be made in, and its name there.
+fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    (folder.canonicalize().ok(), path.file_name())
 }
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
@@ -395,4 +405,49 @@ fn rescue_map(bad: &[Bad]) -> String {
         let _ = writeln!(map, "0x{at:X}  0x{len:X}  -");
     }
     map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that has the list's name by then is neither written to nor removed.
+    #[test]
+    fn the_list_goes_to_the_file_that_was_made_for_it() {
+        for is_listed in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, aside) = (dir.path().join("bad.map"), dir.path().join("aside"));
+            let map = UnreadableMap {
+                made: Some((&path, keep::new(&path).unwrap())),
+                is_listed: Cell::new(false),
+            };
+            fs::rename(&path, &aside).unwrap();
+            fs::write(&path, "another's").unwrap();
+            if is_listed {
+                map.list(&[]).unwrap();
+            }
+            drop(map);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+            let list = if is_listed { rescue_map(&[]) } else { String::new() };
+            assert_eq!(fs::read_to_string(&aside).unwrap(), list);
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_not_made_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.map");
+        drop(UnreadableMap { made: Some((&path, keep::new(&path).unwrap())), is_listed: Cell::new(false) });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_place_is_the_same_by_any_way_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        let (plain, round) = (dir.path().join("j"), dir.path().join("sub").join("..").join("j"));
+        assert_eq!(place(&plain), place(&round));
+        assert_ne!(place(&plain), place(&dir.path().join("sub").join("j")));
+        assert_eq!(place(Path::new("j")), place(Path::new("./j")));
+    }
 }

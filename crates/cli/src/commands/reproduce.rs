@@ -18,7 +18,7 @@ use straddle_reproduce::policy;
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep;
+use crate::keep::{self, Over};
 use crate::output::{self, Styles};
 use crate::progress::Bar;
 use crate::view::html;
@@ -32,7 +32,7 @@ const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.html {
-        keep::may_replace(path, &[])?;
+        keep::may_replace(path, &[], Over::PAGE)?;
     }
     let names: Vec<&str> = match &arguments.experiments[..] {
         [] => Experiment::names().collect(),
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
         print(&text::reproduce::outcomes(&reproduced, output::width(), styles))?;
     }
     if let Some(path) = &arguments.html {
-        keep::write(path, html::page(&reproduced).as_bytes(), &[])?;
+        keep::write(path, html::page(&reproduced).as_bytes(), &[], Over::PAGE)?;
     }
     let misses = text::reproduce::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));

@@ -10,7 +10,7 @@ use straddle_repair::realign::Realign;
 
 use crate::exit::{RefusedError, UsageError};
 use crate::input;
-use crate::keep;
+use crate::keep::{self, Over};
 
 /// The largest plan in bytes.
 pub(super) const LARGEST_PLAN: u64 = 16 << 20;
@@ -52,12 +52,12 @@ impl Saved {
 /// Saves a plan, replacing at most an older one. A backup of what `apply` overwrote is text too, and the only
 /// copy.
 pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
-    keep::may_replace(path, targets)?;
+    keep::may_replace(path, targets, Over::PLAN)?;
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
     let is_plan = |text: String| Saved::from_json(&text).is_ok();
     if present && !keep::is_open(path)? && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
         let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
         return Err(RefusedError(text).into());
     }
-    keep::write(path, json.as_bytes(), targets)
+    keep::write(path, json.as_bytes(), targets, Over::PLAN)
 }

@@ -30,13 +30,17 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
             format!("--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})");
         return Err(UsageError(message).into());
     }
+    if arguments.traces.iter().filter(|path| input::is_stdin(path)).count() > 1 {
+        return Err(UsageError("standard input can be read only once".to_owned()).into());
+    }
     let start = start / SECTOR;
     let units = &arguments.unit;
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
-    for path in arguments.html.iter().chain(&arguments.svg) {
-        keep::may_replace(path, &inputs)?;
+    let pictures = [(&arguments.html, Over::PAGE), (&arguments.svg, Over::DRAWING)];
+    for (path, over) in pictures.iter().filter_map(|(path, over)| Some((path.as_ref()?, *over))) {
+        keep::may_replace(path, &inputs, over)?;
     }
     let (account, abouts) = match &arguments.to[..] {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
@@ -66,10 +70,10 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
         out.flush()?;
     }
     if let Some(path) = &arguments.html {
-        keep::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
+        keep::write(path, html::trace::page(&counted).as_bytes(), &inputs, Over::PAGE)?;
     }
     if let Some(path) = &arguments.svg {
-        keep::write(path, text::trace::svg(&counted).as_bytes(), &inputs)?;
+        keep::write(path, text::trace::svg(&counted).as_bytes(), &inputs, Over::DRAWING)?;
     }
     Ok(Exit::Success)
 }
@@ -95,7 +99,11 @@ fn converted(
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
 ) -> Result<(Account, Vec<About>)> {
-    let over = if target == Target::Parquet { Over::Parquet } else { Over::Text };
+    let over = match target {
+        Target::Parquet => Over::Parquet,
+        Target::Csv => Over::Text("time_ns,volume,op,offset,length"),
+        Target::Fio => Over::Text("fio version "),
+    };
     let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs, over)?);
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;

@@ -1,5 +1,8 @@
 use super::*;
 
+/// Any text.
+const ANY: Over<'_> = Over::Text("");
+
 fn listing(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
@@ -11,14 +14,14 @@ fn listing(folder: &Path) -> Vec<String> {
 fn a_file_is_made_and_replaced_whole() {
     let dir = tempfile::tempdir().unwrap();
     let (path, link) = (dir.path().join("plan.json"), dir.path().join("link"));
-    write(&path, b"one", &[]).unwrap();
+    write(&path, b"one", &[], ANY).unwrap();
     let plain = dir.path().join("plain");
     fs::write(&plain, "").unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), mode(&plain));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::symlink("plan.json", &link).unwrap();
-    write(&link, b"two", &[]).unwrap();
+    write(&link, b"two", &[], ANY).unwrap();
     assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(listing(dir.path()), ["link", "plain", "plan.json"]);
@@ -37,7 +40,7 @@ fn nothing_else_is_replaced() {
     for (path, inputs) in
         [(&disk, vec![]), (&text, vec![text.as_path()]), (&hard, vec![&text]), (&soft, vec![&text])]
     {
-        let error = write(path, b"plan", &inputs).unwrap_err();
+        let error = write(path, b"plan", &inputs, ANY).unwrap_err();
         assert!(error.is::<RefusedError>(), "{error:#}");
     }
     assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20]);
@@ -51,23 +54,23 @@ fn a_key_is_no_text() {
     // None of these bytes begins a character in UTF-8, and none is zero.
     let key: Vec<u8> = (0..32_u8).map(|at| at.wrapping_mul(167) | 0x81).collect();
     fs::write(&path, &key).unwrap();
-    assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
+    assert!(write(&path, b"page", &[], ANY).unwrap_err().is::<RefusedError>());
     assert_eq!(fs::read(&path).unwrap(), key);
     // A long text that is cut inside a character.
     let long = "\u{e4}".repeat(50_000);
     fs::write(&path, format!("x{long}")).unwrap();
-    write(&path, b"page", &[]).unwrap();
+    write(&path, b"page", &[], ANY).unwrap();
 }
 
 #[test]
 fn only_a_file_of_the_same_kind_is_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.fio");
-    write_over(&path, b"; ours\none", &[], Over::Line("; ours")).unwrap();
-    write_over(&path, b"; ours\ntwo", &[], Over::Line("; ours")).unwrap();
+    write_over(&path, b"; ours\none", &[], Over::Text("; ours")).unwrap();
+    write_over(&path, b"; ours\ntwo", &[], Over::Text("; ours")).unwrap();
     for other in ["; our", "notes\n", "\n; ours"] {
         fs::write(&path, other).unwrap();
-        assert!(write_over(&path, b"; ours\n", &[], Over::Line("; ours")).unwrap_err().is::<RefusedError>());
+        assert!(write_over(&path, b"; ours\n", &[], Over::Text("; ours")).unwrap_err().is::<RefusedError>());
         assert_eq!(fs::read_to_string(&path).unwrap(), other);
     }
 }
@@ -93,11 +96,11 @@ fn an_open_file_is_written_to_where_it_is() {
         ];
         let mut expected = "a log\n".to_owned();
         for name in &names {
-            write(Path::new(name), b"page\n", &[]).unwrap();
-            let mut pending = Pending::begin(Path::new(name), &[], Over::Text).unwrap();
+            write(Path::new(name), b"page\n", &[], ANY).unwrap();
+            let mut pending = Pending::begin(Path::new(name), &[], ANY).unwrap();
             pending.write_all(b"more\n").unwrap();
             pending.commit().unwrap();
-            let aside = Aside::begin(Path::new(name), &[]).unwrap();
+            let aside = Aside::begin(Path::new(name), &[], ANY).unwrap();
             fs::write(aside.path(), "aside\n").unwrap();
             aside.commit().unwrap();
             log.write_all(b"line\n").unwrap();
@@ -118,12 +121,12 @@ fn other_ways_to_a_file_are_names_of_it() {
     let number = std::os::fd::AsRawFd::as_raw_fd(&open);
     let root = format!("/proc/self/root{}", disk.display());
     for name in [format!("/dev/fd/{number}"), root, format!("/proc/1/root{}", disk.display())] {
-        assert!(write(Path::new(&name), b"page", &[]).is_err(), "{name}");
-        assert!(Aside::begin(Path::new(&name), &[]).is_err() || name.contains("/fd/"), "{name}");
+        assert!(write(Path::new(&name), b"page", &[], ANY).is_err(), "{name}");
+        assert!(Aside::begin(Path::new(&name), &[], ANY).is_err() || name.contains("/fd/"), "{name}");
         assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20], "{name}");
     }
     let made = format!("/proc/self/root{}", dir.path().join("new").display());
-    write(Path::new(&made), b"page", &[]).unwrap();
+    write(Path::new(&made), b"page", &[], ANY).unwrap();
     assert_eq!(listing(dir.path()), ["disk.img", "new"]);
 }
 
@@ -136,17 +139,20 @@ fn an_open_file_is_neither_replaced_nor_written_over() {
     let open = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&open);
     for name in [path.to_str().unwrap(), &format!("/dev/fd/{number}")] {
-        let error = write(Path::new(name), b"page", &[]).unwrap_err();
+        let error = write(Path::new(name), b"page", &[], ANY).unwrap_err();
         assert!(error.is::<RefusedError>(), "{name}: {error:#}");
     }
     drop(open);
-    // Open in another process only, and named by that.
+    // Open in another process only, and named by that: a file as any other.
     let out = OpenOptions::new().append(true).open(&path).unwrap();
     let mut other = std::process::Command::new("sleep").arg("60").stdout(out).spawn().unwrap();
-    write(Path::new(&format!("/proc/{}/fd/1", other.id())), b"page\n", &[]).unwrap();
+    let name = PathBuf::from(format!("/proc/{}/fd/1", other.id()));
+    assert!(write(&name, b"page\n", &[], Over::PAGE).unwrap_err().is::<RefusedError>());
+    fs::write(&path, [0xFF, 0, 0xFE]).unwrap();
+    assert!(write(&name, b"page\n", &[], ANY).unwrap_err().is::<RefusedError>());
     other.kill().unwrap();
     other.wait().unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "a log\npage\n");
+    assert_eq!(fs::read(&path).unwrap(), [0xFF, 0, 0xFE]);
 }
 
 /// What is written meanwhile stays, and so does what was to be written.
@@ -156,7 +162,7 @@ fn what_another_program_writes_meanwhile_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recording");
         present.iter().for_each(|text| fs::write(&path, text).unwrap());
-        let mut pending = Pending::begin(&path, &[], Over::Text).unwrap();
+        let mut pending = Pending::begin(&path, &[], ANY).unwrap();
         pending.write_all(b"hours").unwrap();
         fs::write(&path, "another's").unwrap();
         let error = pending.commit().unwrap_err().to_string();
@@ -172,7 +178,14 @@ fn what_a_command_reads_is_not_replaced() {
     let path = dir.path().join("drive.toml");
     fs::write(&path, "base = 'wd10ears'").unwrap();
     note_read(&path);
-    assert!(write(&path, b"page", &[]).unwrap_err().is::<RefusedError>());
+    assert!(write(&path, b"page", &[], ANY).unwrap_err().is::<RefusedError>());
+    // What is in a folder that it reads.
+    let folder = dir.path().join("in");
+    fs::create_dir_all(folder.join("deep")).unwrap();
+    note_read(&folder);
+    let inside = folder.join("deep").join("d.txt");
+    write(&inside, b"new", &[], ANY).unwrap();
+    assert!(write(&inside, b"page", &[], ANY).unwrap_err().is::<RefusedError>());
 }
 
 #[test]
@@ -180,8 +193,8 @@ fn terminals_have_nothing_to_lose() {
     for name in ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"] {
         assert!(fs::metadata(name).is_ok_and(|found| is_harmless(found.rdev())), "{name}");
     }
-    // Memory, a disk in flash, a tape, a watchdog.
-    for (major, minor) in [(1, 1), (90, 0), (9, 0), (10, 130)] {
+    // Memory, a disk in flash, a tape, a watchdog, and the maker of terminals.
+    for (major, minor) in [(1, 1), (90, 0), (9, 0), (10, 130), (5, 2)] {
         assert!(!is_harmless(rustix::fs::makedev(major, minor)), "{major}:{minor}");
     }
 }
@@ -192,7 +205,7 @@ fn only_its_own_kind_is_replaced() {
     let path = dir.path().join("table");
     let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"PAR1"].concat();
     fs::write(&path, &table).unwrap();
-    for over in [Over::Text, Over::Recording] {
+    for over in [ANY, Over::Recording, Over::Nothing] {
         assert!(Pending::begin(&path, &[], over).is_err());
     }
     Pending::begin(&path, &[], Over::Parquet).map(drop).unwrap();
@@ -202,12 +215,42 @@ fn only_its_own_kind_is_replaced() {
     }
 }
 
+/// Whatever is in the way of the kinds that commands write: an experiment, a script, a plan, another kind.
+#[test]
+fn no_kind_replaces_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let kinds = [Over::PAGE, Over::DRAWING, Over::DOCUMENT, Over::MANUAL, Over::Text("base = "), Over::Recording];
+    for text in ["#!/bin/sh\n", "title = 'x'\n", "{\"version\":4}", "time_ns,op\n", "\n", " "] {
+        fs::write(&path, text).unwrap();
+        for over in kinds.into_iter().chain([Over::Parquet, Over::Nothing]) {
+            let error = write(&path, b"new", &[], over).unwrap_err();
+            assert!(error.is::<RefusedError>(), "{over:?} {text:?}: {error:#}");
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    fs::write(&path, "").unwrap();
+    kinds.iter().for_each(|over| may_replace(&path, &[], *over).unwrap());
+}
+
+#[test]
+fn a_new_file_is_made_only_where_nothing_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("map"), dir.path().join("link"));
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    drop(new(&path).unwrap());
+    for path in [&path, &link] {
+        assert!(new(path).unwrap_err().is::<RefusedError>());
+    }
+    assert!(new(&dir.path().join("none").join("map")).is_err());
+}
+
 #[test]
 fn a_file_that_is_written_aside_is_put_in_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     fs::write(&path, "before").unwrap();
-    let aside = Aside::begin(&path, &[]).unwrap();
+    let aside = Aside::begin(&path, &[], ANY).unwrap();
     fs::write(aside.path(), "after").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"before");
     aside.commit().unwrap();
@@ -215,7 +258,7 @@ fn a_file_that_is_written_aside_is_put_in_its_place() {
         (fs::read(&path).unwrap(), listing(dir.path())),
         (b"after".to_vec(), vec!["trace".to_owned()])
     );
-    drop(Aside::begin(&path, &[]).unwrap());
+    drop(Aside::begin(&path, &[], ANY).unwrap());
     assert_eq!(listing(dir.path()), ["trace"]);
 }
 
@@ -223,9 +266,9 @@ fn a_file_that_is_written_aside_is_put_in_its_place() {
 fn what_cannot_be_stored_leaves_the_former_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no folder").join("plan.json");
-    assert!(write(&path, b"x", &[]).is_err());
-    assert!(write(Path::new("/dev/full"), b"x", &[]).is_err());
-    write(Path::new("/dev/null"), b"x", &[]).unwrap();
+    assert!(write(&path, b"x", &[], ANY).is_err());
+    assert!(write(Path::new("/dev/full"), b"x", &[], ANY).is_err());
+    write(Path::new("/dev/null"), b"x", &[], ANY).unwrap();
 }
 
 #[test]
@@ -233,11 +276,12 @@ fn what_cannot_be_written_is_refused_before_a_long_run() {
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
     fs::create_dir(dir.path().join("folder")).unwrap();
-    for name in ["link", "folder", "none/file"] {
-        assert!(may_replace(&dir.path().join(name), &[]).is_err(), "{name}");
+    fs::write(dir.path().join("text"), "").unwrap();
+    for name in ["link", "folder", "none/file", "text/", "text/file"] {
+        assert!(may_replace(&dir.path().join(name), &[], ANY).is_err(), "{name}");
     }
-    may_replace(&dir.path().join("new"), &[]).unwrap();
-    assert_eq!(listing(dir.path()), ["folder", "link"]);
+    may_replace(&dir.path().join("new"), &[], ANY).unwrap();
+    assert_eq!(listing(dir.path()), ["folder", "link", "text"]);
 }
 
 /// A recording on a full disk does not take the place of a whole one.
@@ -245,10 +289,10 @@ fn what_cannot_be_written_is_refused_before_a_long_run() {
 fn what_ends_early_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("recording");
-    Pending::begin(&path, &[], Over::Text).unwrap().commit_part(&io::Error::other("full")).unwrap();
+    Pending::begin(&path, &[], ANY).unwrap().commit_part(&io::Error::other("full")).unwrap();
     assert!(!path.exists(), "nothing was written");
     let part = || {
-        let mut part = Pending::begin(&path, &[], Over::Text).unwrap();
+        let mut part = Pending::begin(&path, &[], ANY).unwrap();
         part.write_all(b"part").unwrap();
         part.commit_part(&io::Error::other("full"))
     };
@@ -269,7 +313,7 @@ fn a_reader_of_a_file_that_leaves_is_a_failure() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let name = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
-    let error = write(Path::new(&name), b"page", &[]).unwrap_err();
+    let error = write(Path::new(&name), b"page", &[], ANY).unwrap_err();
     let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
     };

@@ -107,7 +107,10 @@ impl Header {
         let find = |column: &'static str, given: Option<&Column>, known: &[&str]| match given {
             None => usual(column, known),
             Some(given) => {
-                let no_such = || LineError::NoSuchColumn { name: given.name() };
+                let no_such = || {
+                    let present = names.join(", ").chars().take(200).collect();
+                    LineError::NoSuchColumn { name: given.name(), present }
+                };
                 given.among(&names).filter(|index| *index < COLUMNS).ok_or_else(no_such).map(Some)
             }
         };

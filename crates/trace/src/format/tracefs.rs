@@ -19,6 +19,11 @@ pub(crate) fn is_line(line: &str) -> bool {
     EVENTS.iter().any(|event| line.contains(event))
 }
 
+/// Whether bytes begin as the head of the kernel's trace file. Any event may be the first behind it.
+pub(crate) fn is_head(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"# tracer: ")
+}
+
 /// Parses events.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
@@ -50,11 +55,16 @@ impl Lines for Tracefs {
         let tail = Fields::<3>::of(tail.split_ascii_whitespace());
         let volume = Volume(head.get("device", 0)?, "");
         let Some(operation) = operation(head.get("rwbs", 1)?) else { return Ok(None) };
+        let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, when };
         if operation == Operation::Flush {
-            return Ok(Some(Line { volume, operation, offset: 0, length: 0, when }));
+            return Ok(Some(flush));
         }
         let offset = sectors("sector", tail.get("sector", 0)?)?;
         let length = sectors("sectors", tail.get("sectors", 2)?)?;
+        if length == 0 && head.get("rwbs", 1)?.starts_with('F') {
+            // A flush before a write, or as one of no bytes, has the write's letters.
+            return Ok(Some(flush));
+        }
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
 }
@@ -86,6 +96,11 @@ mod tests {
         assert_eq!(Format::of_line(queued, &How::default()), Some(Format::Tracefs));
         let line = Tracefs::of(&how(Event::Queue)).line(queued).unwrap().unwrap();
         assert_eq!((line.volume, line.offset, line.length), (Volume("253,0", ""), 63 * 512, 4096));
+        for marks in ["FWS", "FW", "FN", "FF", "F"] {
+            let queued = format!(" jb-1 [000] d..1. 100.000003: block_bio_queue: 8,0 {marks} 0 + 0 [kw]");
+            let line = Tracefs::of(&how(Event::Queue)).line(&queued).unwrap();
+            assert_eq!(line.map(|line| line.operation), Some(Operation::Flush), "{marks}");
+        }
         assert!(issued("a-1 [000] .... x: block_rq_issue: 8,0 W 4096 () 1 + 8 [a]").is_err());
         assert!(issued("a-1 [000] .... 1.0: block_rq_issue: 8,0 W").is_err());
     }

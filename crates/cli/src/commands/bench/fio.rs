@@ -58,7 +58,7 @@ pub(super) fn emit(
         runtime: arguments.real.runtime,
     };
     let text = fio::emit(workload, &job).with_context(|| target.to_string())?;
-    keep::write_over(path, text.as_bytes(), &super::target(arguments), Over::Line(fio::FIRST_LINE))?;
+    keep::write_over(path, text.as_bytes(), &super::target(arguments), Over::Text(fio::FIRST_LINE))?;
     Ok(Exit::Success)
 }
 

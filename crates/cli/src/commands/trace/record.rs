@@ -12,14 +12,18 @@ use straddle_trace::Recorder;
 use crate::args::RecordArguments;
 use crate::exit::Exit;
 use crate::interrupt::on_interrupt;
+use crate::keep::Over;
 use crate::output;
 use crate::recording::{Whole, origin};
 use crate::view::json::record::RecordReport;
 use crate::view::text;
 
+/// The usual size of a buffer in KiB.
+const USUAL: u64 = 4096;
+
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let subject = Subject::of(&arguments.device)?;
-    let out = Whole::begin(&arguments.to, &[&arguments.device])?;
+    let out = Whole::begin(&arguments.to, &[&arguments.device], Over::Nothing)?;
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let name = arguments.to.display();
@@ -68,7 +72,11 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         out.flush()?;
     }
     if ended.lost > 0 {
-        let (lost, larger) = (output::plural(ended.lost, "event"), (arguments.buffer.get() >> 10) * 4);
+        // As many times more as there were events, at least four, and no less than the usual size.
+        let events = (asked.requests.count() * 2).max(1);
+        let factor = (ended.lost / events + 2).next_power_of_two().max(4);
+        let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
+        let lost = output::plural(ended.lost, "event");
         output::complain(&format!(
             "{lost} lost: the kernel's buffers were full; --buffer {larger}KiB may hold them"
         ));

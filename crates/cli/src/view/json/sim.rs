@@ -76,7 +76,7 @@ struct RunReport {
     late_requests: u64,
     /// The number of requests that do not begin and end on sectors of 512 bytes: they were replayed on all sectors that
     /// they touch.
-    widened_requests: u64,
+    off_sector_requests: u64,
     /// The number of requests that were moved to the beginning of the drive because they extended past its
     /// end.
     wrapped_requests: u64,
@@ -270,7 +270,7 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
         discards: replayed.discards,
         ignored_discards: replayed.ignored,
         late_requests: run.late(),
-        widened_requests: replayed.widened,
+        off_sector_requests: replayed.off_sector,
         wrapped_requests: replayed.wrapped,
         misaligned_requests: replayed.misaligned,
         misaligned_share: replayed.misaligned_share(),

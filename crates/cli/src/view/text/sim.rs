@@ -124,6 +124,9 @@ fn totals(run: &Run) -> String {
         let _ = write!(text, "; {:.1} % misaligned", 100.0 * share);
     }
     let _ = write!(text, "; {} read-modify-writes", counters.rmw_reads);
+    if let Some(amplification) = counters.write_amplification() {
+        let _ = write!(text, "; {amplification:.2} x the bytes of the writes written to the medium");
+    }
     if counters.revolution > 0 {
         let _ = write!(text, ", {:.1} revolutions waited", counters.revolutions_waited());
     }
@@ -135,11 +138,11 @@ fn totals(run: &Run) -> String {
 
 /// Says what was not replayed as the trace has it. That is the same for all shifts.
 fn notes(run: &Run) -> Vec<String> {
-    let (late, Replayed { widened, ignored, .. }) = (run.late(), run.replayed);
+    let (late, Replayed { off_sector, ignored, .. }) = (run.late(), &run.replayed);
     let said = [
         (late, "request", "came earlier than one before, replayed as if at that one's time"),
-        (widened, "request", "not on whole sectors of 512 bytes, replayed on all that they touch"),
-        (ignored, "discard", "left out: the drive has no such command"),
+        (*off_sector, "request", "not on whole sectors of 512 bytes, replayed on all that they touch"),
+        (*ignored, "discard", "left out: the drive has no such command"),
     ];
     let said = said.into_iter().filter(|(count, _, _)| *count > 0);
     said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect()
@@ -149,6 +152,9 @@ fn notes(run: &Run) -> Vec<String> {
 /// their times is meaningless and is not given.
 fn verdicts(sim: &Sim<'_>, width: usize) -> String {
     let Some((first, others)) = sim.runs.split_first() else { return String::new() };
+    if first.replayed.requests == 0 {
+        return "No request was replayed.".to_owned();
+    }
     let mut sentences: Vec<String> = sim.runs.iter().filter(|run| run.diverges()).map(lags).collect();
     for run in others {
         let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
@@ -161,6 +167,14 @@ fn verdicts(sim: &Sim<'_>, width: usize) -> String {
             sentences.push(format!(
                 "With shift {shift} the whole trace takes {all:.2} times as long as with shift {beside}; \
                  --closed-loop compares the requests."
+            ));
+        }
+        let [here, there] = [run, first].map(|run| run.replayed.counters.media_write_bytes);
+        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
+        let written = here as f64 / there.max(1) as f64;
+        if there > 0 && (written - 1.0).abs() >= 0.005 {
+            sentences.push(format!(
+                "With shift {shift} the medium is written {written:.2} times as much as with shift {beside}."
             ));
         }
     }

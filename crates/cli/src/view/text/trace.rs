@@ -30,8 +30,7 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> Stri
     let _ = writeln!(text, "\n{}", volumes(counted, styles));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
-        let has_reads = counted.total.reads.requests() > 0;
-        text.push_str(if has_reads { "no writes\n" } else { "no request to read or to write is in it\n" });
+        sentences(counted).iter().for_each(|sentence| text.extend([sentence, "\n"]));
         return text;
     }
     let from = match counted.start {
@@ -62,8 +61,8 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let formats = if formats.is_empty() { "empty".to_owned() } else { formats };
     let mut text = format!("{names} ({formats}): {requests} on {volumes}");
     if total.requests() == 0 && counted.account.others() > 0 {
-        let others = plural(counted.account.others(), "line or event");
-        let _ = write!(text, "; {others} of other kinds (--event chooses which event counts)");
+        let others = counted.account.others();
+        let _ = write!(text, "; lines or events of other kinds: {others} (--event chooses which event counts)");
     }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
@@ -236,13 +235,18 @@ fn begins(writes: &Histogram, start: u64) -> String {
 
 /// Returns what the figures mean in words.
 pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
+    if counted.total.writes.requests() == 0 {
+        let has_reads = counted.total.reads.requests() > 0;
+        let none = if has_reads { "There are no writes." } else { "No request to read or to write is in it." };
+        return vec![none.to_owned()];
+    }
     let effect = |unit: u64| counted.total.writes.effects(unit).map(|it| it.started_at(counted.start));
     let (Some(physical), Some(large)) = (effect(DRAWN), effect(LARGE)) else { return Vec::new() };
     let mut first = match (counted.account.aligned(DRAWN), physical.amplification()) {
         (Some(aligned), Some(now)) if now - aligned >= 0.005 => format!(
-            "Aligned to 1 MiB this load would write {aligned:.2} x what it is asked to on 4 KiB sectors, and not {now:.2} x"
+            "Aligned to 1 MiB this load would write {aligned:.2} x the bytes of its writes on 4 KiB sectors, and not {now:.2} x"
         ),
-        (_, now) => format!("On 4 KiB sectors this load writes {} what it is asked to", times(now)),
+        (_, now) => format!("On 4 KiB sectors this load writes {} the bytes of its writes", times(now)),
     };
     let _ = write!(first, "; on units of 16 KiB it writes {}", times(large.amplification()));
     if let Some(share) = counted.account.costliest(LARGE, counted.start) {
@@ -290,7 +294,7 @@ fn early(counted: &Counted<'_>) -> Option<String> {
 }
 
 /// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts off
-/// a boundary.
+/// a boundary. If all volumes gain by the same start, it names them together.
 fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     let gain = |(name, volume): (_, &Volume)| {
         let effects = volume.writes.effects(DRAWN)?;
@@ -298,14 +302,21 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
         let now = effects.started_at(counted.start);
         (best.partial * 2 < now.partial).then_some((now.partial - best.partial, name, start, now, best))
     };
-    let (_, name, start, now, best) = counted.account.volumes().filter_map(gain).max_by_key(|gain| gain.0)?;
-    let whose: &str = name;
-    let whose =
-        if whose.is_empty() { "the volume".to_owned() } else { format!("volume {}", printable(whose)) };
+    let written = || counted.account.volumes().filter(|(_, volume)| volume.writes.requests() > 0);
+    let gains: Vec<_> = written().filter_map(gain).collect();
+    let most = gains.iter().max_by_key(|gain| gain.0)?;
+    let is_all = gains.len() > 1 && gains.len() == written().count() && gains.iter().all(|one| one.2 == most.2);
+    let total = is_all.then(|| gain(("", &counted.total))).flatten();
+    let (whose, (_, _, start, now, best)) = match &total {
+        Some(total) => (format!("the {} volumes", gains.len()), total),
+        None if most.1.is_empty() => ("the volume".to_owned(), most),
+        None => (format!("volume {}", printable(most.1)), most),
+    };
+    let (them, start_off) = if total.is_some() { ("their", "they start") } else { ("its", "it starts") };
     let later = plural((start + DRAWN - counted.start % DRAWN) % DRAWN, "sector");
     let (now, best) = (share(now.misaligned, now.requests), share(best.misaligned, best.requests));
     Some(format!(
-        "If {whose} started {later} later, {best} of its writes would be misaligned on 4 KiB sectors, and not {now}: it starts off a boundary.",
+        "If {whose} started {later} later, {best} of {them} writes would be misaligned on 4 KiB sectors, and not {now}: {start_off} off a boundary.",
     ))
 }
 
