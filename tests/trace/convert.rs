@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use straddle_io::SplitMix64;
 use tempfile::TempDir;
 
-use super::tools::{json, present, straddle};
+use super::tools::{STRADDLE, json, present, straddle};
 
 /// Returns a trace of random requests of all kinds, with times as large as those of 1601.
 fn trace(seed: u64, count: u64) -> String {
@@ -136,5 +138,32 @@ fn fio_replays_the_log() {
             (&job[name]["total_ios"], &job[name]["io_bytes"]),
             (&counts[kind].into(), &bytes[kind].into())
         );
+    }
+}
+
+/// Ctrl-C in the middle leaves neither a part of the file nor what it was written to.
+#[test]
+fn an_interrupted_conversion_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    for (signal, number) in [("INT", 2), ("TERM", 15)] {
+        let mut run = Command::new(STRADDLE);
+        run.args(["trace", "-", "--to", "csv", "out.csv"]).current_dir(dir.path()).stdin(Stdio::piped());
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut input = run.stdin.take().unwrap();
+        input.write_all(b"time,op,offset,length\n1,R,0,512\n").unwrap();
+        let is_caught = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+            u64::from_str_radix(caught, 16).unwrap() >> (number - 1) & 1 == 1
+        };
+        while names().is_empty() || !is_caught() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let kill = Command::new("kill").args(["-s", signal, &run.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        let ended = run.wait().unwrap();
+        assert!(ended.signal().is_some(), "{signal}: {ended}");
+        assert!(names().is_empty(), "{signal}: {:?}", names());
     }
 }

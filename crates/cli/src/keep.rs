@@ -15,6 +15,8 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use rustix::fs::{Gid, OFlags, Uid};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use straddle_device::FileId;
 use tempfile::NamedTempFile;
 
@@ -104,6 +106,20 @@ impl Pending {
                 .map(|(made, path)| Self::Made(Box::new(made), path, present.map(Box::new))),
         };
         begun.with_context(|| format!("{}: cannot write", path.display()))
+    }
+
+    /// Removes the unfinished file if Ctrl-C or its like ends this process, which then ends as usual.
+    pub(crate) fn gone_if_interrupted(self) -> io::Result<Self> {
+        let Self::Made(made, ..) = &self else { return Ok(self) };
+        let path = made.path().to_owned();
+        let mut signals = Signals::new(straddle_serve::signals::ending())?;
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                let _ = fs::remove_file(&path);
+                let _ = emulate_default_handler(signal);
+            }
+        });
+        Ok(self)
     }
 
     /// Cuts the file to this many bytes. A pipe keeps what it got.

@@ -104,7 +104,8 @@ fn converted(
         Target::Csv => Over::Text("time_ns,volume,op,offset,length"),
         Target::Fio => Over::Text("fio version "),
     };
-    let out = BufWriter::with_capacity(1 << 18, Pending::begin(path, inputs, over)?);
+    let pending = Pending::begin(path, inputs, over)?.gone_if_interrupted()?;
+    let out = BufWriter::with_capacity(1 << 18, pending);
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;
     let (mut account, mut abouts) = (Account::new(), Vec::new());
