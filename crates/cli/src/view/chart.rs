@@ -31,6 +31,16 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     ticks
 }
 
+/// From this ratio on a scale of ratios is logarithmic.
+const STEEP: f64 = 5.0;
+
+/// Returns 1, 2 and 5 times each power of ten between the ends.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    let powers = (-12_i32..=12).map(|exponent| 10_f64.powi(exponent));
+    let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * power));
+    steps.filter(|step| (low..=high).contains(step)).collect()
+}
+
 /// Formats a number for an axis: `1.5`, `20`, `300k`, `2M`.
 pub(crate) fn short(number: f64) -> String {
     let (scaled, unit) = match number.abs() {

@@ -5,7 +5,7 @@ mod narrow;
 use std::fmt::Write;
 
 use crate::view::chart::svg::{Axis, grid, label};
-use crate::view::chart::ticks;
+use crate::view::chart::{STEEP, decades, ticks};
 use crate::view::markup::escaped;
 use crate::view::text::number;
 
@@ -17,8 +17,6 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 12.0;
 /// Height of the legend.
 const TOP: f64 = 34.0;
-/// From this ratio on the scale is logarithmic.
-const STEEP: f64 = 5.0;
 /// Number of colours in the style sheet.
 const COLOURS: usize = 6;
 /// Approximate width of a letter, and height of a line.
@@ -148,13 +146,6 @@ fn scale(chart: &Chart<'_>, from: f64, to: f64) -> (Axis, Vec<f64>, f64) {
     let high = highest * 1.15;
     let steps = ticks(high, 7).into_iter().filter(|step| *step <= high).collect();
     (Axis { low: 0.0, high, from, to, is_logarithmic: false }, steps, 0.0)
-}
-
-/// Returns 1, 2 and 5 times each power of ten between the ends.
-fn decades(low: f64, high: f64) -> Vec<f64> {
-    let powers = (-12_i32..=12).map(|exponent| 10_f64.powi(exponent));
-    let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * power));
-    steps.filter(|step| (low..=high).contains(step)).collect()
 }
 
 /// Draws the legend above the bars.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::view::chart::{short, ticks};
+use crate::view::chart::{STEEP, decades, short, ticks};
 use crate::view::markup::escaped;
 
 const WIDTH: f64 = 720.0;
@@ -12,6 +12,9 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 48.0;
+
+/// Where a logarithmic scale of ratios begins: a bar of 1 is seen.
+const LOWEST: f64 = 0.85;
 
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#3a3f45}.title{font-size:14px;font-weight:600;fill:#15181b}
@@ -34,6 +37,8 @@ pub(crate) enum Shape {
     Line { points: Vec<(f64, f64)>, remarks: Vec<Remark> },
     /// Vertical bars.
     Bars(Vec<Bar>),
+    /// Vertical bars of ratios, of which 1 is the least; to a logarithmic scale if they differ much.
+    Ratios(Vec<Bar>),
 }
 
 /// A remark at a point of a curve.
@@ -125,15 +130,19 @@ impl Panel<'_> {
             Shape::Line { points, .. } => {
                 (most(points.iter().map(|point| point.0)), most(points.iter().map(|point| point.1)))
             }
-            Shape::Bars(bars) => (1.0, most(bars.iter().map(|bar| bar.value))),
+            Shape::Bars(bars) | Shape::Ratios(bars) => (1.0, most(bars.iter().map(|bar| bar.value))),
         };
-        let steps = ticks(y_most, 5);
-        // There is always a last step; the default is never used.
-        let y_most = steps.last().copied().unwrap_or(1.0);
-        let scale = Scale {
-            x: Axis::linear(x_most, LEFT, WIDTH - RIGHT),
-            y: Axis::linear(y_most, top + PANEL - BOTTOM, top + TOP),
+        let (bottom, above) = (top + PANEL - BOTTOM, top + TOP);
+        let is_logarithmic = matches!(self.shape, Shape::Ratios(_)) && y_most > STEEP;
+        let (y, steps) = if is_logarithmic {
+            let (low, high) = (LOWEST, y_most * 1.4);
+            (Axis { low, high, from: bottom, to: above, is_logarithmic }, decades(low, high))
+        } else {
+            let steps = ticks(y_most, 5);
+            // There is always a last step; the default is never used.
+            (Axis::linear(steps.last().copied().unwrap_or(1.0), bottom, above), steps)
         };
+        let scale = Scale { x: Axis::linear(x_most, LEFT, WIDTH - RIGHT), y };
         let mut text = String::new();
         label(&mut text, "title", LEFT, top + 22.0, "start", self.title);
         grid(&mut text, &scale.y, &steps, LEFT, WIDTH - RIGHT, short);
@@ -146,7 +155,7 @@ impl Panel<'_> {
         );
         match &self.shape {
             Shape::Line { points, remarks } => line(&mut text, &scale, points, remarks),
-            Shape::Bars(bars) => draw_bars(&mut text, &scale, bars),
+            Shape::Bars(bars) | Shape::Ratios(bars) => draw_bars(&mut text, &scale, bars),
         }
         text
     }
@@ -180,7 +189,7 @@ fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
     let every = bars.len().div_ceil(LABELS).next_power_of_two();
     let mut left = LEFT;
     for (index, bar) in bars.iter().enumerate() {
-        let (y, class) = (scale.y.at(bar.value), if bar.best { "best" } else { "bar" });
+        let (y, class) = (scale.y.at(bar.value.max(scale.y.low)), if bar.best { "best" } else { "bar" });
         let (x, width, height) = (left + each * 0.15, each * 0.7, bottom - y);
         let _ = writeln!(
             text,
@@ -239,6 +248,24 @@ mod tests {
         assert_eq!(drawn.matches("<rect class=\"best\"").count(), 1);
         assert!(drawn.contains("&lt;&amp;&quot;&gt;") && drawn.contains("<title>a &amp; b </title>"));
         assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
+    }
+
+    #[test]
+    fn ratios_that_differ_much_are_all_seen() {
+        let bar = |value| Bar { label: String::new(), value, caption: String::new(), best: false };
+        let drawn = |most| {
+            let shape = Shape::Ratios([1.0, 2.0, most].map(bar).into());
+            draw("", &[Panel { title: "", x_label: "", y_label: "", shape }])
+        };
+        let heights = |text: &str| {
+            let heights = text.split(" height=\"").skip(2).map(|rest| rest.split('"').next().unwrap());
+            heights.filter_map(|height| height.parse::<f64>().ok()).collect::<Vec<_>>()
+        };
+        for most in [2.5, 250.0, 1e6] {
+            let heights = heights(&drawn(most));
+            assert!(heights.len() == 3 && heights.iter().all(|height| *height > 1.5), "{most}: {heights:?}");
+            assert!(heights.windows(2).all(|pair| pair[0] < pair[1]) && heights[2] < PANEL, "{heights:?}");
+        }
     }
 
     #[test]

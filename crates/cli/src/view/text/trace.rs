@@ -347,7 +347,7 @@ pub(crate) fn svg(counted: &Counted<'_>) -> String {
             title: "Bytes written in whole units, per byte of the writes",
             x_label: "unit",
             y_label: "write amplification",
-            shape: Shape::Bars(units.collect()),
+            shape: Shape::Ratios(units.collect()),
         },
         Panel {
             title: "Read-modify-writes per write on units of 16 KiB, by the start of the partition",
