@@ -49,7 +49,7 @@ impl Machine for Fixed {
             measures: names.map(|name| Measured { name, seconds, requests: None }).collect(),
             output: String::new(),
             virtual_seconds: 90.0,
-            wall_seconds: 5.0,
+            wall_seconds: 5.0 * factor,
             requests: 1000,
             counters: vec![Counters { rmw_reads: 4711, ..Counters::default() }],
             charges: "2000 ns a system call".to_owned(),
@@ -137,6 +137,20 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn the_guests_that_took_longest_are_named() {
+    let shown = text::outcomes(&reproduced(&["smith-2010"]), 120, Styles::default());
+    let (_, rest) = shown.split_once("guests that took longest:\n").unwrap();
+    let rows: Vec<&str> = rest.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 12, "{shown}");
+    let longest: Vec<_> = rows.iter().filter(|row| row.trim_start().starts_with("1 min 0 s")).collect();
+    // Each of three drives and LVM on both arms.
+    assert!(longest.len() == 8 && longest.iter().all(|row| row.contains(", reiserfs")), "{shown}");
+    assert!(rows[..8].iter().all(|row| longest.contains(&row)), "the longest first: {shown}");
+    let few = text::outcomes(&reproduced(&["pronk-2010"]), 120, Styles::default());
+    assert!(!few.contains("took longest"), "{few}");
 }
 
 /// Returns the browser, or reports that the test is skipped.

@@ -42,6 +42,7 @@ pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) ->
     for experiment in &reproduced.experiments {
         text += &outcome(experiment, width, styles);
     }
+    text += &lab::longest(reproduced, styles);
     text + &wrap(summary(reproduced).trim_end(), width, "") + "\n"
 }
 

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use straddle_reproduce::experiment::{LabStep, Setting, Statistic};
-use straddle_reproduce::lab::{Comparison, Readers, StepOutcome};
+use straddle_reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
 
 use super::{band, measure, note};
 use crate::output::{Styles, paint, plural, printable};
 use crate::target::of_lab;
-use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
+use crate::view::json::reproduce::{Reproduced, ReproducedExperiment};
+use crate::view::text::{duration, headed, number, percent, plain_table, right, trimmed, wrap};
 
 /// Returns a step's line in the list of experiments.
 pub(super) fn listed(step: &LabStep, width: usize) -> String {
@@ -268,4 +269,34 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
 
 fn dash() -> String {
     "-".to_owned()
+}
+
+/// The guests that are named for their time.
+const LONGEST: usize = 12;
+
+/// Returns the guests that took longest on this machine, if there are more than are named.
+pub(super) fn longest(reproduced: &Reproduced, styles: Styles) -> String {
+    let steps = reproduced.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
+    let mut cells: Vec<_> =
+        steps.flat_map(|(step, outcome)| outcome.cells.iter().map(move |cell| (step, outcome, cell))).collect();
+    if cells.len() <= LONGEST {
+        return String::new();
+    }
+    let all = cells.len();
+    let wall = |cell: &Cell| cell.ended.wall_seconds;
+    cells.sort_by(|(.., one), (.., other)| wall(other).total_cmp(&wall(one)));
+    let mut table = plain_table(&["TIME", "VIRTUAL", "REQUESTS", "STEP", "ARM", "DRIVE"]);
+    for (step, outcome, cell) in cells.into_iter().take(LONGEST) {
+        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!(", {variant}"));
+        table.add_row([
+            duration(wall(cell)),
+            duration(cell.ended.virtual_seconds),
+            cell.ended.requests.to_string(),
+            printable(&format!("{}{variant}", step.name)).to_string(),
+            printable(&step.arms[cell.arm].name).to_string(),
+            printable(&outcome.ran_on()).to_string(),
+        ]);
+    }
+    right(&mut table, 0..3);
+    format!("The {LONGEST} of {all} guests that took longest:\n{}\n\n", headed(&table, styles.heading))
 }
