@@ -6,8 +6,7 @@ use std::io::{self, Cursor, Read, Write};
 use straddle_drive::{Drive, Profile, disksim};
 use straddle_io::Nanos;
 use straddle_trace::{
-    Account, Columns, Format, How, Input, Options, Reader, Target, UNITS, Window, Writer, replay,
-    unpacked,
+    Account, Columns, Format, How, Input, Options, Reader, Target, UNITS, Window, Writer, replay, unpacked,
 };
 
 /// Traces with more requests or bytes are only parsed, not replayed: the model's time is not a property of

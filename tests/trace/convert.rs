@@ -98,7 +98,11 @@ fn fios_log_has_what_it_can_hold_and_the_rest_is_said() {
     assert!(run.err.contains("request 2 is earlier than the one before it"), "{}", run.err);
     let blank = file(&dir, "blank.csv", "time,volume,op,offset,length\n2,a b,R,0,512\n");
     let run = straddle(&["trace", &blank, "--to", "fio", &log]);
-    assert!(run.code == 3 && run.err.contains("\"a b\" cannot be written: fio's log separates"), "{}", run.err);
+    assert!(
+        run.code == 3 && run.err.contains("\"a b\" cannot be written: fio's log separates"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]
@@ -145,7 +149,8 @@ fn fio_replays_the_log() {
 #[test]
 fn an_interrupted_conversion_leaves_nothing() {
     let dir = TempDir::new().unwrap();
-    let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let names =
+        || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     for (signal, number) in [("INT", 2), ("TERM", 15)] {
         let mut run = Command::new(STRADDLE);
         run.args(["trace", "-", "--to", "csv", "out.csv"]).current_dir(dir.path()).stdin(Stdio::piped());

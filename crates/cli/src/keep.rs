@@ -366,7 +366,10 @@ enum Place {
 impl Place {
     fn of(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         if path == Path::new("-") {
-            return refused(path, "name a file; standard output is /dev/stdout, and a file of this name is ./-");
+            return refused(
+                path,
+                "name a file; standard output is /dev/stdout, and a file of this name is ./-",
+            );
         }
         let present = match fs::metadata(path) {
             Ok(present) => present,

@@ -70,8 +70,11 @@ impl Columnar {
 
     pub(crate) fn open(file: File, name: &str, how: &How) -> Result<Self, TraceError> {
         let wrong = |source| TraceError::Parquet { name: name.to_owned(), source };
-        let file =
-            Positioned::new(file).map_err(|source| TraceError::Read { name: name.to_owned(), byte: None, source })?;
+        let file = Positioned::new(file).map_err(|source| TraceError::Read {
+            name: name.to_owned(),
+            byte: None,
+            source,
+        })?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain =
             ArrowReaderMetadata::load(&file, options).map_err(ParquetError::Invalid).map_err(wrong)?;

@@ -166,7 +166,9 @@ pub enum LineError {
         length: u64,
     },
     /// Not UTF-8.
-    #[error("not text (UTF-8): a binary file, or one that is packed with something else than gzip, zstd or xz")]
+    #[error(
+        "not text (UTF-8): a binary file, or one that is packed with something else than gzip, zstd or xz"
+    )]
     NotText,
     /// The request extends past the end of the drive.
     #[error(

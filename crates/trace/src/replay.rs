@@ -406,7 +406,8 @@ impl Run {
 
     /// Returns a request of the whole sectors that this one touches.
     fn whole(&mut self, record: Record) -> Record {
-        let end = record.offset.checked_add(record.length).and_then(|end| end.checked_next_multiple_of(SECTOR));
+        let end =
+            record.offset.checked_add(record.length).and_then(|end| end.checked_next_multiple_of(SECTOR));
         let offset = record.offset - record.offset % SECTOR;
         let length = end.map_or(record.length, |end| end - offset);
         if (offset, length) == (record.offset, record.length) || end.is_none() {

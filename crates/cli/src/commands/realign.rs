@@ -417,10 +417,8 @@ mod tests {
         for is_listed in [true, false] {
             let dir = tempfile::tempdir().unwrap();
             let (path, aside) = (dir.path().join("bad.map"), dir.path().join("aside"));
-            let map = UnreadableMap {
-                made: Some((&path, keep::new(&path).unwrap())),
-                is_listed: Cell::new(false),
-            };
+            let map =
+                UnreadableMap { made: Some((&path, keep::new(&path).unwrap())), is_listed: Cell::new(false) };
             fs::rename(&path, &aside).unwrap();
             fs::write(&path, "another's").unwrap();
             if is_listed {

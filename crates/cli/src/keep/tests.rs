@@ -220,7 +220,8 @@ fn only_its_own_kind_is_replaced() {
 fn no_kind_replaces_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let kinds = [Over::PAGE, Over::DRAWING, Over::DOCUMENT, Over::MANUAL, Over::Text("base = "), Over::Recording];
+    let kinds =
+        [Over::PAGE, Over::DRAWING, Over::DOCUMENT, Over::MANUAL, Over::Text("base = "), Over::Recording];
     for text in ["#!/bin/sh\n", "title = 'x'\n", "{\"version\":4}", "time_ns,op\n", "\n", " "] {
         fs::write(&path, text).unwrap();
         for over in kinds.into_iter().chain([Over::Parquet, Over::Nothing]) {

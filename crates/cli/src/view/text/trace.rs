@@ -62,7 +62,8 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let mut text = format!("{names} ({formats}): {requests} on {volumes}");
     if total.requests() == 0 && counted.account.others() > 0 {
         let others = counted.account.others();
-        let _ = write!(text, "; lines or events of other kinds: {others} (--event chooses which event counts)");
+        let _ =
+            write!(text, "; lines or events of other kinds: {others} (--event chooses which event counts)");
     }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
@@ -237,7 +238,8 @@ fn begins(writes: &Histogram, start: u64) -> String {
 pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
     if counted.total.writes.requests() == 0 {
         let has_reads = counted.total.reads.requests() > 0;
-        let none = if has_reads { "There are no writes." } else { "No request to read or to write is in it." };
+        let none =
+            if has_reads { "There are no writes." } else { "No request to read or to write is in it." };
         return vec![none.to_owned()];
     }
     let effect = |unit: u64| counted.total.writes.effects(unit).map(|it| it.started_at(counted.start));
@@ -305,7 +307,8 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     let written = || counted.account.volumes().filter(|(_, volume)| volume.writes.requests() > 0);
     let gains: Vec<_> = written().filter_map(gain).collect();
     let most = gains.iter().max_by_key(|gain| gain.0)?;
-    let is_all = gains.len() > 1 && gains.len() == written().count() && gains.iter().all(|one| one.2 == most.2);
+    let is_all =
+        gains.len() > 1 && gains.len() == written().count() && gains.iter().all(|one| one.2 == most.2);
     let total = is_all.then(|| gain(("", &counted.total))).flatten();
     let (whose, (_, _, start, now, best)) = match &total {
         Some(total) => (format!("the {} volumes", gains.len()), total),

@@ -277,8 +277,9 @@ const LONGEST: usize = 12;
 /// Returns the guests that took longest on this machine, if there are more than are named.
 pub(super) fn longest(reproduced: &Reproduced, styles: Styles) -> String {
     let steps = reproduced.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
-    let mut cells: Vec<_> =
-        steps.flat_map(|(step, outcome)| outcome.cells.iter().map(move |cell| (step, outcome, cell))).collect();
+    let mut cells: Vec<_> = steps
+        .flat_map(|(step, outcome)| outcome.cells.iter().map(move |cell| (step, outcome, cell)))
+        .collect();
     if cells.len() <= LONGEST {
         return String::new();
     }
