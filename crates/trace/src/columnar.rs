@@ -12,6 +12,7 @@ mod guard;
 mod page;
 mod text;
 mod thrift;
+mod unpack;
 mod values;
 
 use std::fs::File;
@@ -25,6 +26,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Type;
+use parquet::file::metadata::ParquetMetaData;
 use straddle_io::{Nanos, Operation};
 
 use self::budget::{Budget, Taken};
@@ -49,6 +51,8 @@ static BUDGET: Budget = Budget::new(page::MOST);
 pub(crate) struct Columnar {
     file: Positioned,
     name: String,
+    /// The file's directory, and the one that its readers are given.
+    directory: Arc<ParquetMetaData>,
     metadata: ArrowReaderMetadata,
     /// The columns in the file: those of the plan, which may be structures of several.
     leaves: Vec<usize>,
@@ -105,8 +109,7 @@ impl Columnar {
         let leaves = leaves(schema, &plan.read);
         let metadata = guarded(|| {
             let options = ArrowReaderOptions::new().with_schema(Arc::new(with_dictionaries(schema)));
-            let metadata = ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options);
-            metadata.map_err(ParquetError::Invalid)
+            unpack::for_reader(plain.metadata(), options).map_err(ParquetError::Invalid)
         });
         let metadata = metadata.map_err(wrong)?;
         for (leaf, column) in leaves.iter().zip(&plan.read) {
@@ -126,6 +129,7 @@ impl Columnar {
         Ok(Self {
             file,
             name: name.to_owned(),
+            directory: Arc::clone(plain.metadata()),
             metadata,
             leaves,
             mask,
@@ -153,6 +157,7 @@ impl Columnar {
             Self {
                 file: self.file.clone(),
                 name: self.name.clone(),
+                directory: Arc::clone(&self.directory),
                 metadata: self.metadata.clone(),
                 leaves: self.leaves.clone(),
                 mask: self.mask.clone(),
@@ -241,22 +246,21 @@ impl Columnar {
 
     /// Begins a row group; `None` if it has no rows. Writers give such a one no pages, or places that are none.
     fn begin(&self, group: usize) -> Result<Option<Group>, ParquetError> {
-        let metadata = self.metadata.metadata();
-        let claimed = metadata.row_groups().get(group).map_or(Ok(0), page::rows_of)?;
+        let claimed = self.directory.row_groups().get(group).map_or(Ok(0), page::rows_of)?;
         if claimed == 0 {
             return Ok(None);
         }
-        let needs = page::check(&self.file, metadata, group, &self.leaves)?;
+        let needs = page::check(&self.file, &self.directory, group, &self.leaves)?;
         let memory = self.is_share.then(|| BUDGET.take(needs.bytes));
+        let file = self.file.unpacking(needs.packed);
         guarded(|| {
             if needs.has_counts {
-                counts::check(&self.file, metadata, group, &self.leaves)?;
+                counts::check(&file, self.metadata.metadata(), group, &self.leaves)?;
             }
-            let builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
-                    .with_projection(self.mask.clone())
-                    .with_row_groups(vec![group])
-                    .with_batch_size(needs.batch);
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                .with_projection(self.mask.clone())
+                .with_row_groups(vec![group])
+                .with_batch_size(needs.batch);
             let reader = builder.build().map_err(ParquetError::Invalid)?;
             Ok(Some(Group { reader, claimed, rows: 0, _memory: memory }))
         })
@@ -355,3 +359,6 @@ fn with_dictionaries(schema: &Schema) -> Schema {
     };
     Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,19 +3,21 @@
 //! The law of this module: before a row group is unpacked, the header of each page that its reader will come to has been
 //! read, and none claims more bytes or values than [`MOST`] and the row group's number of rows allow.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::errors::{ParquetError as Error, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::ROWS;
-use super::thrift::{self, Compact, STRUCTURE};
+use super::thrift::{self, Compact, FALSE, STRUCTURE};
+use super::unpack::{Codec, Packed};
 use crate::error::ParquetError;
 
 /// The most that a row group may unpack to at a time: a dictionary and the pages of a batch, of each column. Writers make
@@ -29,6 +31,8 @@ const SPILLED: u64 = 64 << 20;
 pub(super) struct Positioned {
     file: Arc<File>,
     length: u64,
+    /// The pages that are given unpacked, by the places of their contents.
+    packed: Arc<HashMap<u64, Packed>>,
 }
 
 /// Reads on from a place.
@@ -40,7 +44,23 @@ pub(super) struct From {
 impl Positioned {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), length })
+        Ok(Self { file: Arc::new(file), length, packed: Arc::default() })
+    }
+
+    /// Returns the file with pages that are given unpacked.
+    pub(super) fn unpacking(&self, packed: HashMap<u64, Packed>) -> Self {
+        Self { packed: Arc::new(packed), ..self.clone() }
+    }
+}
+
+/// What frames of LZ4 begin with, as numbers: of the format, and of the one before it.
+const FRAMES: [u32; 2] = [0x184d_2204, 0x184c_2102];
+
+impl Positioned {
+    /// Whether frames of LZ4 begin at this place. The library's decoder falls back to them, and unpacks all there are.
+    fn has_frame(&self, at: u64) -> bool {
+        let mut first = [0; 4];
+        self.file.read_exact_at(&mut first, at).is_ok() && FRAMES.contains(&u32::from_le_bytes(first))
     }
 }
 
@@ -73,12 +93,15 @@ impl ChunkReader for Positioned {
         }
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;
-        Ok(bytes.into())
+        match self.packed.get(&start) {
+            Some(packed) => Ok(packed.unpack(&bytes)?.into()),
+            None => Ok(bytes.into()),
+        }
     }
 }
 
 /// What a row group takes to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Needs {
     /// Bytes of memory, at most.
     pub(super) bytes: u64,
@@ -86,6 +109,8 @@ pub(super) struct Needs {
     pub(super) batch: usize,
     /// Whether strings are in encodings that say in their pages how many there are.
     pub(super) has_counts: bool,
+    /// Pages that are to be given unpacked.
+    pub(super) packed: HashMap<u64, Packed>,
 }
 
 /// Returns the number of rows of a row group.
@@ -100,11 +125,11 @@ pub(super) fn check(
     group: usize,
     leaves: &[usize],
 ) -> std::result::Result<Needs, ParquetError> {
-    let mut needs = Needs { bytes: 0, batch: ROWS, has_counts: false };
+    let mut needs = Needs { bytes: 0, batch: ROWS, has_counts: false, packed: HashMap::new() };
     let Some(group) = metadata.row_groups().get(group) else { return Ok(needs) };
     let rows = rows_of(group)?;
     for chunk in leaves.iter().filter_map(|leaf| group.columns().get(*leaf)) {
-        let column = Column::of(file, chunk, rows)?;
+        let column = Column::of(file, chunk, rows, &mut needs.packed)?;
         if column.rows != rows {
             return Err(ParquetError::Rows { claimed: rows, found: column.rows });
         }
@@ -141,6 +166,7 @@ impl Column {
         file: &Positioned,
         chunk: &ColumnChunkMetaData,
         rows: u64,
+        packed: &mut HashMap<u64, Packed>,
     ) -> std::result::Result<Self, ParquetError> {
         // Where the reader begins, whatever stands before it (`ColumnChunkMetaData::byte_range`).
         let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
@@ -161,7 +187,14 @@ impl Column {
                 return Err(ParquetError::Large { bytes, most: MOST });
             }
             column.add(&header, bytes, chunk, rows)?;
-            at = at.saturating_add(input.read).saturating_add(header.packed);
+            at = at.saturating_add(input.read);
+            if chunk.compression() == Compression::LZ4 && file.has_frame(at.saturating_add(header.plain)) {
+                return Err(invalid("a page in LZ4 has frames, which say nothing of their size"));
+            }
+            if let Some(codec) = Codec::of(chunk).filter(|_| header.is_packed) {
+                packed.insert(at, Packed { codec, unpacked: header.unpacked, plain: header.plain });
+            }
+            at = at.saturating_add(header.packed);
         }
         Ok(column)
     }
@@ -240,6 +273,9 @@ struct Header {
     values: u64,
     /// A bit for each.
     encodings: u32,
+    /// Bytes before what is packed.
+    plain: u64,
+    is_packed: bool,
 }
 
 /// Types of pages (parquet.thrift's `PageType`).
@@ -255,7 +291,7 @@ const PREFIXED: u32 = 1 << 7;
 impl Header {
     /// Reads the fields of `PageHeader` (parquet.thrift).
     fn of<R: Read>(input: &mut Compact<R>) -> io::Result<Self> {
-        let (mut header, mut field) = (Self::default(), 0);
+        let (mut header, mut field) = (Self { is_packed: true, ..Self::default() }, 0);
         let (mut has_unpacked, mut has_packed) = (false, false);
         loop {
             let (kind, number) = input.field(field)?;
@@ -271,17 +307,16 @@ impl Header {
                     header.packed = input.number(kind)?;
                     has_packed = true;
                 }
-                // DataPageHeader, DictionaryPageHeader, and DataPageHeaderV2, whose encoding is its fourth field.
-                5 | 7 => header.values(input, kind, 2)?,
-                8 => header.values(input, kind, 4)?,
+                5 | 7 | 8 => header.inner(input, kind, number)?,
                 _ => input.pass(kind, 0)?,
             }
         }
         if has_unpacked && has_packed { Ok(header) } else { Err(thrift::invalid("a page has no size")) }
     }
 
-    /// Reads the fields of the header inside for one type of pages.
-    fn values<R: Read>(&mut self, input: &mut Compact<R>, kind: u8, encoding: i64) -> io::Result<()> {
+    /// Reads the fields of the header inside for one type of pages, which is this field: `DataPageHeader`,
+    /// `DictionaryPageHeader` or `DataPageHeaderV2`.
+    fn inner<R: Read>(&mut self, input: &mut Compact<R>, kind: u8, of: i64) -> io::Result<()> {
         if kind != STRUCTURE {
             return Err(thrift::invalid("a page's header is not a structure"));
         }
@@ -289,12 +324,17 @@ impl Header {
         loop {
             let (kind, number) = input.field(field)?;
             field = number;
-            match number {
+            match (of, number) {
                 _ if kind == 0 => return Ok(()),
-                1 => self.values = self.values.max(input.number(kind)?),
-                _ if number == encoding => {
+                (_, 1) => self.values = self.values.max(input.number(kind)?),
+                (5 | 7, 2) | (8, 4) => {
                     let bit = u32::try_from(input.number(kind)?).ok().and_then(|bit| 1_u32.checked_shl(bit));
                     self.encodings |= bit.ok_or_else(|| thrift::invalid("an encoding is unknown"))?;
+                }
+                (8, 5 | 6) => self.plain = self.plain.saturating_add(input.number(kind)?),
+                (8, 7) => {
+                    input.pass(kind, 1)?;
+                    self.is_packed = kind != FALSE;
                 }
                 _ => input.pass(kind, 1)?,
             }

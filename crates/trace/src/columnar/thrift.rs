@@ -16,7 +16,8 @@ pub(super) struct Compact<R> {
 const DEPTH: u32 = 16;
 /// The longest structure.
 const LONGEST: u64 = 1 << 20;
-/// Types of fields.
+/// Types of fields; a truth value is its type.
+pub(super) const FALSE: u8 = 2;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCTURE: u8 = 12;
 
@@ -54,8 +55,7 @@ impl<R: Read> Compact<R> {
             return Err(invalid("a structure is too deep"));
         }
         match kind {
-            // True and false are their types.
-            1 | 2 => {}
+            1 | FALSE => {}
             3 => self.bytes(1)?,
             4..=6 => {
                 self.unsigned()?;
