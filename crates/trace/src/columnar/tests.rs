@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
 use flate2::write::GzEncoder;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
@@ -13,7 +14,9 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use straddle_io::SplitMix64;
 use tempfile::NamedTempFile;
 
+use super::Plan;
 use crate::account::Account;
+use crate::columns::Columns;
 use crate::error::TraceError;
 use crate::how::How;
 use crate::reader::{Input, Reader};
@@ -406,4 +409,29 @@ fn damage_anywhere_is_an_error_or_none_and_never_a_panic() {
     }
     // The decoders' panics are among them, or this test has no such case.
     assert!(seen.contains("the file is damaged: "), "seed 11");
+}
+
+#[test]
+fn two_columns_for_one_quantity_are_refused_unless_the_map_chooses() {
+    let plan = |names: &[&str], map: &str, is_timed| {
+        let field = |name: &&str| Field::new(*name, DataType::Int64, false);
+        let schema = Schema::new(names.iter().map(field).collect::<Vec<_>>());
+        let columns = if map.is_empty() { Columns::default() } else { map.parse().unwrap() };
+        let plan = Plan::of(&schema, &columns, is_timed);
+        plan.map(|plan| plan.has_volumes()).map_err(|error| error.to_string())
+    };
+    let twice = |quantity: &str| {
+        Err(format!(
+            "there are two columns for {quantity:?}; the map of columns (--columns) says which one it is"
+        ))
+    };
+    let times = ["time", "time_ns", "op", "offset", "length"];
+    assert_eq!(plan(&times, "", true), twice("time"));
+    assert_eq!(plan(&times, "time=time_ns", true), Ok(false));
+    // Times that are not read may be any.
+    assert_eq!(plan(&times, "", false), Ok(false));
+    let volumes = ["op", "offset", "length", "volume", "Device"];
+    assert_eq!(plan(&volumes, "", false), twice("volume"));
+    assert_eq!(plan(&volumes, "volume=Device", false), Ok(true));
+    assert_eq!(plan(&["op", "OP", "offset", "length"], "", false), twice("op"));
 }
