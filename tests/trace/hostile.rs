@@ -6,16 +6,20 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::tools::skip::{cases, is_quick};
-use super::tools::{STRADDLE, output, present, shell, straddle, text};
+use super::tools::{STRADDLE, json, output, present, root, shell, straddle, text};
 
 /// Address space for a run, in KiB: that of a program with threads, and some hundred MiB.
 const LIMIT: &str = "1500000";
 
 /// Runs the program with little memory; returns its status and what it complained of.
 fn limited(dir: &TempDir, file: &str) -> (Option<i32>, String) {
-    let line = format!("ulimit -v {LIMIT}; exec \"$0\" trace \"$1\"");
+    limited_with(dir, &["trace", file])
+}
+
+fn limited_with(dir: &TempDir, args: &[&str]) -> (Option<i32>, String) {
+    let line = format!("ulimit -v {LIMIT}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
-    let run = output(command.args(["-c", &line, STRADDLE, file]).current_dir(dir.path()), "");
+    let run = output(command.args(["-c", &line, STRADDLE]).args(args).current_dir(dir.path()), "");
     (run.status.code(), text(&run.stderr))
 }
 
@@ -71,4 +75,73 @@ fn a_page_that_says_it_is_huge_is_not_unpacked() {
     fs::write(dir.path().join("huge.parquet"), huge).unwrap();
     let (code, error) = limited(&dir, "huge.parquet");
     assert_eq!(code, Some(3), "{error}");
+}
+
+/// Tables that once made the program take 16 GB, panic, or count what is not there, and how the error says it.
+const DAMAGED: [(&str, &str); 6] = [
+    ("dictionary-count", "a dictionary has more values than bytes for them"),
+    ("no-dictionary", "the file is damaged: "),
+    ("long-number", "the file is damaged: "),
+    ("split-values", "the row group says that it has 4 rows, and has 2147483647"),
+    ("short-page", ""),
+    ("five-rows", "the row group says that it has 5 rows, and has 4"),
+];
+
+fn table(name: &str) -> String {
+    root().join(format!("tests/trace/parquet/{name}.parquet")).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_damaged_table_is_an_error_however_it_is_read() {
+    let dir = TempDir::new().unwrap();
+    for (name, why) in DAMAGED {
+        let file = table(name);
+        let ways: [&[&str]; 4] = [
+            &["trace", &file],
+            &["trace", &file, "--merge-within", "1ms", "--columns", "time=offset:ns"],
+            &["trace", &file, "--to", "csv", "out.csv", "--columns", "time=offset:ns"],
+            &["sim", &file, "--drive", "wd10ears", "--columns", "time=offset:ns"],
+        ];
+        for args in ways {
+            let (code, error) = limited_with(&dir, args);
+            assert_eq!(code, Some(3), "{args:?}: {error}");
+            assert!(error.contains(&format!("{file}: cannot read the Parquet file: ")), "{args:?}: {error}");
+            assert!(error.contains(why) && !error.contains("panicked"), "{args:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn tables_without_rows_are_read() {
+    // pyarrow's give their columns no place; fastparquet's say that they have no list; a row group among others has none.
+    for (name, requests) in [("empty-pyarrow", 0), ("empty-fastparquet", 0), ("empty-groups", 1)] {
+        let report = json("trace", &["trace", &table(name), "--json"]);
+        let total = &report["total"];
+        let found = ["reads", "writes"].map(|kind| total[kind]["requests"].as_u64().unwrap_or(0));
+        assert_eq!(found.iter().sum::<u64>(), requests, "{name}: {total}");
+    }
+}
+
+#[test]
+fn two_columns_for_one_quantity_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let csv = dir.path().join("a.csv");
+    fs::write(&csv, "time_us,op,offset,length,volume\n1,W,0,4096,a\n").unwrap();
+    let made = dir.path().join("a.parquet");
+    let made = made.to_str().unwrap();
+    assert_eq!(straddle(&["trace", csv.to_str().unwrap(), "--to", "parquet", made]).code, 0);
+    // Another column of the same length takes the name of one: "length" becomes "device", and so on.
+    let good = fs::read(made).unwrap();
+    let name = |from: &[u8], to: &[u8]| {
+        let mut bytes = good.clone();
+        for at in 0..bytes.len() - from.len() {
+            if bytes[at..].starts_with(from) {
+                bytes[at..at + from.len()].copy_from_slice(to);
+            }
+        }
+        fs::write(dir.path().join("two.parquet"), bytes).unwrap();
+        limited_with(&dir, &["trace", "two.parquet", "--columns", "length=offset"])
+    };
+    let (code, error) = name(b"length", b"device");
+    assert!(code == Some(3) && error.contains("there are two columns for \"volume\""), "{error}");
 }

@@ -1,11 +1,18 @@
 //! Traces in Apache Parquet.
 //!
 //! The law of this module: only the columns that are asked for are read, a batch of rows at a time; what a file says
-//! of its sizes is bounded before memory is taken for it. Strings stay numbers of a dictionary.
+//! of its sizes is bounded before memory is taken for it; a damaged file is an error, whatever the libraries that decode
+//! it make of it. Strings stay numbers of a dictionary.
 
+mod budget;
 mod convert;
+mod counts;
+mod footer;
+mod guard;
 mod page;
 mod text;
+mod thrift;
+mod unpack;
 mod values;
 
 use std::fs::File;
@@ -18,11 +25,15 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Type;
+use parquet::file::metadata::ParquetMetaData;
 use straddle_io::{Nanos, Operation};
 
+use self::budget::{Budget, Taken};
 pub(crate) use self::convert::{Converter, Plan, Problem, Rows};
+use self::guard::guarded;
 use self::page::Positioned;
-use crate::error::{ParquetError, TraceError};
+use crate::error::{ParquetError, TableError, TraceError};
 use crate::format::{Format, When};
 use crate::how::How;
 use crate::reader::{Place, Source};
@@ -33,11 +44,15 @@ use crate::volumes::Volumes;
 pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;
+/// What the row groups of shares take together.
+static BUDGET: Budget = Budget::new(page::MOST);
 
 /// A Parquet file that is read.
 pub(crate) struct Columnar {
     file: Positioned,
     name: String,
+    /// The file's directory, and the one that its readers are given.
+    directory: Arc<ParquetMetaData>,
     metadata: ArrowReaderMetadata,
     /// The columns in the file: those of the plan, which may be structures of several.
     leaves: Vec<usize>,
@@ -46,9 +61,22 @@ pub(crate) struct Columnar {
     /// The row group that is read next, and the end of those to be read.
     group: usize,
     end: usize,
-    reader: Option<ParquetRecordBatchReader>,
+    reader: Option<Group>,
     /// Rows of the last batch that were handed on.
     handed: usize,
+    /// Whether others read other row groups at the same time. Who is alone may be held up by its caller with a row group
+    /// half read, and must not keep its memory from others meanwhile.
+    is_share: bool,
+}
+
+/// A row group that is read.
+struct Group {
+    reader: ParquetRecordBatchReader,
+    /// Rows, as the file says and as they were read so far.
+    claimed: u64,
+    rows: u64,
+    /// The memory is given back after the reader's end.
+    _memory: Option<Taken>,
 }
 
 impl Columnar {
@@ -75,21 +103,33 @@ impl Columnar {
             byte: None,
             source,
         })?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let plain =
-            ArrowReaderMetadata::load(&file, options).map_err(ParquetError::Invalid).map_err(wrong)?;
+        let plain = guarded(|| footer::read(&file)).map_err(wrong)?;
         let schema = plain.schema();
         let plan = Plan::of(schema, &how.columns, how.timed).map_err(ParquetError::Table).map_err(wrong)?;
         let leaves = leaves(schema, &plan.read);
-        let options = ArrowReaderOptions::new().with_schema(Arc::new(with_dictionaries(schema)));
-        let metadata = ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options);
-        let metadata = metadata.map_err(ParquetError::Invalid).map_err(wrong)?;
+        let metadata = guarded(|| {
+            let options = ArrowReaderOptions::new().with_schema(Arc::new(with_dictionaries(schema)));
+            unpack::for_reader(plain.metadata(), options).map_err(ParquetError::Invalid)
+        });
+        let metadata = metadata.map_err(wrong)?;
+        for (leaf, column) in leaves.iter().zip(&plan.read) {
+            // Such a value may be 2 GiB long by its type alone, and is neither a number nor a name.
+            let is_fixed =
+                metadata.parquet_schema().column(*leaf).physical_type() == Type::FIXED_LEN_BYTE_ARRAY;
+            if is_fixed {
+                let field = schema.field(*column);
+                let (column, kind) = (field.name().clone(), field.data_type().to_string());
+                let what = "a number or a name";
+                return Err(wrong(ParquetError::Table(TableError::Type { column, kind, what })));
+            }
+        }
         let mask = ProjectionMask::leaves(metadata.parquet_schema(), leaves.iter().copied());
         let values = how.columns.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default();
         let end = metadata.metadata().num_row_groups();
         Ok(Self {
             file,
             name: name.to_owned(),
+            directory: Arc::clone(plain.metadata()),
             metadata,
             leaves,
             mask,
@@ -98,6 +138,7 @@ impl Columnar {
             end,
             reader: None,
             handed: 0,
+            is_share: false,
         })
     }
 
@@ -116,6 +157,7 @@ impl Columnar {
             Self {
                 file: self.file.clone(),
                 name: self.name.clone(),
+                directory: Arc::clone(&self.directory),
                 metadata: self.metadata.clone(),
                 leaves: self.leaves.clone(),
                 mask: self.mask.clone(),
@@ -124,6 +166,7 @@ impl Columnar {
                 end: from + groups.len(),
                 reader: None,
                 handed: 0,
+                is_share: true,
             }
         };
         groups.chunks(groups.len().div_ceil(count.max(1)).max(1)).map(share).collect()
@@ -150,12 +193,27 @@ impl Columnar {
             if self.reader.is_none() && !self.next_group()? {
                 return Ok(None);
             }
-            let batch = self.reader.as_mut().and_then(Iterator::next);
-            let Some(batch) = batch else {
-                self.reader = None;
-                continue;
+            let Some(group) = self.reader.as_mut() else { continue };
+            let batch = guarded(|| {
+                let batch = group.reader.next().transpose();
+                batch.map_err(|error| ParquetError::Invalid(error.into()))
+            });
+            let batch = match batch {
+                Ok(Some(batch)) => batch,
+                Ok(None) => {
+                    let (claimed, found) = (group.claimed, group.rows);
+                    self.reader = None;
+                    if found != claimed {
+                        return Err(self.wrong(ParquetError::Rows { claimed, found }));
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    self.give_up();
+                    return Err(self.wrong(error));
+                }
             };
-            let batch = batch.map_err(|error| self.wrong(ParquetError::Invalid(error.into())))?;
+            group.rows += batch.num_rows() as u64;
             if batch.num_rows() == 0 {
                 continue;
             }
@@ -167,21 +225,56 @@ impl Columnar {
         }
     }
 
-    /// Begins the next row group; false if there is none.
+    /// Begins the next row group that has rows; false if there is none.
     fn next_group(&mut self) -> Result<bool, TraceError> {
-        if self.group >= self.end {
-            return Ok(false);
+        while self.group < self.end {
+            let group = self.group;
+            self.group += 1;
+            self.reader = match self.begin(group) {
+                Ok(reader) => reader,
+                Err(error) => {
+                    self.give_up();
+                    return Err(self.wrong(error));
+                }
+            };
+            if self.reader.is_some() {
+                return Ok(true);
+            }
         }
-        page::check(&self.file, self.metadata.metadata(), self.group, &self.leaves)
-            .map_err(|source| self.wrong(source))?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
+        Ok(false)
+    }
+
+    /// Begins a row group; `None` if it has no rows. Writers give such a one no pages, or places that are none.
+    fn begin(&self, group: usize) -> Result<Option<Group>, ParquetError> {
+        let claimed = self.directory.row_groups().get(group).map_or(Ok(0), page::rows_of)?;
+        if claimed == 0 {
+            return Ok(None);
+        }
+        let needs = page::check(&self.file, &self.directory, group, &self.leaves)?;
+        let memory = self.is_share.then(|| BUDGET.take(needs.bytes));
+        let file = self.file.unpacking(needs.packed);
+        guarded(|| {
+            if needs.has_counts {
+                counts::check(&file, self.metadata.metadata(), group, &self.leaves)?;
+            }
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
                 .with_projection(self.mask.clone())
-                .with_row_groups(vec![self.group])
-                .with_batch_size(ROWS);
-        self.reader = Some(builder.build().map_err(|error| self.wrong(ParquetError::Invalid(error)))?);
-        self.group += 1;
-        Ok(true)
+                .with_row_groups(vec![group])
+                .with_batch_size(needs.batch);
+            let reader = builder.build().map_err(ParquetError::Invalid)?;
+            Ok(Some(Group { reader, claimed, rows: 0, _memory: memory }))
+        })
+    }
+
+    /// Reads nothing more: after an error the libraries' readers are as it left them.
+    fn give_up(&mut self) {
+        self.group = self.end;
+        let reader = self.reader.take();
+        // What was left half done may not be put away without another panic, which says nothing new.
+        let _ = guarded(|| {
+            drop(reader);
+            Ok(())
+        });
     }
 
     fn wrong(&self, source: ParquetError) -> TraceError {
@@ -266,3 +359,6 @@ fn with_dictionaries(schema: &Schema) -> Schema {
     };
     Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests;

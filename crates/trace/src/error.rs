@@ -206,6 +206,20 @@ pub enum ParquetError {
         /// The most that is read.
         most: u64,
     },
+    /// A row group has another number of rows than the file's directory says.
+    #[error("the row group says that it has {claimed} rows, and has {found}")]
+    Rows {
+        /// Rows by the directory.
+        claimed: u64,
+        /// Rows by the pages, as far as they were read.
+        found: u64,
+    },
+    /// What the file has cannot be decoded.
+    #[error("the file is damaged: {why}")]
+    Damaged {
+        /// Where decoding gave up.
+        why: String,
+    },
 }
 
 /// What is wrong with the columns of a table.
@@ -220,6 +234,12 @@ pub enum TableError {
         column: String,
         /// The columns of the table, cut to 200 characters.
         present: String,
+    },
+    /// Two columns hold the same quantity.
+    #[error("there are two columns for {column:?}; the map of columns (--columns) says which one it is")]
+    TwoColumns {
+        /// The quantity.
+        column: &'static str,
     },
     /// A batch does not have the columns of the table.
     #[error("a batch of it has {found} columns, and not {expected} as its schema")]

@@ -49,7 +49,9 @@ impl ParquetError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Table(source) => source.kind(),
-            Self::Invalid(_) | Self::Large { .. } => ErrorKind::Failed,
+            Self::Invalid(_) | Self::Large { .. } | Self::Rows { .. } | Self::Damaged { .. } => {
+                ErrorKind::Failed
+            }
         }
     }
 }
@@ -58,7 +60,9 @@ impl TableError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoColumn { .. } | Self::Batch { .. } | Self::Type { .. } => ErrorKind::Failed,
+            Self::NoColumn { .. } | Self::TwoColumns { .. } | Self::Batch { .. } | Self::Type { .. } => {
+                ErrorKind::Failed
+            }
         }
     }
 }

@@ -44,11 +44,18 @@ impl Plan {
     /// Finds the columns.
     pub(crate) fn of(schema: &Schema, columns: &Columns, is_timed: bool) -> Result<Self, TableError> {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let find = |what: &str, given: Option<&Column>, usual: &[&str]| {
+        let find = |what: &'static str, given: Option<&Column>, usual: &[&str]| {
+            let is = |name: &str| usual.iter().any(|usual| usual.eq_ignore_ascii_case(name));
             let index = match given {
                 Some(given) => given.among(&names).filter(|index| *index < names.len()),
                 None => {
-                    names.iter().position(|name| usual.iter().any(|usual| usual.eq_ignore_ascii_case(name)))
+                    let mut found =
+                        names.iter().enumerate().filter(|(_, name)| is(name)).map(|(index, _)| index);
+                    let first = found.next();
+                    if found.next().is_some() {
+                        return Err(TableError::TwoColumns { column: what });
+                    }
+                    first
                 }
             };
             let no_column = || {
@@ -65,7 +72,10 @@ impl Plan {
         let length = find("length", columns.length.as_ref().map(|(column, _)| column), &["length"])?;
         let volume = match &columns.volume {
             Some(given) => Some(find("volume", Some(given), &[])?),
-            None => find("volume", None, &VOLUME_NAMES).ok(),
+            None => match find("volume", None, &VOLUME_NAMES) {
+                Err(TableError::NoColumn { .. }) => None,
+                found => Some(found?),
+            },
         };
         let mut read: Vec<usize> =
             [time, Some(op), Some(offset), Some(length), volume].into_iter().flatten().collect();

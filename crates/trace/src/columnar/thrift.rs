@@ -1,0 +1,135 @@
+//! Thrift's compact protocol, as the headers of pages and the directory of a Parquet file are written in it.
+//!
+//! The law of this module: nothing is taken for what is passed over, and a structure ends, or is refused, after
+//! [`LONGEST`] bytes.
+
+use std::io::{self, Read};
+
+/// Reads values, and passes over them.
+pub(super) struct Compact<R> {
+    input: R,
+    /// Bytes so far.
+    pub(super) read: u64,
+}
+
+/// How deep structures may be inside each other.
+const DEPTH: u32 = 16;
+/// The longest structure.
+const LONGEST: u64 = 1 << 20;
+/// Types of fields; a truth value is its type.
+pub(super) const FALSE: u8 = 2;
+pub(super) const LIST: u8 = 9;
+pub(super) const STRUCTURE: u8 = 12;
+
+impl<R: Read> Compact<R> {
+    pub(super) const fn new(input: R) -> Self {
+        Self { input, read: 0 }
+    }
+
+    /// Reads the beginning of a field; returns its type, zero at the end of the structure, and its number.
+    pub(super) fn field(&mut self, before: i64) -> io::Result<(u8, i64)> {
+        let first = self.byte()?;
+        if first == 0 {
+            return Ok((0, 0));
+        }
+        let number = match first >> 4 {
+            0 => self.signed()?,
+            more => before.wrapping_add(i64::from(more)),
+        };
+        // Of a field that is there twice, or has more than the 16 bits of a number, another reader might take another.
+        if number <= before || i16::try_from(number).is_err() {
+            return Err(invalid("the fields of a structure are not in order"));
+        }
+        Ok((first & 0xf, number))
+    }
+
+    /// Reads a whole number that is not negative.
+    pub(super) fn number(&mut self, kind: u8) -> io::Result<u64> {
+        let number = if (4..=6).contains(&kind) { self.signed()? } else { -1 };
+        u64::try_from(number).map_err(|_| invalid("a number is negative, or is none"))
+    }
+
+    /// Passes over a value of a type.
+    pub(super) fn pass(&mut self, kind: u8, depth: u32) -> io::Result<()> {
+        if depth > DEPTH {
+            return Err(invalid("a structure is too deep"));
+        }
+        match kind {
+            1 | FALSE => {}
+            3 => self.bytes(1)?,
+            4..=6 => {
+                self.unsigned()?;
+            }
+            7 => self.bytes(8)?,
+            8 => {
+                let length = self.unsigned()?;
+                self.bytes(length)?;
+            }
+            LIST | 10 => {
+                let first = self.byte()?;
+                let count = if first >> 4 == 15 { self.unsigned()? } else { u64::from(first >> 4) };
+                for _ in 0..count {
+                    // The elements of a list of truth values have a byte each.
+                    let element = first & 0xf;
+                    self.pass(if element <= 2 { 3 } else { element }, depth + 1)?;
+                }
+            }
+            STRUCTURE => {
+                let mut field = 0;
+                loop {
+                    let (kind, number) = self.field(field)?;
+                    if kind == 0 {
+                        break;
+                    }
+                    field = number;
+                    self.pass(kind, depth + 1)?;
+                }
+            }
+            _ => return Err(invalid("a structure has a field of an unknown type")),
+        }
+        Ok(())
+    }
+
+    fn signed(&mut self) -> io::Result<i64> {
+        let number = self.unsigned()?;
+        let half = i64::try_from(number >> 1).unwrap_or(0);
+        Ok(if number & 1 == 0 { half } else { -half - 1 })
+    }
+
+    fn unsigned(&mut self) -> io::Result<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(invalid("a number in a structure is too long"))
+    }
+
+    fn bytes(&mut self, count: u64) -> io::Result<()> {
+        if count > LONGEST {
+            return Err(invalid("a structure is too long"));
+        }
+        for _ in 0..count {
+            self.byte()?;
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.input.read_exact(&mut byte)?;
+        self.read += 1;
+        if self.read > LONGEST {
+            return Err(invalid("a structure is too long"));
+        }
+        let [byte] = byte;
+        Ok(byte)
+    }
+}
+
+pub(super) fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
