@@ -14,7 +14,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes back what [`INSIDE`] says, also when a panic passes.
+/// Restores [`INSIDE`], also when a panic passes.
 struct Inside {
     before: bool,
 }
