@@ -123,7 +123,11 @@ fn run_lab(
         let other = device.as_deref().or(drive).filter(|_| !judged);
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
-            let banded = arguments.bands && *judged && policy::matters(&Profile::open(drive)?);
+            // Without a published figure there is nothing for a band to explain.
+            let banded = arguments.bands
+                && *judged
+                && !step.published.is_empty()
+                && policy::matters(&Profile::open(drive)?);
             let policies = if banded { RmwPolicy::PLAUSIBLE.as_slice() } else { &[] };
             planned.push(Planned { step, drive, policies });
         }
