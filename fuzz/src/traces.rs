@@ -24,11 +24,11 @@ fn any() -> How {
 /// the same.
 fn counted(data: &[u8]) {
     let Ok(input) = unpacked(data) else { return };
-    let mut reader = Reader::new(input.take(UNPACKED), "fuzz", &any());
+    let reader = Reader::new(input.take(UNPACKED), "fuzz", &any());
     let mut account = Account::new();
     let mut writer = Writer::new(Target::Csv, Vec::new(), "csv").expect("in memory");
     let mut is_written = true;
-    let read = account.read_with(&mut reader, None, &mut |records, volumes| {
+    let read = account.read_with(reader, None, &mut |records, volumes| {
         is_written &= writer.write(records, volumes).is_ok();
         Ok(())
     });
@@ -39,7 +39,7 @@ fn counted(data: &[u8]) {
     if is_written {
         let (csv, _) = writer.finish().expect("in memory");
         let mut again = Account::new();
-        again.read(&mut Reader::new(csv.as_slice(), "csv", &any()), None).expect("what was written");
+        again.read(Reader::new(csv.as_slice(), "csv", &any()), None).expect("what was written");
         assert!(again.volumes().eq(account.volumes()));
     }
 }
@@ -48,7 +48,7 @@ fn counted(data: &[u8]) {
 fn merged(data: &[u8], how: &How) {
     let window = Window { within: Nanos::new(1_000_000), units: vec![1, 8, 2048], start: 63 };
     let mut account = Account::new();
-    if account.read(&mut Reader::new(data, "fuzz", how), Some(&window)).is_err() {
+    if account.read(Reader::new(data, "fuzz", how), Some(&window)).is_err() {
         return;
     }
     let total = account.total();
@@ -121,7 +121,7 @@ pub fn mapped_trace(data: &[u8]) {
             "time=1:us,op=2:0/1/2/3,offset=3:sectors,length=4,volume=6".parse().expect("a map");
         let how = How { columns: map, format: Some(Format::Csv), ..any() };
         let mut account = Account::new();
-        if account.read(&mut Reader::new(data, "fuzz", &how), None).is_ok() {
+        if account.read(Reader::new(data, "fuzz", &how), None).is_ok() {
             figures(&account);
         }
         return;
@@ -134,7 +134,7 @@ pub fn mapped_trace(data: &[u8]) {
     let mut untimed = Account::new();
     let how = How { timed: false, format: Some(Format::Blktrace), ..any() };
     let alone =
-        [first, second].iter().try_for_each(|part| untimed.read(&mut Reader::new(*part, "fuzz", &how), None));
+        [first, second].iter().try_for_each(|part| untimed.read(Reader::new(*part, "fuzz", &how), None));
     if read.is_ok() {
         figures(&merged);
         assert!(alone.is_err() || untimed.volumes().eq(merged.volumes()));
@@ -153,7 +153,7 @@ pub fn table(data: &[u8]) {
     let accounts = [false, true].map(|timed| {
         let how = How { timed, format: Some(Format::Parquet), ..any() };
         let mut account = Account::new();
-        open(&how).and_then(|mut reader| account.read(&mut reader, None)).is_ok().then_some(account)
+        open(&how).and_then(|reader| account.read(reader, None)).is_ok().then_some(account)
     });
     if let [Some(plain), Some(timed)] = &accounts {
         figures(plain);

@@ -125,7 +125,7 @@ impl Modelled {
         };
         let numbers: Vec<u32> = (0..drives.len()).map(number).collect();
         let origin = origin("the drive's time", drives.iter().map(describe).collect());
-        // The same guest makes the same recording again.
+        // The same guest can be recorded again.
         let out = Whole::begin(path, inputs, Over::Recording)?;
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let recorder = Recorder::new(out, origin, &numbers, Nanos::ZERO, since_epoch)

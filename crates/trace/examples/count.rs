@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let how = How { timed: false, ..How::default() };
     let mut account = Account::new();
     for path in std::env::args().skip(1) {
-        account.read(&mut Reader::open(Input::File(File::open(&path)?), &path, &how)?, None)?;
+        account.read(Reader::open(Input::File(File::open(&path)?), &path, &how)?, None)?;
     }
     let writes = account.total().writes;
     for unit in [8, 32] {

@@ -1,7 +1,8 @@
 //! The requests of a trace, by volume and operation.
 //!
-//! The law of this module: accounts of the parts of a trace add up to that of the whole. Memory grows with the
-//! number of volumes and of classes, and not with the requests.
+//! The law of this module: accounts of the parts of a trace add up to that of the whole, but for what is left behind a
+//! window ([`Window`]), which adds up for traces that are apart. Memory grows with the number of volumes and of classes,
+//! and not with the requests.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -41,11 +42,10 @@ impl Volume {
         self.writes.merge(&other.writes);
         self.discards.merge(&other.discards);
         self.flushes = self.flushes.saturating_add(other.flushes);
-        if self.coalesced.is_empty() {
-            self.coalesced.clone_from(&other.coalesced);
-        } else {
-            for (own, other) in self.coalesced.iter_mut().zip(&other.coalesced) {
-                own.merge(other);
+        for other in &other.coalesced {
+            match self.coalesced.iter_mut().find(|own| own.unit == other.unit) {
+                Some(own) => own.merge(other),
+                None => self.coalesced.push(*other),
             }
         }
     }
@@ -87,7 +87,7 @@ impl Volume {
 }
 
 /// What traces ask of their volumes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) volumes: BTreeMap<String, Volume>,
     /// Lines that are not requests.
@@ -193,18 +193,26 @@ impl Part {
     }
 }
 
+impl Default for Account {
+    fn default() -> Self {
+        Self { volumes: BTreeMap::new(), others: 0, span: Some(Time::ZERO), late: 0 }
+    }
+}
+
 impl Account {
     /// Creates an account of nothing.
     pub fn new() -> Self {
-        Self { span: Some(Time::ZERO), ..Self::default() }
+        Self::default()
     }
 
     /// Counts all requests of a trace, and with a `window` also what is left of its writes behind it.
-    pub fn read(&mut self, trace: &mut Reader<'_>, window: Option<&Window>) -> Result<(), TraceError> {
+    /// Returns what is known of the trace.
+    pub fn read(&mut self, mut trace: Reader<'_>, window: Option<&Window>) -> Result<About, TraceError> {
         if window.is_none()
             && let Some(table) = trace.columnar().filter(|table| !table.is_timed())
         {
-            return self.table(table);
+            self.table(table)?;
+            return About::of(&mut trace);
         }
         self.read_with(trace, window, &mut |_, _| Ok(()))
     }
@@ -213,10 +221,10 @@ impl Account {
     /// of the volumes so far.
     pub fn read_with(
         &mut self,
-        trace: &mut Reader<'_>,
+        mut trace: Reader<'_>,
         window: Option<&Window>,
         each: Each<'_>,
-    ) -> Result<(), TraceError> {
+    ) -> Result<About, TraceError> {
         let (mut part, mut requests) = (Part::default(), 0);
         let mut pools = window.map(Pools::new);
         while trace.next_batch()? {
@@ -242,7 +250,7 @@ impl Account {
         self.others += trace.others();
         self.span = self.span.map(|span| span.max(part.span()));
         self.add(trace.volumes(), part);
-        Ok(())
+        About::of(&mut trace)
     }
 
     /// Counts traces, as many at a time as there are processors. Returns the account, and what is known of each. An error
@@ -253,9 +261,9 @@ impl Account {
         open: impl Fn(&Recording) -> Result<Reader<'static>, E> + Sync,
     ) -> Result<(Self, Vec<About>), E> {
         let one = |trace: &Recording| {
-            let (mut reader, mut account) = (open(trace)?, Self::new());
-            account.read(&mut reader, window)?;
-            Ok((account, About::of(&mut reader)?))
+            let mut account = Self::new();
+            let about = account.read(open(trace)?, window)?;
+            Ok((account, about))
         };
         let (mut all, mut traces_read) = (Self::new(), Vec::new());
         for some in traces.chunks(rayon::current_num_threads().max(1)) {

@@ -26,7 +26,7 @@ pub struct About {
 
 impl About {
     /// Of a trace that has been read to its end.
-    pub fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
+    pub(crate) fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
         Ok(Self { format: reader.detect()?, origin: reader.origin().cloned() })
     }
 }

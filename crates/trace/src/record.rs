@@ -96,6 +96,9 @@ impl Sink {
             }
             return Ok(());
         }
+        if offset.checked_add(length).is_none() {
+            return Err(LineError::TooFar { offset, length });
+        }
         let (arrival, time, took) = self.arrival_of(when);
         self.batch.push(Record { line, volume, operation, offset, length, arrival, time, took });
         Ok(())

@@ -235,7 +235,9 @@ pub fn replay_volumes(
     }
     lanes.par_iter_mut().for_each(|lane| while lane.run.wait(&mut |_| {}) {});
     let done = lanes.into_iter().map(|lane| lane.run.report(lane.count));
-    let volumes: Vec<(String, Replayed)> = trace.volumes().iter().cloned().zip(done).collect();
+    // A volume may be named in lines that are no requests.
+    let asked = trace.volumes().iter().cloned().zip(done).filter(|(_, replayed)| replayed.requests > 0);
+    let volumes: Vec<(String, Replayed)> = asked.collect();
     let mut total = Run::new(profile, options).report(0);
     if let Some((_, first)) = volumes.first() {
         (total.pace, total.depth) = (first.pace, first.depth);

@@ -1,7 +1,7 @@
 //! Accounts as bytes, to be kept or merged elsewhere.
 //!
 //! The law of this module: equal accounts are equal bytes, on every machine, and no other bytes are read as this
-//! account. Volumes are in the order of their names, classes in that of their first sectors and lengths; a number
+//! account. What is left behind a window is not among them, as it does not add up like the rest. Volumes are in the order of their names, classes in that of their first sectors and lengths; a number
 //! is written in one way only; the last four bytes are a CRC-32 of all before them. What is read is bounded by the
 //! number of bytes, and its counts by [`MOST_REQUESTS`].
 
@@ -9,7 +9,6 @@ use straddle_io::Time;
 use straddle_units::ErrorKind;
 
 use crate::account::{Account, Volume};
-use crate::coalesce::Coalesced;
 use crate::histogram::{Histogram, is_key, is_long};
 use crate::volumes::LONGEST;
 
@@ -77,7 +76,6 @@ impl Account {
                 put(&mut out, span.get());
             }
         }
-        put(&mut out, self.late);
         put(&mut out, self.volumes.len() as u64);
         for (name, volume) in &self.volumes {
             put(&mut out, name.len() as u64);
@@ -112,15 +110,11 @@ impl Account {
 }
 
 fn put_volume(out: &mut Vec<u8>, volume: &Volume) {
-    let Volume { reads, writes, discards, flushes, coalesced } = volume;
+    let Volume { reads, writes, discards, flushes, coalesced: _ } = volume;
     for histogram in [reads, writes, discards] {
         put_histogram(out, histogram);
     }
     put(out, *flushes);
-    put(out, coalesced.len() as u64);
-    for Coalesced { unit, written, partial, early } in coalesced {
-        [unit, written, partial, early].into_iter().for_each(|number| put(out, *number));
-    }
 }
 
 /// Classes are written as the distances of their keys, so that most take a byte or two.
@@ -164,8 +158,7 @@ impl Input<'_> {
             1 => Some(Time::from_nanos(self.number()?)),
             _ => return Err(self.wrong("neither a time nor none")),
         };
-        let late = self.count()?;
-        let mut account = Account { others, span, late, ..Account::default() };
+        let mut account = Account { others, span, ..Account::default() };
         for _ in 0..self.number()? {
             let name = self.name()?;
             if account.volumes.last_key_value().is_some_and(|(last, _)| *last >= name) {
@@ -192,14 +185,9 @@ impl Input<'_> {
         let (reads, writes, discards) = (self.histogram()?, self.histogram()?, self.histogram()?);
         let flushes = self.count()?;
         self.more(flushes)?;
-        let mut volume = Volume { reads, writes, discards, flushes, coalesced: Vec::new() };
+        let volume = Volume { reads, writes, discards, flushes, coalesced: Vec::new() };
         if volume.is_empty() {
             return Err(self.wrong("a volume without requests"));
-        }
-        for _ in 0..self.number()? {
-            let [unit, written, partial, early] =
-                [self.number()?, self.count()?, self.count()?, self.count()?];
-            volume.coalesced.push(Coalesced { unit, written, partial, early });
         }
         Ok(volume)
     }

@@ -38,6 +38,15 @@ impl Target {
             Self::Fio => "fio",
         }
     }
+
+    /// Returns the line that each file of the format begins with, if it is text.
+    pub const fn first_line(self) -> Option<&'static str> {
+        match self {
+            Self::Parquet => None,
+            Self::Csv => Some("time_ns,volume,op,offset,length\n"),
+            Self::Fio => Some("fio version 3 iolog\n"),
+        }
+    }
 }
 
 /// What was written, and what the format cannot hold.
@@ -80,18 +89,14 @@ impl<W: Write + Send> Writer<W> {
     /// Begins a trace. `name` is what errors call it.
     pub fn new(target: Target, mut out: W, name: &str) -> Result<Self, TraceError> {
         let line = String::new();
-        let format: Result<_, WriteError> = match target {
-            Target::Parquet => Table::new(out).map(|table| Output::Table(Box::new(table))),
-            Target::Csv => out
-                .write_all(b"time_ns,volume,op,offset,length\n")
-                .map(|()| Output::Csv { out, line })
-                .map_err(Into::into),
-            Target::Fio => out
-                .write_all(b"fio version 3 iolog\n")
-                .map(|()| Output::Fio(Fio { out, line, names: BTreeSet::new(), times: None }))
-                .map_err(Into::into),
+        let failed = |source| TraceError::Write { name: name.to_owned(), source };
+        out.write_all(target.first_line().unwrap_or_default().as_bytes())
+            .map_err(|error| failed(error.into()))?;
+        let format = match target {
+            Target::Parquet => Output::Table(Box::new(Table::new(out).map_err(failed)?)),
+            Target::Csv => Output::Csv { out, line },
+            Target::Fio => Output::Fio(Fio { out, line, names: BTreeSet::new(), times: None }),
         };
-        let format = format.map_err(|source| TraceError::Write { name: name.to_owned(), source })?;
         Ok(Self { name: name.to_owned(), format, written: Written::default() })
     }
 

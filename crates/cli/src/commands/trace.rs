@@ -99,11 +99,7 @@ fn converted(
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
 ) -> Result<(Account, Vec<About>)> {
-    let over = match target {
-        Target::Parquet => Over::Parquet,
-        Target::Csv => Over::Text("time_ns,volume,op,offset,length"),
-        Target::Fio => Over::Text("fio version "),
-    };
+    let over = target.first_line().map_or(Over::Parquet, Over::Text);
     let pending = Pending::begin(path, inputs, over)?.gone_if_interrupted()?;
     let out = BufWriter::with_capacity(1 << 18, pending);
     let name = path.display().to_string();
@@ -111,9 +107,9 @@ fn converted(
     let (mut account, mut abouts) = (Account::new(), Vec::new());
     let how = arguments.source.how(true);
     for trace in traces {
-        let mut reader = input::trace(trace, &how)?;
-        account.read_with(&mut reader, window, &mut |records, volumes| writer.write(records, volumes))?;
-        abouts.push(About::of(&mut reader)?);
+        let reader = input::trace(trace, &how)?;
+        let each = &mut |records: &[_], volumes: &[_]| writer.write(records, volumes);
+        abouts.push(account.read_with(reader, window, each)?);
     }
     let (out, written) = writer.finish()?;
     let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);

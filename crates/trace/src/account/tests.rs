@@ -15,7 +15,7 @@ fn any() -> How {
 
 fn account(text: &str) -> Account {
     let mut account = Account::new();
-    account.read(&mut Reader::new(text.as_bytes(), "t", &any()), None).unwrap();
+    account.read(Reader::new(text.as_bytes(), "t", &any()), None).unwrap();
     account
 }
 
@@ -52,9 +52,9 @@ fn each_volume_may_begin_where_it_costs_least() {
 #[test]
 fn a_request_past_the_last_byte_is_an_error_with_its_line() {
     let text = format!("7,W,0,1,1\n7,W,{},8,2", u64::MAX);
-    let mut reader = Reader::new(text.as_bytes(), "t", &How::default());
-    let error = Account::new().read(&mut reader, None).unwrap_err();
-    assert_eq!(error.to_string(), "t:2");
+    let reader = Reader::new(text.as_bytes(), "t", &How::default());
+    let error = Account::new().read(reader, None).unwrap_err();
+    assert_eq!(error.to_string(), "t:2 (byte 10)");
 }
 #[test]
 fn times_in_any_order_have_their_span_and_the_late_ones_are_counted() {
@@ -64,7 +64,7 @@ fn times_in_any_order_have_their_span_and_the_late_ones_are_counted() {
         ("7,W,0,4096,10\n7,W,0,4096,10\n7,W,0,4096,30", 20_000, 0),
     ] {
         let mut account = Account::new();
-        account.read(&mut Reader::new(text.as_bytes(), "t", &any()), Some(&window)).unwrap();
+        account.read(Reader::new(text.as_bytes(), "t", &any()), Some(&window)).unwrap();
         assert_eq!((account.span(), account.late()), (Some(Time::from_nanos(span)), late), "{text}");
     }
 }
@@ -156,8 +156,8 @@ fn ten_thousand_random_traces_are_those_of_a_loop_over_every_record() {
         let format = numbers.below(3);
         let mut account = Account::new();
         let text = written(&requests, format);
-        let mut reader = Reader::new(text.as_bytes(), "t", &maps(format));
-        account.read(&mut reader, None).unwrap_or_else(|error| panic!("SEED={seed}: {error}: {text}"));
+        let reader = Reader::new(text.as_bytes(), "t", &maps(format));
+        account.read(reader, None).unwrap_or_else(|error| panic!("SEED={seed}: {error}: {text}"));
         let start = numbers.below(1 << 34);
         let names: BTreeSet<u64> = requests.iter().map(|(_, volume, ..)| *volume).collect();
         assert_eq!(account.volumes().count(), names.len(), "SEED={seed}");

@@ -163,9 +163,9 @@ fn count_in(file: &NamedTempFile) -> Result<u64, String> {
         TraceError::Parquet { source, .. } => source.to_string(),
         error => error.to_string(),
     };
-    let whole = open().and_then(|mut reader| {
+    let whole = open().and_then(|reader| {
         let mut account = Account::new();
-        account.read(&mut reader, None)?;
+        account.read(reader, None)?;
         Ok(account.total().requests())
     });
     let rows = open().and_then(|mut reader| {

@@ -35,10 +35,8 @@ impl Csv {
             false => {
                 let fields = header.fields(line);
                 let offset = unquoted(fields.get("offset", header.offset.0)?);
-                offset
-                    .starts_with(|first: char| first.is_ascii_digit())
-                    .then(|| header.line(line))
-                    .transpose()?
+                let has_number = offset.starts_with(|first: char| first.is_ascii_digit());
+                has_number.then(|| header.line(line)).transpose()?.flatten()
             }
         };
         self.header = Some(header);
@@ -53,7 +51,7 @@ impl Lines for Csv {
 
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         match &self.header {
-            Some(header) => header.line(line).map(Some),
+            Some(header) => header.line(line),
             None => self.first(line),
         }
     }
@@ -117,7 +115,9 @@ impl Header {
         let required =
             |column: &'static str, found: Option<usize>| found.ok_or(LineError::NoColumn { column });
         let times = TIME_NAMES.map(|(name, _)| name);
-        let time = find("time", columns.time.as_ref().map(|(column, _)| column), &times)?;
+        let time = find("time", columns.time.as_ref().map(|(column, _)| column), &times);
+        // Which of two it is does not matter if none is needed.
+        let time = if is_timed || columns.time.is_some() { time? } else { None };
         let unit = columns.time.as_ref().and_then(|(_, unit)| *unit);
         let unit = |index: usize| unit.unwrap_or_else(|| names.get(index).map_or(9, |name| unit_of(name)));
         let time = if is_timed { Some(required("time", time)?) } else { time };
@@ -138,11 +138,15 @@ impl Header {
         Fields::of(split(line, self.separator))
     }
 
-    fn line<'a>(&self, line: &'a str) -> Result<Line<'a>, LineError> {
+    /// Reads a line; one whose operation is blank is no request.
+    fn line<'a>(&self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let fields = self.fields(line);
         let field = |column, index| fields.get(column, index).map(unquoted);
         let volume = Volume(self.volume.map_or(Ok(""), |index| field("volume", index))?, "");
         let (op, values) = (field("op", self.op.0)?, &self.op.1);
+        if op.is_empty() {
+            return Ok(None);
+        }
         let operation = values.operation(op.as_bytes()).ok_or_else(|| wrong("op", op, reason(values)))?;
         let when = match self.time {
             Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
@@ -151,14 +155,14 @@ impl Header {
         let when = When::At(when);
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
-            return Ok(Line { volume, operation, offset: 0, length: 0, when });
+            return Ok(Some(Line { volume, operation, offset: 0, length: 0, when }));
         }
         let bytes = |column, (index, unit): (usize, u64)| {
             let value = field(column, index)?;
             whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is so large"))
         };
         let (offset, length) = (bytes("offset", self.offset)?, bytes("length", self.length)?);
-        Ok(Line { volume, operation, offset, length, when })
+        Ok(Some(Line { volume, operation, offset, length, when }))
     }
 }
 
@@ -233,10 +237,18 @@ mod tests {
         let when = When::At(straddle_io::Nanos::new(1500));
         assert_eq!(
             line,
-            Line { volume: Volume("x", ""), operation: Operation::Write, offset: 512, length: 4096, when }
+            Some(Line {
+                volume: Volume("x", ""),
+                operation: Operation::Write,
+                offset: 512,
+                length: 4096,
+                when
+            })
         );
-        assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
-        assert_eq!(columns.line("\"a,b\",4096,512,\"WF\",2,\"x, y\"").unwrap().volume, Volume("x, y", ""));
+        let read = |line| columns.line(line).unwrap().unwrap();
+        assert_eq!(read("a,,,F,2,x").operation, Operation::Flush);
+        assert_eq!(read("\"a,b\",4096,512,\"WF\",2,\"x, y\"").volume, Volume("x, y", ""));
+        assert_eq!(columns.line("a,4096,512, ,2,x"), Ok(None), "no operation");
     }
 
     #[test]
@@ -271,7 +283,8 @@ mod tests {
         assert_eq!(lines.line("t v op block n"), Ok(None));
         assert_eq!(lines.line(first).unwrap().unwrap().operation, Operation::Read);
         let how = How { columns: "op=kind".parse().unwrap(), ..How::default() };
-        let error = LineError::NoSuchColumn { name: "kind".to_owned() };
+        let present = "time, op, offset, length".to_owned();
+        let error = LineError::NoSuchColumn { name: "kind".to_owned(), present };
         assert_eq!(Csv::of(&how).line("time,op,offset,length"), Err(error));
     }
 }

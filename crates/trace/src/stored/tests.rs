@@ -31,7 +31,7 @@ fn account(requests: &[Asked]) -> Account {
     }
     let mut account = Account::new();
     let how = How::default();
-    account.read(&mut Reader::new(text.as_bytes(), "t", &how), None).unwrap();
+    account.read(Reader::new(text.as_bytes(), "t", &how), None).unwrap();
     account
 }
 
@@ -119,18 +119,31 @@ fn what_is_wrong_is_said() {
     assert!(error(&signed([body, &[0]].concat())).contains("more bytes than"));
     // 2^61 requests of one class.
     let mut many = body.to_vec();
-    let at = many.len() - 5;
-    assert_eq!(many[at..], [1, 0, 0, 0, 0], "one request, no discards, no flushes, no window");
+    let at = many.len() - 4;
+    assert_eq!(many[at..], [1, 0, 0, 0], "one request, no discards, no flushes");
     many.splice(at..=at, [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20]);
     assert!(error(&signed(many)).contains("more requests than any trace has"));
 }
 
 #[test]
-fn what_is_left_behind_a_window_comes_back() {
+fn what_is_left_behind_a_window_is_not_kept() {
     let text = "time_us,op,offset,length\n1,W,512,512\n2,W,1024,512\n900000,W,0,4096\n";
     let window = Window { within: Nanos::new(1_000_000), units: vec![8, 16], start: 0 };
     let mut account = Account::new();
-    account.read(&mut Reader::new(text.as_bytes(), "t", &How::default()), Some(&window)).unwrap();
+    account.read(Reader::new(text.as_bytes(), "t", &How::default()), Some(&window)).unwrap();
     assert!(account.volumes().all(|(_, volume)| volume.coalesced.len() == 2));
-    assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);
+    let mut plain = Account::new();
+    plain.read(Reader::new(text.as_bytes(), "t", &How::default()), None).unwrap();
+    assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), plain);
+    // Of other units it does not count as that of these.
+    let mut other = Account::new();
+    let window = Window { units: vec![16, 32], ..window };
+    other.read(Reader::new(text.as_bytes(), "t", &How::default()), Some(&window)).unwrap();
+    let of = |account: &Account, unit| {
+        account.total().coalesced.iter().find(|one| one.unit == unit).map(|one| one.written)
+    };
+    let (one, two) = ((of(&account, 8), of(&account, 16)), (of(&other, 16), of(&other, 32)));
+    account.join(other);
+    assert_eq!((of(&account, 8), of(&account, 32)), (one.0, two.1));
+    assert_eq!(of(&account, 16), one.1.zip(two.0).map(|(one, two)| one + two));
 }

@@ -36,13 +36,13 @@ fn requests(count: u64) -> Vec<Asked> {
 /// What the text reader counts.
 fn text(requests: &[Asked]) -> Account {
     let mut text = String::from("time,op,offset,length,volume\n");
-    for (volume, op, offset, length) in requests.iter().filter(|(_, op, _, _)| op.is_some()) {
-        let (volume, op) = (volume.as_deref().unwrap_or_default(), op.unwrap());
+    for (volume, op, offset, length) in requests {
+        let (volume, op) = (volume.as_deref().unwrap_or_default(), op.unwrap_or_default());
         text.push_str(&format!("1,{op},{offset},{length},{volume}\n"));
     }
     let how = How { timed: false, ..How::default() };
     let mut account = Account::new();
-    account.read(&mut Reader::new(text.as_bytes(), "t", &how), None).unwrap();
+    account.read(Reader::new(text.as_bytes(), "t", &how), None).unwrap();
     account
 }
 

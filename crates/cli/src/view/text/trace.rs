@@ -278,21 +278,24 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
 }
 
 /// Says which figures behind a window are not lower bounds, or approximate.
-fn early(counted: &Counted<'_>) -> Option<String> {
+fn early(counted: &Counted<'_>) -> Vec<String> {
     let early = counted.total.coalesced.iter().filter(|coalesced| coalesced.early > 0);
     let units: Vec<String> = early.map(|it| ByteCount::new(it.unit * SECTOR).to_string()).collect();
     let late = counted.account.late();
-    match (units.is_empty(), late) {
-        (true, 0) => None,
-        (true, late) => Some(format!(
-            "{}: they are merged as if they had come at that one's time.",
-            plural(late, "request") + " came earlier than one before"
-        )),
-        (false, _) => Some(format!(
-            "More units of {} were dirty at once than are held: for them a larger cache may write less.",
-            units.join(", ")
-        )),
+    let mut said = Vec::new();
+    if late > 0 {
+        let late = plural(late, "request");
+        said.push(format!(
+            "{late} came earlier than one before: they are merged as if they had come at that one's time."
+        ));
     }
+    if !units.is_empty() {
+        let units = units.join(", ");
+        said.push(format!(
+            "More units of {units} were dirty at once than are held: for them a larger cache may write less."
+        ));
+    }
+    said
 }
 
 /// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts off
