@@ -92,7 +92,12 @@ fn fios_log_has_what_it_can_hold_and_the_rest_is_said() {
     let csv = file(&dir, "log.csv", "");
     assert!(converted(&measured, "csv", &csv).contains("csv cannot hold how long 1 request took"));
     let back = file(&dir, "back.csv", "time,op,offset,length\n2,R,0,512\n1,R,0,512\n");
+    // A log may be one that fio wrote of a real disk.
+    assert_eq!(straddle(&["trace", &from, "--to", "iolog", &log]).code, 4);
+    assert_eq!(report(&log)["total"], one["total"]);
+    let log = file(&dir, "other.log", "");
     assert_eq!(straddle(&["trace", &from, "--to", "iolog", &log]).code, 0, "the word of fio");
+    let log = file(&dir, "third.log", "");
     let run = straddle(&["trace", &back, "--to", "fio", &log]);
     assert_eq!(run.code, 3);
     assert!(run.err.contains("request 2 is earlier than the one before it"), "{}", run.err);

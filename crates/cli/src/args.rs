@@ -560,9 +560,11 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
 
 /// A file to draw into: what it is called must not promise another format.
 pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
+    const OTHERS: [&str; 12] =
+        ["gz", "svgz", "png", "jpg", "jpeg", "gif", "webp", "pdf", "ps", "eps", "html", "htm"];
     let path = std::path::PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+        Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
             Err(format!("only SVG is drawn: name it {}", path.with_extension("svg").display()))
         }
         _ => Ok(path),

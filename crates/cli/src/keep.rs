@@ -42,9 +42,13 @@ pub(crate) fn note_read(path: &Path) {
 pub(crate) enum Over<'a> {
     /// Text that begins so.
     Text(&'a str),
-    /// A table in Parquet.
+    /// Text that begins so, and says what it was made by.
+    MadeBy(&'a str, &'a str),
+    /// The events of a guest.
+    Events,
+    /// A table in Parquet that this program wrote.
     Parquet,
-    /// A recording.
+    /// A recording of modelled drives.
     Recording,
     /// Nothing: what is there could not be made again.
     Nothing,
@@ -55,8 +59,8 @@ impl Over<'static> {
     pub(crate) const PAGE: Self = Self::Text("<!DOCTYPE html>");
     /// A drawing in SVG.
     pub(crate) const DRAWING: Self = Self::Text("<svg ");
-    /// A document of an earlier run in JSON, but for plans and backups.
-    pub(crate) const DOCUMENT: Self = Self::Text("{\n  \"schema\": ");
+    /// What a probe measured.
+    pub(crate) const MEASURED: Self = Self::Text("{\n  \"schema\": 1,\n  \"target\": \"");
     /// A plan, which the caller takes a closer look at.
     pub(crate) const PLAN: Self = Self::Text("{");
     /// A page of the manual.
@@ -180,10 +184,9 @@ impl Write for Pending {
 pub(crate) struct Aside {
     /// The name that it was asked for by.
     name: PathBuf,
-    /// Where it is written.
-    path: PathBuf,
-    /// The file there, if it does not become the one that was asked for.
-    copied: Option<NamedTempFile>,
+    /// Where it is written: not beside the file that was asked for, as who owns that folder could put another file in its
+    /// place by its name.
+    written: NamedTempFile,
     pending: Pending,
 }
 
@@ -191,30 +194,22 @@ impl Aside {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
     pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         let pending = Pending::begin(path, inputs, over)?;
-        let copied = match &pending {
-            Pending::Made(..) => None,
-            Pending::Direct(_) | Pending::Output(_) => Some(NamedTempFile::with_prefix(".straddle-")?),
-        };
-        let at = match (&copied, &pending) {
-            (None, Pending::Made(made, ..)) => made.path(),
-            (copied, _) => copied.as_ref().map_or(path, NamedTempFile::path),
-        };
-        Ok(Self { name: path.to_owned(), path: std::path::absolute(at)?, copied, pending })
+        Ok(Self { name: path.to_owned(), written: NamedTempFile::with_prefix("straddle-")?, pending })
     }
 
     /// Where it is written. It has no contents yet.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.written.path()
     }
 
-    /// Puts the file in its place.
-    pub(crate) fn commit(mut self) -> Result<()> {
-        let copied = match &self.copied {
-            Some(_) => File::open(&self.path).and_then(|mut file| io::copy(&mut file, &mut self.pending)),
-            None => Ok(0),
-        };
-        let committed = copied.and_then(|_| self.pending.commit());
-        committed.map(drop).with_context(|| format!("{}: cannot write", self.name.display()))
+    /// Puts the file in its place. If it ended early, a former file stays.
+    pub(crate) fn commit(mut self, ended_early: Option<&io::Error>) -> Result<()> {
+        let copied = File::open(self.path()).and_then(|mut file| io::copy(&mut file, &mut self.pending));
+        let committed = copied.and_then(|_| match ended_early {
+            None => self.pending.commit().map(drop),
+            Some(why) => self.pending.commit_part(why),
+        });
+        committed.with_context(|| format!("{}: cannot write", self.name.display()))
     }
 }
 
@@ -273,8 +268,8 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
     // Replace the target of a symbolic link, not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
     let folder = folder_of(&path);
-    // The user's umask applies to a new file.
-    let usual = Permissions::from_mode(0o666);
+    // The user's umask applies to a new file. Of what only its owner may read, nobody reads the new contents earlier.
+    let usual = Permissions::from_mode(present.map_or(0o666, |present| present.mode() & 0o777));
     // The error of a folder that does not exist would name the temporary file.
     std::fs::metadata(folder)?;
     let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder);
@@ -472,24 +467,46 @@ fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
     }
     Ok(match over {
         Over::Text(beginning) => is_text && head.starts_with(beginning.as_bytes()),
-        Over::Recording => straddle_trace::is_recording(&head),
+        Over::MadeBy(beginning, maker) => {
+            is_text && head.starts_with(beginning.as_bytes()) && has(&head, maker)
+        }
+        Over::Events => is_text && is_event(head.split(|byte| *byte == b'\n').next().unwrap_or_default()),
+        Over::Recording => straddle_trace::is_recording(&head) && has(&head, crate::recording::CLOCK),
         Over::Parquet => is_parquet(&mut file)?,
         Over::Nothing => false,
     })
 }
 
-/// Whether a file begins and ends as a table in Parquet.
+/// Whether a line is the first one of a guest's events: `1 1023198485 r 7ffff7ea7f11 7fffffffe6f0 27 0`.
+fn is_event(line: &[u8]) -> bool {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [b"1", time, [kind], rest @ ..] = &fields[..] else { return false };
+    let is_number = |field: &&[u8]| !field.is_empty() && field.iter().all(u8::is_ascii_hexdigit);
+    kind.is_ascii_alphabetic()
+        && time.iter().all(u8::is_ascii_digit)
+        && rest.len() == 4
+        && rest.iter().all(is_number)
+}
+
+/// Whether a file begins and ends as a table in Parquet, of which its directory says that this program wrote it.
 fn is_parquet(file: &mut File) -> io::Result<bool> {
     const MAGIC: &[u8; 4] = b"PAR1";
-    let (mut first, mut last) = ([0; 4], [0; 4]);
-    if file.metadata()?.len() < 2 * MAGIC.len() as u64 {
+    /// Bytes at the end, which have the name.
+    const END: u64 = 4096;
+    let (mut first, mut last) = ([0; 4], Vec::new());
+    let length = file.metadata()?.len();
+    if length < 2 * MAGIC.len() as u64 {
         return Ok(false);
     }
     file.rewind()?;
     file.read_exact(&mut first)?;
-    file.seek(io::SeekFrom::End(-4))?;
-    file.read_exact(&mut last)?;
-    Ok(&first == MAGIC && &last == MAGIC)
+    file.seek(io::SeekFrom::Start(length.saturating_sub(END)))?;
+    file.take(END).read_to_end(&mut last)?;
+    Ok(&first == MAGIC && last.ends_with(MAGIC) && has(&last, "straddle "))
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 #[cfg(test)]

@@ -20,6 +20,9 @@ const CHUNK: usize = 1 << 18;
 /// The first of the block devices' major numbers that Linux leaves to local use.
 const LOCAL: u32 = 240;
 
+/// The clock of recordings of modelled drives.
+pub(crate) const CLOCK: &str = "the drive's time";
+
 /// Says what a recording is of.
 pub(crate) fn origin(clock: &str, drives: Vec<Recorded>) -> Origin {
     Origin {
@@ -124,7 +127,7 @@ impl Modelled {
             partition: None,
         };
         let numbers: Vec<u32> = (0..drives.len()).map(number).collect();
-        let origin = origin("the drive's time", drives.iter().map(describe).collect());
+        let origin = origin(CLOCK, drives.iter().map(describe).collect());
         // The same guest can be recorded again.
         let out = Whole::begin(path, inputs, Over::Recording)?;
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -140,8 +143,8 @@ impl Modelled {
         Box::new(Watching { shared: Arc::clone(&self.shared), device, outstanding: HashMap::new() })
     }
 
-    /// Ends the recording: what the drives do from now on is not in it.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Ends the recording: what the drives do from now on is not in it. If it ended early, a former file stays.
+    pub(crate) fn finish(self, ended_early: Option<&io::Error>) -> Result<()> {
         let failure = || format!("{}: cannot write", self.path.display());
         let (recorder, failed) = {
             let mut shared = locked(&self.shared);
@@ -152,7 +155,11 @@ impl Modelled {
             Some(error) => Err(error),
             None => recorder.finish(0),
         };
-        let kept = recorder.into_inner().keep();
+        let mut out = recorder.into_inner();
+        if let Some(why) = ended_early {
+            out.failed.get_or_insert_with(|| io::Error::new(why.kind(), why.to_string()));
+        }
+        let kept = out.keep();
         // Where the file is that could not be put in its place is said first.
         kept.and(finished).with_context(failure)
     }

@@ -235,7 +235,7 @@ pub fn replay_volumes(
     }
     lanes.par_iter_mut().for_each(|lane| while lane.run.wait(&mut |_| {}) {});
     let done = lanes.into_iter().map(|lane| lane.run.report(lane.count));
-    // A volume may be named in lines that are no requests.
+    // A volume may be named only in lines without a request.
     let asked = trace.volumes().iter().cloned().zip(done).filter(|(_, replayed)| replayed.requests > 0);
     let volumes: Vec<(String, Replayed)> = asked.collect();
     let mut total = Run::new(profile, options).report(0);

@@ -55,7 +55,12 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Text("base = "))?;
+        keep::write(
+            path,
+            fit.profile(&stem).as_bytes(),
+            &[],
+            Over::MadeBy("base = ", "by straddle drive fit"),
+        )?;
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;

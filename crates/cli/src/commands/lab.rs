@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let aside = |path: &Option<PathBuf>, over| {
         path.as_deref().map(|path| Aside::begin(path, &stores, over)).transpose()
     };
-    let trace = aside(&arguments.trace, Over::Text("time_ns,op,offset,length,drive"))?;
-    let events = aside(&arguments.events, Over::Text("1 "))?;
+    let trace = aside(&arguments.trace, Over::Text("time_ns,op,offset,length,drive\n"))?;
+    let events = aside(&arguments.events, Over::Events)?;
     job.trace = trace.as_ref().map(|file| file.path().to_owned());
     job.events = events.as_ref().map(|file| file.path().to_owned());
     let recording = recording(arguments)?;
@@ -67,14 +67,17 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         }
     };
     let ended = straddle_guest::run(&Kernel::find()?, &job, &pass, &stop);
-    // A guest that did not start leaves an earlier recording as it is.
-    if let Some(recording) = recording.filter(|_| matches!(ended, Ok(_) | Err(GuestError::Interrupted))) {
-        recording.finish()?;
-    }
-    for file in
-        trace.into_iter().chain(events).filter(|_| matches!(ended, Ok(_) | Err(GuestError::Interrupted)))
-    {
-        file.commit()?;
+    // A guest that did not start leaves an earlier recording as it is, and so does one that was interrupted.
+    let early: Option<std::io::Error> =
+        matches!(ended, Err(GuestError::Interrupted)).then(|| ErrorKind::Interrupted.into());
+    if ended.is_ok() || early.is_some() {
+        let kept = recording.map_or(Ok(()), |recording| recording.finish(early.as_ref()));
+        let kept = kept.and(trace.into_iter().chain(events).try_for_each(|file| file.commit(early.as_ref())));
+        match kept {
+            // The run ends as one that was interrupted.
+            Err(error) if early.is_some() => output::complain(&output::printable(&format!("{error:#}"))),
+            kept => kept?,
+        }
     }
     let ended = match ended {
         // The status that a shell reports.

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     });
     let ending = serve(&mut server);
     if let Some(recording) = recording {
-        recording.finish()?;
+        recording.finish(None)?;
     }
     let ending = ending?;
     let snapshot = server.snapshot();

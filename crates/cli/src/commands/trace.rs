@@ -99,7 +99,12 @@ fn converted(
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
 ) -> Result<(Account, Vec<About>)> {
-    let over = target.first_line().map_or(Over::Parquet, Over::Text);
+    let over = match target {
+        Target::Parquet => Over::Parquet,
+        Target::Csv => target.first_line().map_or(Over::Nothing, Over::Text),
+        // fio's own logs look the same, and those of a real disk could not be made again.
+        Target::Fio => Over::Nothing,
+    };
     let pending = Pending::begin(path, inputs, over)?.gone_if_interrupted()?;
     let out = BufWriter::with_capacity(1 << 18, pending);
     let name = path.display().to_string();

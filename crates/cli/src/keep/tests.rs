@@ -102,7 +102,7 @@ fn an_open_file_is_written_to_where_it_is() {
             pending.commit().unwrap();
             let aside = Aside::begin(Path::new(name), &[], ANY).unwrap();
             fs::write(aside.path(), "aside\n").unwrap();
-            aside.commit().unwrap();
+            aside.commit(None).unwrap();
             log.write_all(b"line\n").unwrap();
             expected.push_str("page\nmore\naside\nline\n");
         }
@@ -203,13 +203,13 @@ fn terminals_have_nothing_to_lose() {
 fn only_its_own_kind_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("table");
-    let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"PAR1"].concat();
+    let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"straddle 0.1.0", b"PAR1"].concat();
     fs::write(&path, &table).unwrap();
     for over in [ANY, Over::Recording, Over::Nothing] {
         assert!(Pending::begin(&path, &[], over).is_err());
     }
     Pending::begin(&path, &[], Over::Parquet).map(drop).unwrap();
-    for other in [&b"PAR1\xFF\x00random"[..], b"PAR\x00"] {
+    for other in [&b"PAR1\xFF\x00random"[..], b"PAR\x00", b"PAR1 of another program PAR1"] {
         fs::write(&path, other).unwrap();
         assert!(Pending::begin(&path, &[], Over::Parquet).is_err());
     }
@@ -220,9 +220,22 @@ fn only_its_own_kind_is_replaced() {
 fn no_kind_replaces_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
+    let fitted = Over::MadeBy("base = ", "by straddle drive fit");
     let kinds =
-        [Over::PAGE, Over::DRAWING, Over::DOCUMENT, Over::MANUAL, Over::Text("base = "), Over::Recording];
-    for text in ["#!/bin/sh\n", "title = 'x'\n", "{\"version\":4}", "time_ns,op\n", "\n", " "] {
+        [Over::PAGE, Over::DRAWING, Over::MEASURED, Over::MANUAL, fitted, Over::Recording, Over::Events];
+    let others = [
+        "#!/bin/sh\n",
+        "title = 'x'\n",
+        "base = 'wd10ears'\n",
+        "{\"version\":4}",
+        "{\n  \"schema\": 1,\n  \"straddle\": \"0.1.0\"",
+        "time_ns,op\n",
+        "1 box of keys: 4711\n",
+        "1 2 3 4 5 6 7\n",
+        "\n",
+        " ",
+    ];
+    for text in others {
         fs::write(&path, text).unwrap();
         for over in kinds.into_iter().chain([Over::Parquet, Over::Nothing]) {
             let error = write(&path, b"new", &[], over).unwrap_err();
@@ -232,6 +245,16 @@ fn no_kind_replaces_another() {
     }
     fs::write(&path, "").unwrap();
     kinds.iter().for_each(|over| may_replace(&path, &[], *over).unwrap());
+    fs::write(&path, "1 1023198485 r 7ffff7ea7f11 7fffffffe6f0 27 0\n2 ").unwrap();
+    may_replace(&path, &[], Over::Events).unwrap();
+    // A recording of a disk, and one of a modelled drive.
+    for (clock, is_modelled) in [("mono", false), (crate::recording::CLOCK, true)] {
+        let origin = crate::recording::origin(clock, Vec::new());
+        let number = straddle_io::Nanos::ZERO;
+        let made = straddle_trace::Recorder::new(Vec::new(), origin, &[7], number, std::time::Duration::ZERO);
+        fs::write(&path, made.unwrap().into_inner()).unwrap();
+        assert_eq!(may_replace(&path, &[], Over::Recording).is_ok(), is_modelled, "{clock}");
+    }
 }
 
 #[test]
@@ -254,7 +277,7 @@ fn a_file_that_is_written_aside_is_put_in_its_place() {
     let aside = Aside::begin(&path, &[], ANY).unwrap();
     fs::write(aside.path(), "after").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"before");
-    aside.commit().unwrap();
+    aside.commit(None).unwrap();
     assert_eq!(
         (fs::read(&path).unwrap(), listing(dir.path())),
         (b"after".to_vec(), vec!["trace".to_owned()])

@@ -1,45 +1,122 @@
 //! The directory at the end of a Parquet file.
 //!
-//! The law of this module: what a file means is not changed; only an empty list, which says of what it is, may say so in
-//! more than one way.
+//! The law of this module: before the library reads a directory, its length, its lists and the depth of its columns are
+//! bounded. What a file means is not changed; only an empty list may name the type of its elements in more than one way.
+
+use std::io;
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::errors::ParquetError as Error;
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::MAGIC;
 use super::page::Positioned;
-use super::thrift::{Compact, LIST, STRUCTURE};
+use super::thrift::{Compact, LIST, STRUCTURE, invalid};
 use crate::error::ParquetError;
 
 /// The length of the directory, and [`MAGIC`].
 const END: u64 = 8;
 
+/// The longest directory. That of a table with 1,000 row groups of 100 columns has 10 MB.
+const LONGEST: u64 = 64 << 20;
+/// How deep columns may be inside each other: one of a list of structures is three deep.
+const DEEPEST: usize = 64;
+/// Fields of `FileMetaData` and `SchemaElement` (parquet.thrift).
+const SCHEMA: i64 = 2;
+const CHILDREN: i64 = 5;
+
 /// Reads the directory.
 pub(super) fn read(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let bytes = bytes(file).map_err(ParquetError::Invalid)?;
+    bounded(&bytes).map_err(|error| ParquetError::Damaged { why: error.to_string() })?;
     ArrowReaderMetadata::load(file, options.clone())
         .or_else(|error| {
             let repaired =
-                repaired(file).and_then(|bytes| ParquetMetaDataReader::decode_metadata(&bytes).ok());
+                repaired(bytes).and_then(|bytes| ParquetMetaDataReader::decode_metadata(&bytes).ok());
             let metadata = repaired.ok_or(error)?;
             ArrowReaderMetadata::try_new(metadata.into(), options)
         })
         .map_err(ParquetError::Invalid)
 }
 
+/// Returns the directory as it lies in the file.
+fn bytes(file: &Positioned) -> Result<Vec<u8>, Error> {
+    let no_end = || Error::EOF("the file does not end as one of Parquet".to_owned());
+    let end = file.len().checked_sub(END).ok_or_else(no_end)?;
+    let last = file.get_bytes(end, 8)?;
+    let (length, magic) = last.split_first_chunk().ok_or_else(no_end)?;
+    if magic != MAGIC {
+        return Err(no_end());
+    }
+    let length = u64::from(u32::from_le_bytes(*length));
+    if length > LONGEST {
+        return Err(Error::General(format!(
+            "its directory has {length} bytes, and no more than {LONGEST} are read"
+        )));
+    }
+    let start = end.checked_sub(length).ok_or_else(no_end)?;
+    Ok(file.get_bytes(start, usize::try_from(length).map_err(|_| no_end())?)?.to_vec())
+}
+
+/// Checks that each list has the elements that it says, and how deep the columns are inside each other: the library
+/// makes room for what is said, and goes down as deep.
+fn bounded(bytes: &[u8]) -> io::Result<()> {
+    let (mut input, mut field) = (Compact::up_to(bytes, LONGEST), 0);
+    loop {
+        let (kind, number) = input.field(field)?;
+        if kind == 0 {
+            return Ok(());
+        }
+        field = number;
+        match (kind, number) {
+            (LIST, SCHEMA) => schema(&mut input)?,
+            _ => input.pass(kind, 0)?,
+        }
+    }
+}
+
+fn schema(input: &mut Compact<&[u8]>) -> io::Result<()> {
+    let (element, count) = input.list()?;
+    // How many are still to come of each group that is not complete.
+    let mut open: Vec<u64> = Vec::new();
+    for _ in 0..count {
+        if element != STRUCTURE {
+            return Err(invalid("its columns are not structures"));
+        }
+        let (mut field, mut children) = (0, 0);
+        loop {
+            let (kind, number) = input.field(field)?;
+            match (kind, number) {
+                (0, _) => break,
+                (_, CHILDREN) => children = input.number(kind)?,
+                _ => input.pass(kind, 0)?,
+            }
+            field = number;
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        if children > count {
+            return Err(invalid("a group has more columns than there are"));
+        }
+        if children > 0 {
+            open.push(children);
+        }
+        if open.len() > DEEPEST {
+            return Err(invalid("its columns are too deep inside each other"));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the directory with its empty lists as lists of structures: fastparquet writes that of no row groups as a list
 /// of nothing. `None` if there is no such list.
-fn repaired(file: &Positioned) -> Option<Vec<u8>> {
-    let end = file.len().checked_sub(END)?;
-    let last = file.get_bytes(end, 8).ok()?;
-    let (length, magic) = last.split_first_chunk()?;
-    if magic != MAGIC {
-        return None;
-    }
-    let length = u32::from_le_bytes(*length);
-    let start = end.checked_sub(u64::from(length))?;
-    let mut bytes = file.get_bytes(start, usize::try_from(length).ok()?).ok()?.to_vec();
+fn repaired(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let lists = empty_lists(&bytes)?;
     for list in &lists {
         // All lists of `FileMetaData` (parquet.thrift) are of structures.
@@ -50,7 +127,7 @@ fn repaired(file: &Positioned) -> Option<Vec<u8>> {
 
 /// Returns where the directory has lists of nothing.
 fn empty_lists(bytes: &[u8]) -> Option<Vec<usize>> {
-    let (mut input, mut field, mut lists) = (Compact::new(bytes), 0, Vec::new());
+    let (mut input, mut field, mut lists) = (Compact::up_to(bytes, LONGEST), 0, Vec::new());
     loop {
         let (kind, number) = input.field(field).ok()?;
         if kind == 0 {
@@ -68,6 +145,38 @@ fn empty_lists(bytes: &[u8]) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A directory of groups inside each other.
+    fn nested(depth: usize) -> Vec<u8> {
+        let group = [0x48, 1, b'g', 0x15, 2, 0];
+        let leaf = [0x48, 1, b'l', 0];
+        let count = u8::try_from(depth + 1).unwrap();
+        let mut bytes = vec![0x15, 2, 0x19, 0xfc, count];
+        (0..depth).for_each(|_| bytes.extend(group));
+        bytes.extend(leaf);
+        bytes.push(0);
+        bytes
+    }
+
+    #[test]
+    fn columns_are_so_deep_inside_each_other_and_no_deeper() {
+        bounded(&nested(DEEPEST)).unwrap();
+        let error = bounded(&nested(DEEPEST + 1)).unwrap_err().to_string();
+        assert!(error.contains("too deep"), "{error}");
+    }
+
+    #[test]
+    fn what_is_said_to_be_there_is_there() {
+        let mut bytes = nested(3);
+        // More children than columns, more columns than bytes, and an end that is missing.
+        bytes[9] = 0x7e;
+        assert!(bounded(&bytes).unwrap_err().to_string().contains("more columns"), "{bytes:?}");
+        let mut bytes = nested(3);
+        bytes[4] = 0x7f;
+        assert!(bounded(&bytes).is_err());
+        let bytes = nested(3);
+        assert!((0..bytes.len()).all(|length| bounded(&bytes[..length]).is_err()));
+    }
 
     #[test]
     fn lists_of_nothing_are_found_among_others() {

@@ -1,7 +1,7 @@
 //! Thrift's compact protocol, as the headers of pages and the directory of a Parquet file are written in it.
 //!
-//! The law of this module: nothing is taken for what is passed over, and a structure ends, or is refused, after
-//! [`LONGEST`] bytes.
+//! The law of this module: nothing is taken for what is passed over, and a structure ends, or is refused, after a number
+//! of bytes.
 
 use std::io::{self, Read};
 
@@ -10,11 +10,13 @@ pub(super) struct Compact<R> {
     input: R,
     /// Bytes so far.
     pub(super) read: u64,
+    /// The most bytes.
+    longest: u64,
 }
 
 /// How deep structures may be inside each other.
 const DEPTH: u32 = 16;
-/// The longest structure.
+/// The longest header of a page.
 const LONGEST: u64 = 1 << 20;
 /// Types of fields; a truth value is its type.
 pub(super) const FALSE: u8 = 2;
@@ -23,7 +25,19 @@ pub(super) const STRUCTURE: u8 = 12;
 
 impl<R: Read> Compact<R> {
     pub(super) const fn new(input: R) -> Self {
-        Self { input, read: 0 }
+        Self::up_to(input, LONGEST)
+    }
+
+    /// Reads structures of at most `longest` bytes.
+    pub(super) const fn up_to(input: R, longest: u64) -> Self {
+        Self { input, read: 0, longest }
+    }
+
+    /// Reads the beginning of a list; returns the type of its elements, and how many there are.
+    pub(super) fn list(&mut self) -> io::Result<(u8, u64)> {
+        let first = self.byte()?;
+        let count = if first >> 4 == 15 { self.unsigned()? } else { u64::from(first >> 4) };
+        Ok((first & 0xf, count))
     }
 
     /// Reads the beginning of a field; returns its type, zero at the end of the structure, and its number.
@@ -66,11 +80,9 @@ impl<R: Read> Compact<R> {
                 self.bytes(length)?;
             }
             LIST | 10 => {
-                let first = self.byte()?;
-                let count = if first >> 4 == 15 { self.unsigned()? } else { u64::from(first >> 4) };
+                let (element, count) = self.list()?;
                 for _ in 0..count {
                     // The elements of a list of truth values have a byte each.
-                    let element = first & 0xf;
                     self.pass(if element <= 2 { 3 } else { element }, depth + 1)?;
                 }
             }
@@ -109,7 +121,7 @@ impl<R: Read> Compact<R> {
     }
 
     fn bytes(&mut self, count: u64) -> io::Result<()> {
-        if count > LONGEST {
+        if count > self.longest {
             return Err(invalid("a structure is too long"));
         }
         for _ in 0..count {
@@ -122,7 +134,7 @@ impl<R: Read> Compact<R> {
         let mut byte = [0];
         self.input.read_exact(&mut byte)?;
         self.read += 1;
-        if self.read > LONGEST {
+        if self.read > self.longest {
             return Err(invalid("a structure is too long"));
         }
         let [byte] = byte;

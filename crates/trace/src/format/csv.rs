@@ -138,7 +138,7 @@ impl Header {
         Fields::of(split(line, self.separator))
     }
 
-    /// Reads a line; one whose operation is blank is no request.
+    /// Reads a line; `None` if its operation is blank.
     fn line<'a>(&self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let fields = self.fields(line);
         let field = |column, index| fields.get(column, index).map(unquoted);

@@ -59,12 +59,12 @@ impl Lines for Tracefs {
         if operation == Operation::Flush {
             return Ok(Some(flush));
         }
-        let offset = sectors("sector", tail.get("sector", 0)?)?;
         let length = sectors("sectors", tail.get("sectors", 2)?)?;
         if length == 0 && head.get("rwbs", 1)?.starts_with('F') {
-            // A flush before a write, or as one of no bytes, has the write's letters.
+            // A flush before a write, or as one of no bytes, has the write's letters, and its sector may be any number.
             return Ok(Some(flush));
         }
+        let offset = sectors("sector", tail.get("sector", 0)?)?;
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
 }
@@ -96,6 +96,8 @@ mod tests {
         assert_eq!(Format::of_line(queued, &How::default()), Some(Format::Tracefs));
         let line = Tracefs::of(&how(Event::Queue)).line(queued).unwrap().unwrap();
         assert_eq!((line.volume, line.offset, line.length), (Volume("253,0", ""), 63 * 512, 4096));
+        let old = "a-1 [000] d..2 1.5: block_rq_issue: 179,0 FWS 0 () 18446744073709551615 + 0 [mmcqd/0]";
+        assert_eq!(issued(old).unwrap().unwrap().operation, Operation::Flush);
         for marks in ["FWS", "FW", "FN", "FF", "F"] {
             let queued = format!(" jb-1 [000] d..1. 100.000003: block_bio_queue: 8,0 {marks} 0 + 0 [kw]");
             let line = Tracefs::of(&how(Event::Queue)).line(&queued).unwrap();

@@ -342,7 +342,7 @@ struct Line {
 }
 
 /// What an export may replace: another one.
-const LINES: Over<'_> = Over::Text("{\"schema\":");
+const LINES: Over<'_> = Over::Text("{\"schema\":1,\"straddle\":\"");
 
 impl<'a> Export<'a> {
     fn open(arguments: &'a BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
