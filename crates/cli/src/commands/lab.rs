@@ -71,12 +71,15 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let early: Option<std::io::Error> =
         matches!(ended, Err(GuestError::Interrupted)).then(|| ErrorKind::Interrupted.into());
     if ended.is_ok() || early.is_some() {
-        let kept = recording.map_or(Ok(()), |recording| recording.finish(early.as_ref()));
-        let kept = kept.and(trace.into_iter().chain(events).try_for_each(|file| file.commit(early.as_ref())));
-        match kept {
-            // The run ends as one that was interrupted.
-            Err(error) if early.is_some() => output::complain(&output::printable(&format!("{error:#}"))),
-            kept => kept?,
+        let kept = recording.map(|recording| recording.finish(early.as_ref())).into_iter();
+        let kept: Vec<_> =
+            kept.chain(trace.into_iter().chain(events).map(|file| file.commit(early.as_ref()))).collect();
+        for kept in kept {
+            match kept {
+                // The run ends as one that was interrupted.
+                Err(error) if early.is_some() => output::complain(&output::printable(&format!("{error:#}"))),
+                kept => kept?,
+            }
         }
     }
     let ended = match ended {
