@@ -224,6 +224,9 @@ fn what_cannot_be_read_is_named_with_its_line() {
         assert_eq!((run.code, run.out.as_str()), (code, ""), "{arguments:?}: {}", run.err);
         assert!(run.err.contains(message), "{arguments:?}: {}", run.err);
     }
+    // Of a trace in this program's own format the times are read with all others.
+    let timed = file("timed.csv", b"time_ns,volume,op,offset,length\n5,,R,0,512\n5000000005,,R,0,512\n");
+    assert_eq!(json("trace", &["trace", &timed, "--json"])["span_ns"], 5_000_000_000_u64);
     let empty = file("empty.csv", b"");
     assert_eq!(straddle(&["trace", &empty]).code, 0);
 }

@@ -56,9 +56,9 @@ pub(crate) enum Over<'a> {
 
 impl Over<'static> {
     /// A page in HTML.
-    pub(crate) const PAGE: Self = Self::Text("<!DOCTYPE html>");
+    pub(crate) const PAGE: Self = Self::MadeBy("<!DOCTYPE html>", crate::view::markup::GENERATOR);
     /// A drawing in SVG.
-    pub(crate) const DRAWING: Self = Self::Text("<svg ");
+    pub(crate) const DRAWING: Self = Self::MadeBy("<svg ", crate::view::markup::MADE_BY);
     /// What a probe measured.
     pub(crate) const MEASURED: Self = Self::Text("{\n  \"schema\": 1,\n  \"target\": \"");
     /// A plan, which the caller takes a closer look at.
@@ -194,7 +194,10 @@ impl Aside {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
     pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         let pending = Pending::begin(path, inputs, over)?;
-        Ok(Self { name: path.to_owned(), written: NamedTempFile::with_prefix("straddle-")?, pending })
+        let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
+            format!("{}: cannot be written at first in {}", path.display(), std::env::temp_dir().display())
+        })?;
+        Ok(Self { name: path.to_owned(), written, pending })
     }
 
     /// Where it is written. It has no contents yet.
@@ -205,10 +208,14 @@ impl Aside {
     /// Puts the file in its place. If it ended early, a former file stays.
     pub(crate) fn commit(mut self, ended_early: Option<&io::Error>) -> Result<()> {
         let copied = File::open(self.path()).and_then(|mut file| io::copy(&mut file, &mut self.pending));
-        let committed = copied.and_then(|_| match ended_early {
-            None => self.pending.commit().map(drop),
-            Some(why) => self.pending.commit_part(why),
-        });
+        let committed = match copied {
+            // There may be no room for it where it belongs.
+            Err(error) => Err(kept_aside(self.written, &error.to_string())),
+            Ok(_) => match ended_early {
+                None => self.pending.commit().map(drop),
+                Some(why) => self.pending.commit_part(why),
+            },
+        };
         committed.with_context(|| format!("{}: cannot write", self.name.display()))
     }
 }
@@ -472,7 +479,7 @@ fn is_ours(path: &Path, over: Over<'_>) -> io::Result<bool> {
         }
         Over::Events => is_text && is_event(head.split(|byte| *byte == b'\n').next().unwrap_or_default()),
         Over::Recording => straddle_trace::is_recording(&head) && has(&head, crate::recording::CLOCK),
-        Over::Parquet => is_parquet(&mut file)?,
+        Over::Parquet => straddle_trace::is_own_table(file),
         Over::Nothing => false,
     })
 }
@@ -486,23 +493,6 @@ fn is_event(line: &[u8]) -> bool {
         && time.iter().all(u8::is_ascii_digit)
         && rest.len() == 4
         && rest.iter().all(is_number)
-}
-
-/// Whether a file begins and ends as a table in Parquet, of which its directory says that this program wrote it.
-fn is_parquet(file: &mut File) -> io::Result<bool> {
-    const MAGIC: &[u8; 4] = b"PAR1";
-    /// Bytes at the end, which have the name.
-    const END: u64 = 4096;
-    let (mut first, mut last) = ([0; 4], Vec::new());
-    let length = file.metadata()?.len();
-    if length < 2 * MAGIC.len() as u64 {
-        return Ok(false);
-    }
-    file.rewind()?;
-    file.read_exact(&mut first)?;
-    file.seek(io::SeekFrom::Start(length.saturating_sub(END)))?;
-    file.take(END).read_to_end(&mut last)?;
-    Ok(&first == MAGIC && last.ends_with(MAGIC) && has(&last, "straddle "))
 }
 
 fn has(bytes: &[u8], text: &str) -> bool {

@@ -17,6 +17,8 @@ use crate::keep::{Over, Pending};
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 18;
+/// Bytes of which all or none are kept when there is no more room.
+const PIECE: usize = 1 << 12;
 /// The first of the block devices' major numbers that Linux leaves to local use.
 const LOCAL: u32 = 240;
 
@@ -38,6 +40,8 @@ pub(crate) fn origin(clock: &str, drives: Vec<Recorded>) -> Origin {
 pub(crate) struct Whole {
     pending: Pending,
     buffer: Vec<u8>,
+    /// Where records end in the buffer, one in each few KiB: as many as there is room for are kept.
+    ends: Vec<usize>,
     /// Bytes of whole records in the file.
     written: u64,
     /// Why records were lost, if they could not be written.
@@ -50,6 +54,7 @@ impl Whole {
         Ok(Self {
             pending: Pending::begin(path, inputs, over)?,
             buffer: Vec::with_capacity(CHUNK * 2),
+            ends: Vec::new(),
             written: 0,
             failed: None,
         })
@@ -71,6 +76,9 @@ impl Write for Whole {
     /// Takes a record, or several.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(record);
+        if self.buffer.len() - self.ends.last().copied().unwrap_or(0) >= PIECE {
+            self.ends.push(self.buffer.len());
+        }
         if self.buffer.len() >= CHUNK {
             self.flush()?;
         }
@@ -78,12 +86,18 @@ impl Write for Whole {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let records = std::mem::take(&mut self.buffer);
-        if let Err(error) = self.pending.write_all(&records).and_then(|()| self.pending.flush()) {
-            self.failed.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
-            return Err(error);
+        let (records, mut ends) = (std::mem::take(&mut self.buffer), std::mem::take(&mut self.ends));
+        ends.push(records.len());
+        let mut from = 0;
+        for end in ends {
+            let piece = records.get(from..end).unwrap_or_default();
+            if let Err(error) = self.pending.write_all(piece).and_then(|()| self.pending.flush()) {
+                self.failed.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
+                return Err(error);
+            }
+            self.written += piece.len() as u64;
+            from = end;
         }
-        self.written += records.len() as u64;
         self.buffer = records;
         self.buffer.clear();
         Ok(())

@@ -7,6 +7,6 @@ pub(crate) mod chart;
 pub(crate) mod csv;
 pub(crate) mod html;
 pub(crate) mod json;
-mod markup;
+pub(crate) mod markup;
 pub(crate) mod report;
 pub(crate) mod text;

@@ -10,6 +10,7 @@ mod counts;
 mod footer;
 mod guard;
 mod page;
+mod shapes;
 mod text;
 mod thrift;
 mod unpack;
@@ -77,6 +78,11 @@ struct Group {
     rows: u64,
     /// The memory is given back after the reader's end.
     _memory: Option<Taken>,
+}
+
+/// Whether a file is a table in Parquet that this program wrote, as its directory says.
+pub fn is_own_table(file: File) -> bool {
+    Positioned::new(file).is_ok_and(|file| footer::is_own(&file))
 }
 
 impl Columnar {

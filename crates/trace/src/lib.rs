@@ -30,6 +30,7 @@ mod write;
 
 pub use account::{Account, Each, Share, Volume};
 pub use coalesce::{Coalesced, Window};
+pub use columnar::is_own_table;
 pub use columns::{Columns, ColumnsError};
 pub use error::{LineError, ParquetError, TableError, TraceError, WriteError};
 pub use format::Format;

@@ -55,12 +55,7 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        keep::write(
-            path,
-            fit.profile(&stem).as_bytes(),
-            &[],
-            Over::MadeBy("base = ", "by straddle drive fit"),
-        )?;
+        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Nothing)?;
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;

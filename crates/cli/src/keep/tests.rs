@@ -199,17 +199,24 @@ fn terminals_have_nothing_to_lose() {
     }
 }
 
+/// A table of another program, also one that has our name in its data.
 #[test]
 fn only_its_own_kind_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("table");
-    let table = [&b"PAR1"[..], &[0xFF, 0, 0xFE], b"straddle 0.1.0", b"PAR1"].concat();
+    let mut writer = straddle_trace::Writer::new(straddle_trace::Target::Parquet, Vec::new(), "t").unwrap();
+    writer.write(&[], &[]).unwrap();
+    let (table, _) = writer.finish().unwrap();
     fs::write(&path, &table).unwrap();
     for over in [ANY, Over::Recording, Over::Nothing] {
         assert!(Pending::begin(&path, &[], over).is_err());
     }
     Pending::begin(&path, &[], Over::Parquet).map(drop).unwrap();
-    for other in [&b"PAR1\xFF\x00random"[..], b"PAR\x00", b"PAR1 of another program PAR1"] {
+    let name = table.windows(9).rposition(|part| part == b"straddle ").unwrap();
+    let mut other = table.clone();
+    other[name..name + 9].copy_from_slice(b"parquet-r");
+    for other in [&other[..], b"PAR1\xFF\x00random", b"PAR\x00", b"PAR1 of another program, straddle 1 PAR1"]
+    {
         fs::write(&path, other).unwrap();
         assert!(Pending::begin(&path, &[], Over::Parquet).is_err());
     }
@@ -220,7 +227,7 @@ fn only_its_own_kind_is_replaced() {
 fn no_kind_replaces_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let fitted = Over::MadeBy("base = ", "by straddle drive fit");
+    let fitted = Over::MadeBy("base = ", "by straddle");
     let kinds =
         [Over::PAGE, Over::DRAWING, Over::MEASURED, Over::MANUAL, fitted, Over::Recording, Over::Events];
     let others = [
@@ -228,6 +235,8 @@ fn no_kind_replaces_another() {
         "title = 'x'\n",
         "base = 'wd10ears'\n",
         "{\"version\":4}",
+        "<!DOCTYPE html>\n<p>by hand</p>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\"/>\n",
         "{\n  \"schema\": 1,\n  \"straddle\": \"0.1.0\"",
         "time_ns,op\n",
         "1 box of keys: 4711\n",

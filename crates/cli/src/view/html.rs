@@ -15,7 +15,7 @@ use crate::output::plural;
 use crate::target;
 use crate::view::chart::groups::{self, Bar, Chart, Group};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::view::markup::escaped;
+use crate::view::markup::{GENERATOR, escaped};
 use crate::view::text::reproduce::{band, measure, misses};
 use crate::view::text::{duration, number, percent};
 
@@ -38,7 +38,7 @@ fn document(title: &str, style: &str, contents: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+         {GENERATOR}\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
          {contents}</main>\n</body>\n</html>\n"
     )
 }

@@ -11,7 +11,9 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::MAGIC;
+use super::guard::guarded;
 use super::page::Positioned;
+use super::shapes::{self, Shape};
 use super::thrift::{Compact, LIST, STRUCTURE, invalid};
 use crate::error::ParquetError;
 
@@ -24,6 +26,10 @@ const LONGEST: u64 = 64 << 20;
 const DEEPEST: usize = 64;
 /// Fields of `FileMetaData` and `SchemaElement` (parquet.thrift).
 const SCHEMA: i64 = 2;
+const GROUPS: i64 = 4;
+const WORDS: i64 = 5;
+const CIPHER: i64 = 8;
+const KEY: i64 = 9;
 const CHILDREN: i64 = 5;
 
 /// Reads the directory.
@@ -60,25 +66,58 @@ fn bytes(file: &Positioned) -> Result<Vec<u8>, Error> {
     Ok(file.get_bytes(start, usize::try_from(length).map_err(|_| no_end())?)?.to_vec())
 }
 
-/// Checks that each list has the elements that it says, and how deep the columns are inside each other: the library
-/// makes room for what is said, and goes down as deep.
+/// The most columns, columns of row groups, and words about a file: the library takes some hundred bytes for each.
+const MOST_ELEMENTS: u64 = 1 << 16;
+const MOST_CHUNKS: u64 = 1 << 18;
+
+/// Checks that each field has the type of its number and each list the elements that it says, how many there are, and how
+/// deep the columns are inside each other: the library makes room for what is said, and goes down as deep.
 fn bounded(bytes: &[u8]) -> io::Result<()> {
     let (mut input, mut field) = (Compact::up_to(bytes, LONGEST), 0);
+    let (mut columns, mut groups) = (0, 0);
     loop {
         let (kind, number) = input.field(field)?;
         if kind == 0 {
-            return Ok(());
+            break;
         }
         field = number;
-        match (kind, number) {
-            (LIST, SCHEMA) => schema(&mut input)?,
-            _ => input.pass(kind, 0)?,
+        if let Some(shape) = shapes::of(shapes::FILE, number) {
+            shape.check(kind)?;
+        }
+        match number {
+            SCHEMA => columns = schema(&mut input)?,
+            GROUPS => groups = elements(&mut input, &shapes::GROUP, MOST_ELEMENTS)?,
+            WORDS => {
+                elements(&mut input, &shapes::KEY_VALUE, MOST_ELEMENTS)?;
+            }
+            CIPHER | KEY => return Err(invalid("it is encrypted")),
+            _ => shapes::pass(shapes::FILE, &mut input, (kind, number))?,
         }
     }
+    // Each row group has all columns; those that are groups are counted with them.
+    if groups.saturating_mul(columns) > MOST_CHUNKS.max(columns) {
+        return Err(invalid("it has too many columns of row groups"));
+    }
+    Ok(())
 }
 
-fn schema(input: &mut Compact<&[u8]>) -> io::Result<()> {
+/// Passes over a list; returns how many elements it has.
+fn elements(input: &mut Compact<&[u8]>, shape: &Shape, most: u64) -> io::Result<u64> {
     let (element, count) = input.list()?;
+    if count > most {
+        return Err(invalid("a list of it is too long"));
+    }
+    for _ in 0..count {
+        shape.pass(input, element)?;
+    }
+    Ok(count)
+}
+
+fn schema(input: &mut Compact<&[u8]>) -> io::Result<u64> {
+    let (element, count) = input.list()?;
+    if count > MOST_ELEMENTS {
+        return Err(invalid("it has too many columns"));
+    }
     // How many are still to come of each group that is not complete.
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..count {
@@ -88,10 +127,13 @@ fn schema(input: &mut Compact<&[u8]>) -> io::Result<()> {
         let (mut field, mut children) = (0, 0);
         loop {
             let (kind, number) = input.field(field)?;
+            if let Some(shape) = shapes::of(shapes::ELEMENT, number).filter(|_| kind != 0) {
+                shape.check(kind)?;
+            }
             match (kind, number) {
                 (0, _) => break,
                 (_, CHILDREN) => children = input.number(kind)?,
-                _ => input.pass(kind, 0)?,
+                _ => shapes::pass(shapes::ELEMENT, input, (kind, number))?,
             }
             field = number;
         }
@@ -111,7 +153,14 @@ fn schema(input: &mut Compact<&[u8]>) -> io::Result<()> {
             return Err(invalid("its columns are too deep inside each other"));
         }
     }
-    Ok(())
+    Ok(count)
+}
+
+/// Whether this program wrote a table: its directory says so.
+pub(super) fn is_own(file: &Positioned) -> bool {
+    let read = guarded(|| read(file)).ok();
+    let by = |read: &ArrowReaderMetadata| read.metadata().file_metadata().created_by().map(str::to_owned);
+    read.as_ref().and_then(by).is_some_and(|by| by.starts_with("straddle "))
 }
 
 /// Returns the directory with its empty lists as lists of structures: fastparquet writes that of no row groups as a list

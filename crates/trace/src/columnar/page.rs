@@ -16,7 +16,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::ROWS;
-use super::thrift::{self, Compact, FALSE, STRUCTURE};
+use super::shapes::{self, Shape};
+use super::thrift::{self, Compact, FALSE};
 use super::unpack::{Codec, Packed};
 use crate::error::ParquetError;
 
@@ -296,6 +297,9 @@ impl Header {
         loop {
             let (kind, number) = input.field(field)?;
             field = number;
+            if let Some(shape) = shapes::of(shapes::PAGE, number).filter(|_| kind != 0) {
+                shape.check(kind)?;
+            }
             match number {
                 _ if kind == 0 => break,
                 1 => header.kind = input.number(kind)?,
@@ -307,8 +311,8 @@ impl Header {
                     header.packed = input.number(kind)?;
                     has_packed = true;
                 }
-                5 | 7 | 8 => header.inner(input, kind, number)?,
-                _ => input.pass(kind, 0)?,
+                5 | 7 | 8 => header.inner(input, number)?,
+                _ => shapes::pass(shapes::PAGE, input, (kind, number))?,
             }
         }
         if has_unpacked && has_packed { Ok(header) } else { Err(thrift::invalid("a page has no size")) }
@@ -316,14 +320,15 @@ impl Header {
 
     /// Reads the fields of the header inside for one type of pages, which is this field: `DataPageHeader`,
     /// `DictionaryPageHeader` or `DataPageHeaderV2`.
-    fn inner<R: Read>(&mut self, input: &mut Compact<R>, kind: u8, of: i64) -> io::Result<()> {
-        if kind != STRUCTURE {
-            return Err(thrift::invalid("a page's header is not a structure"));
-        }
+    fn inner<R: Read>(&mut self, input: &mut Compact<R>, of: i64) -> io::Result<()> {
+        let Some(Shape::Structure(fields)) = shapes::of(shapes::PAGE, of) else { return Ok(()) };
         let mut field = 0;
         loop {
             let (kind, number) = input.field(field)?;
             field = number;
+            if let Some(shape) = shapes::of(fields, number).filter(|_| kind != 0) {
+                shape.check(kind)?;
+            }
             match (of, number) {
                 _ if kind == 0 => return Ok(()),
                 (_, 1) => self.values = self.values.max(input.number(kind)?),
@@ -336,7 +341,7 @@ impl Header {
                     input.pass(kind, 1)?;
                     self.is_packed = kind != FALSE;
                 }
-                _ => input.pass(kind, 1)?,
+                _ => shapes::pass(fields, input, (kind, number))?,
             }
         }
     }

@@ -117,7 +117,7 @@ impl Header {
         let times = TIME_NAMES.map(|(name, _)| name);
         let time = find("time", columns.time.as_ref().map(|(column, _)| column), &times);
         // Which of two it is does not matter if none is needed.
-        let time = if is_timed || columns.time.is_some() { time? } else { None };
+        let time = if is_timed || columns.time.is_some() { time? } else { time.unwrap_or_default() };
         let unit = columns.time.as_ref().and_then(|(_, unit)| *unit);
         let unit = |index: usize| unit.unwrap_or_else(|| names.get(index).map_or(9, |name| unit_of(name)));
         let time = if is_timed { Some(required("time", time)?) } else { time };

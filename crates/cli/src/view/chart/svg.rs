@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::view::chart::{STEEP, decades, short, ticks};
-use crate::view::markup::escaped;
+use crate::view::markup::{MADE_BY, escaped};
 
 const WIDTH: f64 = 720.0;
 const PANEL: f64 = 260.0;
@@ -69,7 +69,7 @@ pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
     }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" role=\"img\">\n\
-         <title>{}</title>\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{top}\"/>\n{text}</svg>\n",
+         <title>{}</title>\n<desc>{MADE_BY}</desc>\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{top}\"/>\n{text}</svg>\n",
         escaped(description)
     )
 }
