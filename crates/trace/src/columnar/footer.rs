@@ -36,7 +36,7 @@ const CHILDREN: i64 = 5;
 pub(super) fn read(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let bytes = bytes(file).map_err(ParquetError::Invalid)?;
-    bounded(&bytes).map_err(|error| ParquetError::Damaged { why: error.to_string() })?;
+    bounded(&bytes).map_err(|error| ParquetError::Invalid(Error::General(error.to_string())))?;
     ArrowReaderMetadata::load(file, options.clone())
         .or_else(|error| {
             let repaired =

@@ -302,7 +302,12 @@ impl Header {
             }
             match number {
                 _ if kind == 0 => break,
-                1 => header.kind = input.number(kind)?,
+                1 => {
+                    header.kind = input.number(kind)?;
+                    if header.kind > DATA_2 {
+                        return Err(thrift::invalid("a page is of an unknown kind"));
+                    }
+                }
                 2 => {
                     header.unpacked = input.number(kind)?;
                     has_unpacked = true;

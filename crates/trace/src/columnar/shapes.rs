@@ -26,7 +26,7 @@ pub(super) type Fields = [Shape];
 use Shape::{Byte, Bytes, Double, Int, List, Long, Short, Structure, Truth};
 
 const NONE: Shape = Structure(&[]);
-const STATISTICS: Shape = Structure(&[Bytes, Bytes, Long, Long, Bytes, Bytes, Truth, Truth]);
+const STATISTICS: Shape = Structure(&[Bytes, Bytes, Long, Long, Bytes, Bytes, Truth, Truth, Long]);
 /// `KeyValue`.
 pub(super) const KEY_VALUE: Shape = Structure(&[Bytes, Bytes]);
 const ENCODING_STATS: Shape = Structure(&[Int, Int, Int]);
@@ -82,8 +82,15 @@ pub(super) const GROUP: Shape = Structure(&[List(&CHUNK), Long, Long, List(&SORT
 /// `SchemaElement`.
 pub(super) const ELEMENT: &Fields = &[Int, Int, Int, Bytes, Int, Int, Int, Int, Int, LOGICAL];
 /// `FileMetaData`. What encrypts a file is not read.
-pub(super) const FILE: &Fields =
-    &[Int, List(&Structure(ELEMENT)), Long, List(&GROUP), List(&KEY_VALUE), Bytes, List(&Structure(&[NONE]))];
+pub(super) const FILE: &Fields = &[
+    Int,
+    List(&Structure(ELEMENT)),
+    Long,
+    List(&GROUP),
+    List(&KEY_VALUE),
+    Bytes,
+    List(&Structure(&[NONE, NONE, NONE])),
+];
 /// `PageHeader`, with the headers of pages of data, of an index and of a dictionary.
 pub(super) const PAGE: &Fields = &[
     Int,
@@ -120,12 +127,7 @@ impl Shape {
             List(shape) => {
                 let (element, count) = input.list()?;
                 for _ in 0..count {
-                    shape.check(element)?;
-                    // The elements of a list of truth values have a byte each.
-                    match shape {
-                        Truth => input.pass(3, 0)?,
-                        shape => shape.pass(input, element)?,
-                    }
+                    shape.pass(input, element)?;
                 }
                 Ok(())
             }
@@ -140,6 +142,7 @@ impl Shape {
                     pass(fields, input, (kind, number))?;
                 }
             }
+            Short | Int => input.whole(kind).map(drop),
             _ => input.pass(kind, 0),
         }
     }
@@ -184,6 +187,13 @@ mod tests {
         assert!(passed(FILE, &[0x15, 2, 0x19, 0x15, 2, 0]).is_err());
         // A field that nobody knows is passed over, whatever it is.
         assert_eq!(passed(PAGE, &[0x98, 2, b'a', b'b', 0]).unwrap(), 5);
+        // A list of truth values in a field that nobody knows, and a number of more than 32 bits.
+        assert!(passed(PAGE, &[0x99, 0x11, 1, 0]).is_err());
+        assert!(passed(PAGE, &[0x99, 0x01, 0]).is_ok());
+        assert!(passed(PAGE, &[0x15, 0x84, 0x80, 0x80, 0x80, 0x20, 0]).is_err());
+        // The order of a column as a number of eight bytes, and the ninth of the statistics as text.
+        assert!(passed(FILE, &[0x79, 0x1c, 0x27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(passed(PAGE, &[0x5c, 0x5c, 0x98, 1, 0, 0, 0, 0]).is_err());
         // At any depth: statistics of a page of data whose count is text.
         let inner = |third: &[u8]| [&[0x5c, 0x15, 2, 0x4c, 0x38][..], third, &[0, 0, 0]].concat();
         assert!(passed(PAGE, &inner(&[0])).is_err());

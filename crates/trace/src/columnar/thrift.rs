@@ -59,8 +59,19 @@ impl<R: Read> Compact<R> {
 
     /// Reads a whole number that is not negative.
     pub(super) fn number(&mut self, kind: u8) -> io::Result<u64> {
-        let number = if (4..=6).contains(&kind) { self.signed()? } else { -1 };
+        let number = if (4..=6).contains(&kind) { self.whole(kind)? } else { -1 };
         u64::try_from(number).map_err(|_| invalid("a number is negative, or is none"))
+    }
+
+    /// Reads a whole number of a type. The library would cut one that has more bits.
+    pub(super) fn whole(&mut self, kind: u8) -> io::Result<i64> {
+        let number = self.signed()?;
+        let fits = match kind {
+            4 => i16::try_from(number).is_ok(),
+            5 => i32::try_from(number).is_ok(),
+            _ => true,
+        };
+        if fits { Ok(number) } else { Err(invalid("a number has more bits than its type")) }
     }
 
     /// Passes over a value of a type.
@@ -81,9 +92,12 @@ impl<R: Read> Compact<R> {
             }
             LIST | 10 => {
                 let (element, count) = self.list()?;
+                if element <= FALSE && count > 0 {
+                    // The library passes over them as if they had no bytes.
+                    return Err(invalid("a list of truth values"));
+                }
                 for _ in 0..count {
-                    // The elements of a list of truth values have a byte each.
-                    self.pass(if element <= 2 { 3 } else { element }, depth + 1)?;
+                    self.pass(element, depth + 1)?;
                 }
             }
             STRUCTURE => {
