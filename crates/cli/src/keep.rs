@@ -305,7 +305,7 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
 }
 
 /// The folder that a file is in.
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -392,8 +392,7 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
 
 /// The folder that a file would be made in, and its name there.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    (folder.canonicalize().ok(), path.file_name())
+    (keep::folder_of(path).canonicalize().ok(), path.file_name())
 }
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.

@@ -12,6 +12,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::page::{Positioned, rows_of};
+use super::thrift::Compact;
 use crate::error::ParquetError;
 
 /// Unpacks the pages of strings in a row group and compares their numbers with those of their headers.
@@ -109,16 +110,7 @@ fn deltas(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 fn unsigned(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
+    Compact::new(rest).unsigned().ok()
 }
 
 #[cfg(test)]

@@ -34,16 +34,16 @@ const CHILDREN: i64 = 5;
 
 /// Reads the directory.
 pub(super) fn read(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let bytes = bytes(file).map_err(ParquetError::Invalid)?;
     bounded(&bytes).map_err(|error| ParquetError::Invalid(Error::General(error.to_string())))?;
-    ArrowReaderMetadata::load(file, options.clone())
-        .or_else(|error| {
-            let repaired =
-                repaired(bytes).and_then(|bytes| ParquetMetaDataReader::decode_metadata(&bytes).ok());
-            let metadata = repaired.ok_or(error)?;
-            ArrowReaderMetadata::try_new(metadata.into(), options)
-        })
+    // Of the bytes that were checked: the file may be another one by now.
+    let metadata = ParquetMetaDataReader::decode_metadata(&bytes).or_else(|error| {
+        let repaired = repaired(bytes).and_then(|bytes| ParquetMetaDataReader::decode_metadata(&bytes).ok());
+        repaired.ok_or(error)
+    });
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    metadata
+        .and_then(|metadata| ArrowReaderMetadata::try_new(metadata.into(), options))
         .map_err(ParquetError::Invalid)
 }
 
@@ -73,27 +73,19 @@ const MOST_CHUNKS: u64 = 1 << 18;
 /// Checks that each field has the type of its number and each list the elements that it says, how many there are, and how
 /// deep the columns are inside each other: the library makes room for what is said, and goes down as deep.
 fn bounded(bytes: &[u8]) -> io::Result<()> {
-    let (mut input, mut field) = (Compact::up_to(bytes, LONGEST), 0);
     let (mut columns, mut groups) = (0, 0);
-    loop {
-        let (kind, number) = input.field(field)?;
-        if kind == 0 {
-            break;
-        }
-        field = number;
-        if let Some(shape) = shapes::of(shapes::FILE, number) {
-            shape.check(kind)?;
-        }
+    shapes::each(shapes::FILE, &mut Compact::up_to(bytes, LONGEST), &mut |input, kind, number| {
         match number {
-            SCHEMA => columns = schema(&mut input)?,
-            GROUPS => groups = elements(&mut input, &shapes::GROUP, MOST_ELEMENTS)?,
+            SCHEMA => columns = schema(input)?,
+            GROUPS => groups = elements(input, &shapes::GROUP)?,
             WORDS => {
-                elements(&mut input, &shapes::KEY_VALUE, MOST_ELEMENTS)?;
+                elements(input, &shapes::KEY_VALUE)?;
             }
             CIPHER | KEY => return Err(invalid("it is encrypted")),
-            _ => shapes::pass(shapes::FILE, &mut input, (kind, number))?,
+            _ => shapes::pass(shapes::FILE, input, (kind, number))?,
         }
-    }
+        Ok(())
+    })?;
     // Each row group has all columns; those that are groups are counted with them.
     if groups.saturating_mul(columns) > MOST_CHUNKS.max(columns) {
         return Err(invalid("it has too many columns of row groups"));
@@ -102,9 +94,9 @@ fn bounded(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Passes over a list; returns how many elements it has.
-fn elements(input: &mut Compact<&[u8]>, shape: &Shape, most: u64) -> io::Result<u64> {
+fn elements(input: &mut Compact<&[u8]>, shape: &Shape) -> io::Result<u64> {
     let (element, count) = input.list()?;
-    if count > most {
+    if count > MOST_ELEMENTS {
         return Err(invalid("a list of it is too long"));
     }
     for _ in 0..count {
@@ -124,19 +116,14 @@ fn schema(input: &mut Compact<&[u8]>) -> io::Result<u64> {
         if element != STRUCTURE {
             return Err(invalid("its columns are not structures"));
         }
-        let (mut field, mut children) = (0, 0);
-        loop {
-            let (kind, number) = input.field(field)?;
-            if let Some(shape) = shapes::of(shapes::ELEMENT, number).filter(|_| kind != 0) {
-                shape.check(kind)?;
-            }
-            match (kind, number) {
-                (0, _) => break,
-                (_, CHILDREN) => children = input.number(kind)?,
+        let mut children = 0;
+        shapes::each(shapes::ELEMENT, input, &mut |input, kind, number| {
+            match number {
+                CHILDREN => children = input.number(kind)?,
                 _ => shapes::pass(shapes::ELEMENT, input, (kind, number))?,
             }
-            field = number;
-        }
+            Ok(())
+        })?;
         while open.last() == Some(&0) {
             open.pop();
         }
@@ -158,9 +145,10 @@ fn schema(input: &mut Compact<&[u8]>) -> io::Result<u64> {
 
 /// Whether this program wrote a table: its directory says so.
 pub(super) fn is_own(file: &Positioned) -> bool {
-    let read = guarded(|| read(file)).ok();
-    let by = |read: &ArrowReaderMetadata| read.metadata().file_metadata().created_by().map(str::to_owned);
-    read.as_ref().and_then(by).is_some_and(|by| by.starts_with("straddle "))
+    guarded(|| read(file)).is_ok_and(|read| {
+        let by = read.metadata().file_metadata().created_by();
+        by.is_some_and(|by| by.starts_with("straddle "))
+    })
 }
 
 /// Returns the directory with its empty lists as lists of structures: fastparquet writes that of no row groups as a list
@@ -176,19 +164,15 @@ fn repaired(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 /// Returns where the directory has lists of nothing.
 fn empty_lists(bytes: &[u8]) -> Option<Vec<usize>> {
-    let (mut input, mut field, mut lists) = (Compact::up_to(bytes, LONGEST), 0, Vec::new());
-    loop {
-        let (kind, number) = input.field(field).ok()?;
-        if kind == 0 {
-            return Some(lists);
-        }
-        field = number;
-        let at = usize::try_from(input.read).ok()?;
+    let mut lists = Vec::new();
+    let read = Compact::up_to(bytes, LONGEST).structure(&mut |input, kind, _| {
+        let at = usize::try_from(input.read).unwrap_or(usize::MAX);
         if kind == LIST && bytes.get(at) == Some(&0) {
             lists.push(at);
         }
-        input.pass(kind, 0).ok()?;
-    }
+        input.pass(kind, 0)
+    });
+    read.ok().map(|()| lists)
 }
 
 #[cfg(test)]

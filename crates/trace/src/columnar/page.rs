@@ -292,16 +292,10 @@ const PREFIXED: u32 = 1 << 7;
 impl Header {
     /// Reads the fields of `PageHeader` (parquet.thrift).
     fn of<R: Read>(input: &mut Compact<R>) -> io::Result<Self> {
-        let (mut header, mut field) = (Self { is_packed: true, ..Self::default() }, 0);
+        let mut header = Self { is_packed: true, ..Self::default() };
         let (mut has_unpacked, mut has_packed) = (false, false);
-        loop {
-            let (kind, number) = input.field(field)?;
-            field = number;
-            if let Some(shape) = shapes::of(shapes::PAGE, number).filter(|_| kind != 0) {
-                shape.check(kind)?;
-            }
+        shapes::each(shapes::PAGE, input, &mut |input, kind, number| {
             match number {
-                _ if kind == 0 => break,
                 1 => {
                     header.kind = input.number(kind)?;
                     if header.kind > DATA_2 {
@@ -319,7 +313,8 @@ impl Header {
                 5 | 7 | 8 => header.inner(input, number)?,
                 _ => shapes::pass(shapes::PAGE, input, (kind, number))?,
             }
-        }
+            Ok(())
+        })?;
         if has_unpacked && has_packed { Ok(header) } else { Err(thrift::invalid("a page has no size")) }
     }
 
@@ -327,15 +322,8 @@ impl Header {
     /// `DictionaryPageHeader` or `DataPageHeaderV2`.
     fn inner<R: Read>(&mut self, input: &mut Compact<R>, of: i64) -> io::Result<()> {
         let Some(Shape::Structure(fields)) = shapes::of(shapes::PAGE, of) else { return Ok(()) };
-        let mut field = 0;
-        loop {
-            let (kind, number) = input.field(field)?;
-            field = number;
-            if let Some(shape) = shapes::of(fields, number).filter(|_| kind != 0) {
-                shape.check(kind)?;
-            }
+        shapes::each(fields, input, &mut |input, kind, number| {
             match (of, number) {
-                _ if kind == 0 => return Ok(()),
                 (_, 1) => self.values = self.values.max(input.number(kind)?),
                 (5 | 7, 2) | (8, 4) => {
                     let bit = u32::try_from(input.number(kind)?).ok().and_then(|bit| 1_u32.checked_shl(bit));
@@ -348,7 +336,8 @@ impl Header {
                 }
                 _ => shapes::pass(fields, input, (kind, number))?,
             }
-        }
+            Ok(())
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 
-use super::thrift::{Compact, FALSE, LIST, STRUCTURE, invalid};
+use super::thrift::{Compact, Each, FALSE, LIST, STRUCTURE, invalid};
 
 /// What a value is.
 pub(super) enum Shape {
@@ -105,7 +105,7 @@ pub(super) const PAGE: &Fields = &[
 
 impl Shape {
     /// Checks that a field, or an element of a list, is of this type.
-    pub(super) fn check(&self, kind: u8) -> io::Result<()> {
+    fn check(&self, kind: u8) -> io::Result<()> {
         let is_right = match self {
             Truth => kind == 1 || kind == FALSE,
             Byte => kind == 3,
@@ -132,15 +132,7 @@ impl Shape {
                 Ok(())
             }
             Structure(fields) => {
-                let mut field = 0;
-                loop {
-                    let (kind, number) = input.field(field)?;
-                    if kind == 0 {
-                        return Ok(());
-                    }
-                    field = number;
-                    pass(fields, input, (kind, number))?;
-                }
+                each(fields, input, &mut |input, kind, number| pass(fields, input, (kind, number)))
             }
             Short | Int => input.whole(kind).map(drop),
             _ => input.pass(kind, 0),
@@ -151,6 +143,20 @@ impl Shape {
 /// Returns what a field of a structure is, if it is known.
 pub(super) fn of(fields: &'static Fields, number: i64) -> Option<&'static Shape> {
     usize::try_from(number).ok().and_then(|number| fields.get(number.checked_sub(1)?))
+}
+
+/// Reads a structure of such fields, each of which has the type of its number if that is known.
+pub(super) fn each<R: Read>(
+    fields: &'static Fields,
+    input: &mut Compact<R>,
+    each: Each<'_, R>,
+) -> io::Result<()> {
+    input.structure(&mut |input, kind, number| {
+        if let Some(shape) = of(fields, number) {
+            shape.check(kind)?;
+        }
+        each(input, kind, number)
+    })
 }
 
 /// Passes over a field of a structure.

@@ -14,6 +14,9 @@ pub(super) struct Compact<R> {
     longest: u64,
 }
 
+/// What is called with the type and the number of each field, to read its value or to pass over it.
+pub(super) type Each<'a, R> = &'a mut dyn FnMut(&mut Compact<R>, u8, i64) -> io::Result<()>;
+
 /// How deep structures may be inside each other.
 const DEPTH: u32 = 16;
 /// The longest header of a page.
@@ -40,8 +43,21 @@ impl<R: Read> Compact<R> {
         Ok((first & 0xf, count))
     }
 
+    /// Reads a structure.
+    pub(super) fn structure(&mut self, each: Each<'_, R>) -> io::Result<()> {
+        let mut before = 0;
+        loop {
+            let (kind, number) = self.field(before)?;
+            if kind == 0 {
+                return Ok(());
+            }
+            before = number;
+            each(self, kind, number)?;
+        }
+    }
+
     /// Reads the beginning of a field; returns its type, zero at the end of the structure, and its number.
-    pub(super) fn field(&mut self, before: i64) -> io::Result<(u8, i64)> {
+    fn field(&mut self, before: i64) -> io::Result<(u8, i64)> {
         let first = self.byte()?;
         if first == 0 {
             return Ok((0, 0));
@@ -100,17 +116,7 @@ impl<R: Read> Compact<R> {
                     self.pass(element, depth + 1)?;
                 }
             }
-            STRUCTURE => {
-                let mut field = 0;
-                loop {
-                    let (kind, number) = self.field(field)?;
-                    if kind == 0 {
-                        break;
-                    }
-                    field = number;
-                    self.pass(kind, depth + 1)?;
-                }
-            }
+            STRUCTURE => self.structure(&mut |input, kind, _| input.pass(kind, depth + 1))?,
             _ => return Err(invalid("a structure has a field of an unknown type")),
         }
         Ok(())
@@ -122,7 +128,8 @@ impl<R: Read> Compact<R> {
         Ok(if number & 1 == 0 { half } else { -half - 1 })
     }
 
-    fn unsigned(&mut self) -> io::Result<u64> {
+    /// Reads a number without a sign, as Parquet's encoding of deltas has them too.
+    pub(super) fn unsigned(&mut self) -> io::Result<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
