@@ -87,7 +87,7 @@ pub(crate) struct FitArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Write a profile based on this one, with the fitted values, to this file.
+    /// Write a profile based on this one, with the fitted values, to this new file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) write: Option<PathBuf>,
 

@@ -86,7 +86,8 @@ pub(crate) struct TraceArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio or iolog).
+    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio or iolog). A log is written
+    /// to a new file only.
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
@@ -126,7 +127,7 @@ pub(crate) struct RecordArguments {
     #[arg(long = "for", value_name = "TIME", value_parser = super::lab::duration)]
     pub(crate) limit: Option<Duration>,
 
-    /// File to write the recording to.
+    /// New file to write the recording to.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: PathBuf,
 
