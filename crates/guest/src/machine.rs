@@ -77,7 +77,7 @@ impl<'a> Machine<'a> {
                 Some(path) => {
                     Store::file(path, capacity).map_err(|error| GuestError::contents(number, error))?
                 }
-                None => Store::memory(capacity).map_err(|error| GuestError::contents(number, error))?,
+                None => Store::memory(capacity),
             };
             let mut served = Served::new(&drive.profile, store, None);
             if let Some(Watching(watching)) = &job.watching {

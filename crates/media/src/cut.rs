@@ -97,7 +97,7 @@ impl Hazard {
 
 /// Makes the store hold what is on the medium if the power fails now.
 pub(crate) fn apply(
-    store: &Store,
+    store: &mut Store,
     unsettled: &mut Unsettled,
     hazard: Hazard,
     seed: u64,

@@ -7,6 +7,7 @@
 
 mod cut;
 mod error_kind;
+mod pages;
 mod served;
 mod store;
 mod unsettled;

@@ -266,7 +266,7 @@ impl Served {
     fn lose_power(&mut self, seed: u64, tear: Tear) -> io::Result<()> {
         self.is_cut = true;
         match &mut self.unsettled {
-            Some(unsettled) => cut::apply(&self.store, unsettled, self.hazard, seed, tear),
+            Some(unsettled) => cut::apply(&mut self.store, unsettled, self.hazard, seed, tear),
             None => Ok(()),
         }
     }

@@ -1,7 +1,6 @@
 //! The contents of a drive: a sparse file, or memory.
 //!
-//! Memory is also a file, one without a name, so both are read, written and punched by the same calls. Bytes
-//! never written read as zeroes. A file is locked while it is open, as by every part of the project that
+//! Bytes never written read as zeroes. A file is locked while it is open, as by every part of the project that
 //! writes: two drives with the same contents would overwrite each other's data.
 
 use std::fs::{File, OpenOptions};
@@ -10,9 +9,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, OFlags};
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};
+
+use crate::pages::Pages;
 
 /// The size of the pieces in which zeroes are written where holes cannot be punched.
 const PIECE: usize = 64 << 10;
@@ -57,19 +58,24 @@ pub enum StoreError {
 /// The contents of a drive.
 #[derive(Debug)]
 pub struct Store {
-    file: File,
+    contents: Contents,
     size: u64,
-    named: bool,
-    /// Held as long as the store exists.
-    _claim: Claim,
+}
+
+#[derive(Debug)]
+enum Contents {
+    Memory(Pages),
+    File {
+        file: File,
+        /// Held as long as the store exists.
+        _claim: Claim,
+    },
 }
 
 impl Store {
     /// Creates contents of `size` bytes in memory. Only what is written takes memory.
-    pub fn memory(size: u64) -> io::Result<Self> {
-        let file = File::from(rustix::fs::memfd_create("straddle-store", MemfdFlags::CLOEXEC)?);
-        file.set_len(size)?;
-        Ok(Self { file, size, named: false, _claim: Claim::default() })
+    pub fn memory(size: u64) -> Self {
+        Self { contents: Contents::Memory(Pages::default()), size }
     }
 
     /// Opens contents in a file. Creates a sparse file if there is none; an existing one must have this size.
@@ -100,7 +106,7 @@ impl Store {
             0 => file.set_len(size).map_err(unusable)?,
             found => return Err(StoreError::OtherSize { path: path.to_owned(), found, wanted: size }),
         }
-        Ok(Self { file, size, named: true, _claim: claim })
+        Ok(Self { contents: Contents::File { file, _claim: claim }, size })
     }
 
     /// Returns the size in bytes.
@@ -110,46 +116,71 @@ impl Store {
 
     /// Fills `buffer` with the bytes at `offset`.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        match &self.contents {
+            Contents::Memory(_) if !self.holds(offset, buffer.len() as u64) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Contents::Memory(pages) => {
+                pages.read(offset, buffer);
+                Ok(())
+            }
+            Contents::File { file, .. } => file.read_exact_at(buffer, offset),
+        }
     }
 
     /// Writes `data` at `offset`.
-    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         if !self.holds(offset, data.len() as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // A file system's tables on a large drive are gigabytes of zeroes.
         if is_zero(data) {
-            self.zero(offset, data.len() as u64)
-        } else {
-            self.file.write_all_at(data, offset)
+            return self.zero(offset, data.len() as u64);
+        }
+        match &mut self.contents {
+            Contents::Memory(pages) => {
+                pages.write(offset, data);
+                Ok(())
+            }
+            Contents::File { file, .. } => file.write_all_at(data, offset),
         }
     }
 
     /// Makes the span read as zeroes, and frees its space where possible.
-    pub fn zero(&self, offset: u64, length: u64) -> io::Result<()> {
+    pub fn zero(&mut self, offset: u64, length: u64) -> io::Result<()> {
         if !self.holds(offset, length) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if length == 0 {
             return Ok(());
         }
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(self.file.as_fd(), hole, offset, length) {
-            Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeroes(offset, length),
-            Err(errno) => Err(errno.into()),
+        match &mut self.contents {
+            Contents::Memory(pages) => {
+                pages.zero(offset, length);
+                Ok(())
+            }
+            Contents::File { file, .. } => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                match rustix::fs::fallocate(file.as_fd(), hole, offset, length) {
+                    Ok(()) => Ok(()),
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill(file, offset, length),
+                    Err(errno) => Err(errno.into()),
+                }
+            }
         }
     }
 
     /// Discards the span, which then reads as zeroes.
-    pub fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+    pub fn discard(&mut self, offset: u64, length: u64) -> io::Result<()> {
         self.zero(offset, length)
     }
 
     /// Flushes what was written to the file system's own medium. Does nothing for memory.
     pub fn sync(&self) -> io::Result<()> {
-        if self.named { self.file.sync_data() } else { Ok(()) }
+        match &self.contents {
+            Contents::Memory(_) => Ok(()),
+            Contents::File { file, .. } => file.sync_data(),
+        }
     }
 
     const fn holds(&self, offset: u64, length: u64) -> bool {
@@ -159,20 +190,31 @@ impl Store {
         }
     }
 
-    /// Makes the span read as zeroes, and keeps its space allocated.
-    pub fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+    /// Makes the span read as zeroes, and keeps its space in the file allocated.
+    pub fn write_zeroes(&mut self, offset: u64, length: u64) -> io::Result<()> {
         if !self.holds(offset, length) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let zeroes = [0; PIECE];
-        let (mut at, end) = (offset, offset + length);
-        while at < end {
-            let piece = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
-            self.file.write_all_at(&zeroes[..piece], at)?;
-            at += piece as u64;
+        match &mut self.contents {
+            Contents::Memory(pages) => {
+                pages.zero(offset, length);
+                Ok(())
+            }
+            Contents::File { file, .. } => fill(file, offset, length),
         }
-        Ok(())
     }
+}
+
+/// Writes zeroes.
+fn fill(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let zeroes = [0; PIECE];
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        let piece = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+        file.write_all_at(&zeroes[..piece], at)?;
+        at += piece as u64;
+    }
+    Ok(())
 }
 
 fn is_zero(data: &[u8]) -> bool {

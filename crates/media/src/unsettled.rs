@@ -137,7 +137,11 @@ impl Unsettled {
 
     /// Makes the store hold what the medium holds. For sectors being written, `fate` decides, given the
     /// sector's first byte.
-    pub(crate) fn roll_back(&mut self, store: &Store, mut fate: impl FnMut(u64) -> Fate) -> io::Result<()> {
+    pub(crate) fn roll_back(
+        &mut self,
+        store: &mut Store,
+        mut fate: impl FnMut(u64) -> Fate,
+    ) -> io::Result<()> {
         for (number, sector) in &self.sectors {
             let offset = number * self.sector;
             let left = match &sector.on_its_way {

@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 fn served(name: &str, cut: Option<Cut>) -> Served {
     let profile = Profile::open(name).unwrap();
-    let store = Store::memory(profile.claims.capacity).unwrap();
+    let store = Store::memory(profile.claims.capacity);
     Served::new(&profile, store, cut)
 }
 
@@ -127,13 +127,13 @@ fn a_discard_reads_as_zeroes_in_whole_units_and_no_cut_brings_it_back() {
 fn a_store_is_kept_and_locked_and_fits_one_size() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let store = Store::file(&path, 1 << 30).unwrap();
+    let mut store = Store::file(&path, 1 << 30).unwrap();
     store.write(4096, b"kept").unwrap();
     assert!(matches!(Store::file(&path, 1 << 30), Err(StoreError::InUse { .. })));
     store.sync().unwrap();
     drop(store);
     assert!(matches!(Store::file(&path, 1 << 20), Err(StoreError::OtherSize { found: 0x4000_0000, .. })));
-    let store = Store::file(&path, 1 << 30).unwrap();
+    let mut store = Store::file(&path, 1 << 30).unwrap();
     let mut back = [0; 4];
     store.read(4096, &mut back).unwrap();
     assert_eq!(&back, b"kept");

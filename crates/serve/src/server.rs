@@ -200,14 +200,18 @@ impl Server {
         loop {
             let overdue = self.end_overdue();
             let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
-            self.poller.arm(pause)?;
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
             let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
             // Without delay, the next request usually comes sooner than this thread could be woken.
             let busy = std::mem::take(&mut self.busy) && self.no_delay;
-            if !(busy && self.poller.spin(SPIN, &mut events)?) {
-                self.poller.wait(tick.into_iter().chain(until).min(), &mut events)?;
+            if pause == Some(Duration::ZERO) {
+                self.poller.poll(&mut events)?;
+            } else {
+                self.poller.arm(pause)?;
+                if !(busy && self.poller.spin(SPIN, &mut events)?) {
+                    self.poller.wait(tick.into_iter().chain(until).min(), &mut events)?;
+                }
             }
             for event in events.drain(..) {
                 self.happened(event)?;

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     arguments.store.iter().for_each(|path| unfinished::note(path));
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity)?,
-        None => Store::memory(profile.claims.capacity)?,
+        None => Store::memory(profile.claims.capacity),
     };
     let cut =
         arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() });

@@ -80,12 +80,16 @@ impl Poller {
         Ok(())
     }
 
+    /// Takes the events that there are.
+    pub(super) fn poll(&mut self, happened: &mut Vec<Event>) -> io::Result<()> {
+        self.take(Some(&timespec(Duration::ZERO)), happened)
+    }
+
     /// Polls for events for at most `most`, without sleeping. Returns whether there were any.
     pub(super) fn spin(&mut self, most: Duration, happened: &mut Vec<Event>) -> io::Result<bool> {
         let begun = Instant::now();
-        let now = timespec(Duration::ZERO);
         loop {
-            self.take(Some(&now), happened)?;
+            self.poll(happened)?;
             if !happened.is_empty() || begun.elapsed() >= most {
                 return Ok(!happened.is_empty());
             }
