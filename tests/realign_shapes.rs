@@ -186,6 +186,9 @@ fn the_command_of_a_refusal_makes_room() {
         let words = ["apply", "move.json", "--write", "disk.img", "--journal", "journal"];
         let (status, text) = program(dir.path(), &words);
         assert_eq!(status, 0, "{make}: {text}");
+        let (_, text) = program(dir.path(), &["check", "disk.img"]);
+        let is_off = |line: &str| ["error S", "warning S00"].iter().any(|begin| line.starts_with(begin));
+        assert!(!text.lines().any(is_off), "{make}: {text}");
         take_out(dir.path());
         shell(dir.path(), &format!("{judge} >/dev/null 2>&1"));
         fs::remove_file(dir.join("move.json")).unwrap();

@@ -267,6 +267,36 @@ fn an_iso_that_is_a_disk_is_left_alone() {
     assert_eq!(judged(&image, "S001"), (vec!["error".to_owned()], 1));
 }
 
+/// As Ubuntu's: an EFI system partition that is appended, and gaps that xorriso fills with partitions of their own.
+#[test]
+fn the_gaps_of_an_iso_are_left_alone() {
+    if !present(&["xorriso", "mkfs.fat"]) {
+        return;
+    }
+    let dir = Dir::new("gaps");
+    shell(
+        "mkdir iso && dd if=/dev/urandom of=iso/a bs=1M count=2 status=none && mkfs.fat -C iso/efi.img 2048 >/dev/null",
+        dir.path(),
+    );
+    let mut gaps = 0;
+    for pad in [0, 2, 4, 6] {
+        shell(
+            &format!(
+                "head -c {pad}K /dev/zero >iso/pad && rm -f a.iso && xorriso -as mkisofs -quiet -o a.iso -eltorito-alt-boot \
+                 -e efi.img -no-emul-boot -append_partition 2 0xef iso/efi.img -appended_part_as_gpt iso 2>/dev/null"
+            ),
+            dir.path(),
+        );
+        let report = tools::check(&dir.join("a.iso"), &ARGS);
+        let ends = list(&report, "partitions").last().map(|last| number(last, "start_bytes") % 4096 != 0);
+        gaps += usize::from(list(&report, "partitions").len() == 3 && ends == Some(true));
+        for finding in list(&report, "findings") {
+            assert_eq!(word(finding, "severity"), "advice", "{pad}: {finding}");
+        }
+    }
+    assert!(gaps > 0, "no gap is off a boundary");
+}
+
 #[test]
 fn a_boot_sector_says_where_it_is() {
     if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs", "mkfs.exfat"]) {

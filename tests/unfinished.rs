@@ -213,6 +213,31 @@ fn resumes(said: &str, file: &str) -> Vec<String> {
 }
 
 /// Whichever command says how to end a move, what it prints is accepted.
+/// While the move is made, its journal and its data change, so neither is judged.
+#[test]
+fn a_move_that_is_being_made_is_no_damage() {
+    let dir = planned(TABLES[0], LEN);
+    begin(&dir, None);
+    let image = dir.join(NAME);
+    let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    let claim = straddle_device::claim::lock(&file).unwrap();
+    // A byte of what has been moved, and all of the journal's records.
+    let report = check(&dir);
+    let start = number(of_rule(&report, "S047")[0], "byte");
+    let journal = fs::read(&image).unwrap()[usize::try_from(start).unwrap()..][..1 << 20].to_vec();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 1 << 20], start).unwrap();
+    for words in [&["check", NAME][..], &["map", NAME], &["check", NAME, "--json"]] {
+        let said = flat(&transcript(&straddle_in(&dir, words)));
+        assert!(said.contains("another program has it locked"), "{words:?}: {said}");
+        assert!(!said.contains("damaged") && !said.contains("--rollback"), "{words:?}: {said}");
+    }
+    let found = check(&dir);
+    assert!(list(&of_rule(&found, "S047")[0]["fix"], "commands").is_empty(), "{found}");
+    std::os::unix::fs::FileExt::write_all_at(&file, &journal, start).unwrap();
+    drop((claim, file));
+    assert_eq!(run(&dir, &["resume", NAME]).0, Some(0));
+}
+
 #[test]
 fn every_way_that_is_printed_is_accepted() {
     if !tools::present(&["sfdisk"]) {

@@ -62,6 +62,8 @@ pub enum Journal {
     InFile,
     /// There, and it cannot be used.
     Unusable(String),
+    /// In use: another program has the disk locked, so the move is being made.
+    Running,
     /// There is none: the marker is that of a copy to this disk.
     Copy,
     /// On the disk, whose table another program has written since: it has no marker.
@@ -95,10 +97,14 @@ impl Ways {
     }
 }
 
+/// What is said of a move that is being made.
+const RUNNING: &str = "partitions are being moved, or copied to it: another program has it locked";
+
 impl Journal {
     /// Says what is unfinished, and what ends it, of the target `operand`, which is quoted for a shell.
     pub fn note(&self, operand: &str) -> String {
         let what = match self {
+            Self::Running => return format!("{RUNNING}: wait until it is over"),
             Self::Copy => "an unfinished copy to it",
             Self::Displaced { .. } => {
                 "an unfinished move of its partitions, whose marker another program has removed (FILE is a new one, for the table that is there)"
@@ -127,7 +133,7 @@ impl Journal {
                 forward: Some(format!("straddle apply PLAN --from SOURCE --write {operand}")),
                 back: None,
             },
-            Self::Unusable(_) => Ways { forward: None, back: None },
+            Self::Running | Self::Unusable(_) => Ways { forward: None, back: None },
         }
     }
 }
@@ -343,6 +349,11 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         findings.push(unfinished(context, journal, Some(ByteOffset::ZERO), message));
         return;
     }
+    if *journal == Journal::Running {
+        let at = marker.map(|marker| marker.span.start());
+        findings.push(unfinished(context, journal, at, RUNNING.to_owned()));
+        return;
+    }
     let Some(marker) = marker else { return };
     let start = marker.span.start();
     let is_mbr = context.stack.partitions.iter().any(|partition| {
@@ -358,7 +369,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         Journal::InFile => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
-        Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
+        Journal::Running | Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
@@ -441,6 +452,13 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
                     (forward, Some(back))
                 }
             }
+        }
+        Journal::Running => {
+            let summary = format!(
+                "wait until it is over, and write nothing to this disk; straddle resume {} goes on if it was interrupted, and is refused while it runs",
+                operand(context.target)
+            );
+            (fix(&summary, None, None), None)
         }
         Journal::Unusable(_) => {
             let summary = format!(

@@ -5,7 +5,7 @@
 //! time is compared with the one opened first. Programs that check no locks are kept out of a file by the
 //! kernel, where it can ([`keep`]).
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -40,6 +40,15 @@ impl FileId {
             Self::of_device(metadata.rdev())
         } else {
             Self::of_file(metadata.dev(), metadata.ino())
+        }
+    }
+
+    /// Removes the file of this name, if it is this one: another file that has its name now stays.
+    pub fn remove(self, path: &Path) -> io::Result<()> {
+        match fs::symlink_metadata(path) {
+            Ok(named) if Self::of(&named) == self => fs::remove_file(path),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -242,6 +251,16 @@ pub fn is_kept(file: &File) -> bool {
     ioctl::lock::has_lease(file)
 }
 
+/// Whether another program has locked the file or device at `path`, as this one does to write to it. No lock is taken.
+pub fn is_locked(path: &Path) -> bool {
+    let waits_for_nobody = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    match OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path) {
+        Ok(file) => ioctl::lock::is_locked(&file).unwrap_or(false),
+        // It is kept from others.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Returns how long the kernel makes a process wait (proc_sys_fs(5)).
 pub fn waits_for() -> Duration {
     let text = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
@@ -304,6 +323,32 @@ mod tests {
         assert!(!is_kept(&file));
         unlock(&file);
         OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+    }
+
+    #[test]
+    fn another_file_of_the_name_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("own"), folder.path().join("link"));
+        let own = File::create(&path).unwrap();
+        let id = FileId::of_open(&own).unwrap();
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        id.remove(&path).unwrap();
+        fs::write(&path, "another's").unwrap();
+        std::os::unix::fs::symlink("moved", &link).unwrap();
+        id.remove(&path).and_then(|()| id.remove(&link)).unwrap();
+        assert!(path.exists() && link.exists());
+        id.remove(&folder.path().join("moved")).unwrap();
+        assert!(!folder.path().join("moved").exists());
+    }
+
+    #[test]
+    fn whether_a_file_is_locked_is_seen_without_a_lock() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(!is_locked(file.path()));
+        let claim = lock(file.as_file()).unwrap();
+        assert!(is_locked(file.path()) && is_locked(file.path()));
+        drop(claim);
+        assert!(!is_locked(file.path()) && !is_locked(Path::new("/nonexistent")));
     }
 
     #[test]

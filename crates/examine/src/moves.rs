@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use straddle_audit::{Moves, Planned, PlannedCopy, Unfinished};
+use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, Unfinished};
+use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Target};
@@ -21,16 +22,28 @@ pub fn unfinished(path: &Path) -> Option<Unfinished> {
     let options = straddle_device::Options::default();
     let mut target = straddle_device::open(path, &options).ok()?;
     let stack = sectors::read_present(&mut target, &options).ok()??;
-    found(&target, &stack)
+    found(&target, &stack, path)
 }
 
 /// The unfinished move by its marker; or by its journal, if that can be: in a compressed file, reading before
 /// the end takes all of it, and from a server the ends of a disk are many megabytes.
-fn found(target: &Target, stack: &Stack) -> Option<Unfinished> {
+///
+/// Of a move that is being made, the journal and the data change while they are read.
+fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let medium = target.medium.as_deref()?;
-    let marked = realign::unfinished(medium, stack).ok()?;
-    let has_ends = target.through.is_none() && target.address.is_none() && target.partition.is_none();
-    marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
+    let is_whole = target.through.is_none() && target.address.is_none();
+    let look = || {
+        let marked = realign::unfinished(medium, stack).ok()?;
+        let has_ends = is_whole && target.partition.is_none();
+        marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
+    };
+    let unfinished = look()?;
+    let disk = target.node.as_deref().unwrap_or(path);
+    if is_whole && is_locked(disk) {
+        return Some(Unfinished { journal: MoveJournal::Running, ..unfinished });
+    }
+    // It may have ended meanwhile.
+    if matches!(unfinished.journal, MoveJournal::Unusable(_)) { look() } else { Some(unfinished) }
 }
 
 /// Returns what is known about moves.
@@ -39,7 +52,7 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
     if target.medium.is_none() {
         return moves;
     }
-    if let Some(unfinished) = found(target, stack) {
+    if let Some(unfinished) = found(target, stack, Path::new(name)) {
         return Moves { unfinished: Some(unfinished), ..moves };
     }
     let moves = Moves { in_the_way: in_the_way(target, stack), ..moves };

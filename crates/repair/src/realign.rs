@@ -507,9 +507,13 @@ fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
         // What is found from its end would not be found again.
         let partition = Some(partition).filter(|partition| !partition.is_found_from_end())?;
         let content = partition.layer.as_ref().map(|layer| layer.kind).or(partition.content);
-        let to = refer::used(partition, base.situation().block()).saturating_sub(*by);
-        let command = partition.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, to));
-        Some(Shrink { number: *number, by: *by, to, content, command })
+        let used = refer::used(partition, base.situation().block());
+        let least = used.saturating_sub(*by);
+        // Contents that end within a physical sector would write parts of it.
+        let whole = least.floor_to(base.situation().topology.physical.value());
+        let command = partition.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, whole));
+        let to = if command.is_some() { whole } else { least };
+        Some(Shrink { number: *number, by: used.saturating_sub(to), to, content, command })
     };
     let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(describe).collect();
     shrink.sort_by_key(|one| (one.is_possible() == Some(false), one.by, one.number));

@@ -180,7 +180,10 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
 
 /// The command that shrinks `layer`, if one line can shrink it and then the partition, and move both.
 fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
-    let is_one = matches!(way(layer.kind), Way::Resize2fs | Way::Btrfs | Way::Ntfsresize);
+    let is_one = matches!(
+        way(layer.kind),
+        Way::Resize2fs | Way::Btrfs | Way::Ntfsresize | Way::Mkswap | Way::ResizeReiserfs
+    );
     shrinking(layer, len).filter(|_| is_one)
 }
 

@@ -21,14 +21,27 @@ pub fn unlock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }
 
-fn set(file: &File, kind: i32) -> io::Result<()> {
-    let whole = libc::flock {
+/// Whether another open file description, or a process, has locked any byte, without taking a lock.
+pub fn is_locked(file: &File) -> io::Result<bool> {
+    let mut found = whole(libc::F_WRLCK);
+    // SAFETY: F_OFD_GETLK reads and writes one `struct flock` through the pointer, which lives as long as the call.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) };
+    if done == 0 { Ok(i32::from(found.l_type) != libc::F_UNLCK) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A lock of all bytes of a file, also of those that may be added.
+fn whole(kind: i32) -> libc::flock {
+    libc::flock {
         l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
         l_start: 0,
         l_len: 0,
         l_pid: 0,
-    };
+    }
+}
+
+fn set(file: &File, kind: i32) -> io::Result<()> {
+    let whole = whole(kind);
     // SAFETY: F_OFD_SETLK reads one `struct flock` through the pointer, which lives as long as the call.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

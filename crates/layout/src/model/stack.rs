@@ -68,6 +68,10 @@ pub struct Attributes {
     pub bootable: bool,
 }
 
+/// The attribute of a GPT entry that makes Windows mount a basic data partition read-only (Microsoft,
+/// `GPT_BASIC_DATA_ATTRIBUTE_READ_ONLY`).
+const READ_ONLY: u64 = 1 << 60;
+
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -378,9 +382,11 @@ impl Stack {
         self.hybrid_iso.is_some()
     }
 
-    /// Whether a partition begins in the ISO 9660 image that is also this disk.
+    /// Whether a partition begins in the ISO 9660 image that is also this disk; or behind it, and is marked as read-only:
+    /// xorriso fills the gaps of its tables with such partitions.
     pub fn is_in_iso(&self, partition: &Partition) -> bool {
-        self.hybrid_iso.is_some_and(|iso| partition.span.start() < iso.end())
+        let is_marked = partition.attributes.gpt & READ_ONLY != 0;
+        self.hybrid_iso.is_some_and(|iso| is_marked || partition.span.start() < iso.end())
     }
 
     /// A partition of a Windows dynamic disk (LDM). The database at the end of such a disk, or in a partition of its own,
