@@ -66,6 +66,7 @@ fn a_file_that_is_there_is_as_it_was_and_every_sample_is_exported() {
         ("sequential-read", &[]),
     ] {
         fs::write(&target, &bytes).unwrap();
+        let _ = fs::remove_file(&export);
         let mut arguments =
             vec!["bench", workload, target.to_str().unwrap(), "--io", "buffered", "--runtime", "1"];
         arguments.extend([

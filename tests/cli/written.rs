@@ -1,6 +1,7 @@
 //! Files that options name: whose contents they replace, and where output goes that is named as a file.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -184,5 +185,103 @@ fn what_a_profile_is_based_on_is_not_replaced() {
         assert!(!run(dir.path(), &bench, "x.svg", &log, true), "{drive}");
         assert!(!run(dir.path(), &["drive", "show", drive, "--svg"], "x.svg", &log, true), "{drive}");
         assert_eq!(fs::read_to_string(&notes).unwrap(), text, "{drive}");
+    }
+}
+
+/// What measured a disk, and what has a user's settings, could not be made again.
+#[test]
+fn what_could_not_be_made_again_is_not_replaced() {
+    let dir = folder();
+    let log = dir.path().join("log");
+    fs::write(&log, "").unwrap();
+    for (arguments, _) in
+        COMMANDS.iter().filter(|(words, _)| words[0] == "bench" && words.contains(&"buffered"))
+    {
+        assert!(run(dir.path(), arguments, "own", &log, true), "{arguments:?}");
+        let first = fs::read(dir.path().join("own")).unwrap();
+        assert!(!run(dir.path(), arguments, "own", &log, true), "{arguments:?}");
+        assert!(fs::read(dir.path().join("own")).unwrap() == first, "{arguments:?}");
+        fs::remove_file(dir.path().join("own")).unwrap();
+    }
+}
+
+/// A disk that begins a partition off a boundary, and is nobody else's to read, and the plan of a move.
+fn private_disk(dir: &Path) {
+    super::tools::write_table(&dir.join("disk.img"), 512, "label: dos\nstart=63,size=4000\n");
+    fs::set_permissions(dir.join("disk.img"), fs::Permissions::from_mode(0o600)).unwrap();
+    let log = dir.join("log");
+    fs::write(&log, "").unwrap();
+    assert!(run(dir, &["realign", "disk.img", "--save"], "move.json", &log, true));
+    assert!(run(dir, &["realign", "disk.img", "--to", "new.img", "--save"], "copy.json", &log, true));
+    assert!(run(dir, &["plan", "disk.img", "--delete", "1", "--save"], "plan.json", &log, true));
+}
+
+/// Runs straddle in `dir`; returns its status and what it says.
+fn outcome(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("timeout");
+    let out = command
+        .args(["20", STRADDLE])
+        .args(arguments)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    (out.status.code(), super::tools::transcript(&out))
+}
+
+#[test]
+fn what_is_kept_of_a_disk_is_not_for_those_who_may_not_read_it() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = folder();
+    private_disk(dir.path());
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o777;
+    let (status, text) =
+        outcome(dir.path(), &["apply", "copy.json", "--from", "disk.img", "--write", "new.img"]);
+    assert_eq!((status, mode("new.img")), (Some(0), 0o600), "{text}");
+    let (status, text) = outcome(dir.path(), &["apply", "plan.json", "--write", "disk.img"]);
+    assert_eq!((status, mode("plan.json.undo")), (Some(0), 0o600), "{text}");
+}
+
+/// A pipe is not waited for, and nothing is said of data that it could have.
+#[test]
+fn a_journal_that_cannot_be_made_is_refused_at_once() {
+    if !present(&["sfdisk", "mkfifo"]) {
+        return;
+    }
+    let dir = folder();
+    private_disk(dir.path());
+    let before = fs::read(dir.path().join("disk.img")).unwrap();
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+    for name in ["pipe", ".", "link", "/dev/null", "log"] {
+        let (status, text) =
+            outcome(dir.path(), &["apply", "move.json", "--write", "disk.img", "--journal", name]);
+        assert!(matches!(status, Some(3 | 4)), "{name}: {status:?} {text}");
+        assert!(!text.contains("only copy"), "{name}: {text}");
+    }
+    assert!(fs::read(dir.path().join("disk.img")).unwrap() == before);
+}
+
+/// A list that cannot be made is known before anything is written or made.
+#[test]
+fn a_list_of_bad_areas_is_made_first() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = folder();
+    private_disk(dir.path());
+    let before = fs::read(dir.path().join("disk.img")).unwrap();
+    let bad = ["--skip-bad", "none/list"];
+    for (words, made) in [
+        (&["apply", "move.json", "--write", "disk.img"][..], None),
+        (&["apply", "move.json", "--write", "disk.img", "--journal", "journal"], Some("journal")),
+        (&["apply", "copy.json", "--from", "disk.img", "--write", "new.img"], Some("new.img")),
+    ] {
+        let (status, text) = outcome(dir.path(), &[words, &bad].concat());
+        assert!(status == Some(3) && text.contains("cannot make it"), "{words:?}: {status:?} {text}");
+        assert!(fs::read(dir.path().join("disk.img")).unwrap() == before, "{words:?}");
+        assert!(!made.is_some_and(|made| dir.path().join(made).exists()), "{words:?}");
     }
 }

@@ -25,6 +25,7 @@ fn fio_runs_the_job_and_its_answer_is_read() {
         ("random-read", &["--queue-depth", "4"]),
         ("sequential-read", &[]),
     ] {
+        let _ = fs::remove_file(&job);
         let mut arguments =
             vec!["bench", workload, target.to_str().unwrap(), "--emit-fio", job.to_str().unwrap()];
         arguments.extend(["--io", "buffered", "--offsets", "0,1", "--count", "32"]);
@@ -67,6 +68,7 @@ fn fio_runs_the_job_and_its_answer_is_read() {
 /// Writes a job and returns what was said.
 fn emit(dir: &Dir, workload: &str, target: &Path, more: &[&str]) -> Output {
     let job = dir.join("run.fio");
+    let _ = fs::remove_file(&job);
     let arguments = ["bench", workload, target.to_str().unwrap(), "--emit-fio", job.to_str().unwrap()];
     let common = ["--io", "buffered", "--offsets", "0,3", "--count", "8"];
     straddle(&[&arguments[..], &common, more].concat(), dir.path())
@@ -161,6 +163,7 @@ fn each_job_does_the_number_of_requests_that_it_says() {
         ("sequential-write", &["--count", "200"], 200),
     ];
     for (workload, more, count) in cases {
+        let _ = fs::remove_file(dir.join("run.fio"));
         let arguments =
             ["bench", workload, name, "--emit-fio", "run.fio", "--io", "buffered", "--offsets", "0,3"];
         let given_up = if workload.ends_with("read") { vec![] } else { vec!["--destroy-data", name] };

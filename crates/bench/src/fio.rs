@@ -36,7 +36,7 @@ pub struct Job<'a> {
 const SECONDS: f64 = 10.0;
 
 /// The first line of every job file of [`emit`].
-pub const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
+const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
 
 /// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,8 @@
 //! replaces one of its own kind ([`Over`]) and nothing else: no disk, nothing that the command reads, no file of another
 //! kind. What is an open file of this process, such as standard output, is written to as that, by whatever name.
 
+mod access;
+
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +15,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use rustix::fs::{Gid, OFlags, Uid};
+use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -59,8 +61,6 @@ impl Over<'static> {
     pub(crate) const PAGE: Self = Self::MadeBy("<!DOCTYPE html>", crate::view::markup::GENERATOR);
     /// A drawing in SVG.
     pub(crate) const DRAWING: Self = Self::MadeBy("<svg ", crate::view::markup::MADE_BY);
-    /// What a probe measured.
-    pub(crate) const MEASURED: Self = Self::Text("{\n  \"schema\": 1,\n  \"target\": \"");
     /// A plan, which the caller takes a closer look at.
     pub(crate) const PLAN: Self = Self::Text("{");
     /// A page of the manual.
@@ -105,7 +105,7 @@ impl Pending {
         let begun = match Place::of(path, inputs, over)? {
             Place::Open(1, open) => Ok(Self::Output(open)),
             Place::Open(_, open) => Ok(Self::Direct(open)),
-            Place::Stream => OpenOptions::new().write(true).open(path).map(Self::Direct),
+            Place::Stream => stream(path).map(Self::Direct),
             Place::File(present) => made(path, present.as_ref())
                 .map(|(made, path)| Self::Made(Box::new(made), path, present.map(Box::new))),
         };
@@ -270,6 +270,15 @@ fn duplicate(number: i32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Opens a pipe or a terminal. What another program has put in its place since is not written to.
+fn stream(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    match has_contents(&file.metadata()?) {
+        true => Err(io::Error::other("another program has put another file in its place")),
+        false => Ok(file),
+    }
+}
+
 /// Makes a temporary file beside `path`, and returns the place that it is for.
 fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, PathBuf)> {
     // Replace the target of a symbolic link, not the link.
@@ -284,8 +293,11 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
 }
 
 fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::Result<File> {
-    if let Err(error) = prepared(made.as_file(), present) {
+    if let Err(error) = prepared(made.as_file(), path, present) {
         return Err(kept_aside(made, &error.to_string()));
+    }
+    if !is_at(made.as_file(), made.path()) {
+        return Err(io::Error::other(TAKEN_AWAY));
     }
     let persisted = match present {
         None => made.persist_noclobber(path),
@@ -298,6 +310,9 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
         io::ErrorKind::AlreadyExists => kept_aside(error.file, MEANWHILE),
         _ => kept_aside(error.file, &error.error.to_string()),
     })?;
+    if !is_at(&file, path) {
+        return Err(io::Error::other(TAKEN_AWAY));
+    }
     sync_folder(path).map_err(|error| {
         io::Error::new(error.kind(), format!("it is written, but may be lost in a power failure: {error}"))
     })?;
@@ -314,18 +329,20 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-/// Makes a file durable, for the owner and with the permissions of the one that it replaces.
-fn prepared(file: &File, present: Option<&Metadata>) -> io::Result<()> {
+/// Makes a file durable, for those who may use the one that it replaces.
+fn prepared(file: &File, path: &Path, present: Option<&Metadata>) -> io::Result<()> {
     if let Some(present) = present {
-        let made_by = file.metadata()?;
-        if (made_by.uid(), made_by.gid()) != (present.uid(), present.gid()) {
-            // Only root may give a file away.
-            let (uid, gid) = (Uid::from_raw(present.uid()), Gid::from_raw(present.gid()));
-            let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
-        }
-        file.set_permissions(present.permissions())?;
+        // Its permissions may have been changed meanwhile.
+        let now = fs::metadata(path).ok().filter(|now| FileId::of(now) == FileId::of(present));
+        access::keep(file, path, now.as_ref().unwrap_or(present))?;
     }
     file.sync_all()
+}
+
+/// Whether a name is still that of this open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let named = fs::symlink_metadata(path).map(|found| FileId::of(&found));
+    matches!((named, FileId::of_open(file)), (Ok(named), Ok(own)) if named == own)
 }
 
 /// What changes when another program writes to a file, or puts another one in its place.
@@ -334,10 +351,15 @@ fn state(found: &Metadata) -> (FileId, u64, Option<SystemTime>) {
 }
 
 /// Why a file is not replaced whose state has changed.
-const MEANWHILE: &str = "another program has written to it meanwhile";
+const MEANWHILE: &str = "another program has changed or removed it meanwhile";
+/// Why a file is not known to be in its place.
+const TAKEN_AWAY: &str = "another program has removed what was written, or put another file in its place";
 
 /// Leaves a file where it was made, because it cannot be put in its place.
 fn kept_aside(made: NamedTempFile, why: &str) -> io::Error {
+    if !is_at(made.as_file(), made.path()) {
+        return io::Error::other(format!("{why}; {TAKEN_AWAY}"));
+    }
     match made.keep() {
         Ok((_, path)) => io::Error::other(format!("{why}; what was to be written is in {}", path.display())),
         Err(error) => error.error,
@@ -383,6 +405,9 @@ impl Place {
             }
             Err(_) => return Ok(Self::File(None)),
         };
+        if access::is_anothers_link(path) {
+            return refused(path, "is a link of another user: name the file itself");
+        }
         let id = FileId::of(&present);
         if present.file_type().is_block_device() {
             return refused(path, "is a device and would be overwritten: name a file that does not exist");
@@ -397,7 +422,7 @@ impl Place {
         if present.is_dir() {
             anyhow::bail!("{}: cannot write: it is a folder", path.display());
         }
-        if present.file_type().is_char_device() && !is_harmless(present.rdev()) {
+        if has_contents(&present) && !present.is_file() {
             return refused(path, "is a device: name a file that does not exist");
         }
         let open = descriptor(path).with_context(|| format!("{}: cannot write", path.display()))?;
@@ -420,6 +445,9 @@ impl Place {
             };
             return refused(path, text);
         }
+        if !access::is_writable(path, &present) {
+            return refused(path, "is write-protected: name a file that does not exist");
+        }
         Ok(Self::File(Some(present)))
     }
 }
@@ -427,12 +455,22 @@ impl Place {
 /// Whether a file is this input, or in the folder that is one.
 fn is_same_or_in(path: &Path, id: FileId, input: &Path) -> bool {
     let Ok(found) = fs::metadata(input) else { return false };
-    let is_inside = || Some(path.canonicalize().ok()?.starts_with(input.canonicalize().ok()?));
+    // Both what a link leads to and the link: any user who may write to the folder may have made it.
+    let is_inside = || {
+        let (input, place) = (input.canonicalize().ok()?, folder_of(path).canonicalize().ok()?);
+        Some(place.starts_with(&input) || path.canonicalize().ok()?.starts_with(&input))
+    };
     FileId::of(&found) == id || (found.is_dir() && is_inside().unwrap_or(false))
 }
 
 fn refused<T>(path: &Path, why: &str) -> Result<T> {
     Err(RefusedError(format!("{}: {why}", path.display())).into())
+}
+
+/// Whether something else than a pipe or a terminal.
+fn has_contents(found: &Metadata) -> bool {
+    let kind = found.file_type();
+    kind.is_file() || kind.is_block_device() || (kind.is_char_device() && !is_harmless(found.rdev()))
 }
 
 /// Whether a character device is a terminal, or /dev/null, /dev/zero or /dev/full (Linux, admin-guide/devices.txt). To

@@ -134,11 +134,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Another process may have put a different file in its place.
-        let found = fs::symlink_metadata(&self.path).ok().map(|found| FileId::of(&found));
-        if found == Some(self.id) {
-            let _ = fs::remove_file(&self.path);
-        }
+        let _ = self.id.remove(&self.path);
     }
 }
 

@@ -369,6 +369,9 @@ fn a_table_that_was_changed_meanwhile_is_refused() {
 fn cut_in_the_middle(shape: &Shape, folder: &std::path::Path) -> (Memory, std::path::PathBuf) {
     let path = folder.join("journal");
     let file = NewJournal::create(&path, &shape.realign).unwrap();
+    // It holds data of the disk.
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
     (shape.stopped(JournalPlace::File(file)).seen, path)
 }
 

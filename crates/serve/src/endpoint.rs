@@ -8,10 +8,12 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use straddle_device::FileId;
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,20 +85,18 @@ pub(crate) enum Listener {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    identity: Option<(u64, u64)>,
+    identity: Option<FileId>,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.identity.is_some() && identity(&self.path) == self.identity {
-            // There is nobody left to report an error to. A file that remains is replaced by the next server.
-            let _ = fs::remove_file(&self.path);
-        }
+        // There is nobody left to report an error to. A file that remains is replaced by the next server.
+        let _ = self.identity.map(|own| own.remove(&self.path));
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+fn identity(path: &Path) -> Option<FileId> {
+    fs::symlink_metadata(path).ok().map(|metadata| FileId::of(&metadata))
 }
 
 impl Endpoint {
@@ -142,7 +142,7 @@ impl Endpoint {
             // A process listens on it, or its queue is full, or it belongs to another user.
             _ => return Err(EndpointError::InUse(self.to_string())),
         }
-        fs::remove_file(path).map_err(failed)?;
+        FileId::of(&metadata).remove(path).map_err(failed)?;
         UnixListener::bind(path).map_err(failed)
     }
 }

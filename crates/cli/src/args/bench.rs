@@ -158,7 +158,7 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Write every sample to this file after every round, one line of JSON per turn.
+    /// Write every sample to this new file after every round, one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
@@ -177,7 +177,7 @@ pub(crate) struct RealArguments {
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 
-    /// Write a fio job file for this run instead of running it.
+    /// Write a new fio job file for this run instead of running it.
     ///
     /// fio does not preserve what it overwrites, from the first byte of the target on: a target that is written needs
     /// --destroy-data. It must exist, and a file be as large as the workload needs. --runtime is the time of all offsets

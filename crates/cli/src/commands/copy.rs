@@ -3,13 +3,14 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_device::claim::{self, LockError};
 use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
-use straddle_device::{MemoryMedium, Options};
+use straddle_device::{FileId, MemoryMedium, Options};
 use straddle_examine::{Depth, Present};
 use straddle_layout::read_stack;
 use straddle_relocate::Verify;
@@ -131,16 +132,18 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     check_apart(from, &options, new)?;
     let source = Source::open(from, &options).with_context(|| from.display().to_string())?;
     let name = new.display().to_string();
-    let was_made = make_new(new, made.plan().disk().size).with_context(|| name.clone())?;
+    // Before anything is made: that there can be a list is then known.
+    let map = UnreadableMap::make(&arguments.moves)?;
+    let new_image = make_new(new, made.plan().disk().size, from).with_context(|| name.clone())?;
     let mut target = Target::open(new, arguments.format).with_context(|| name.clone())?;
-    let copied = run(made, &source, &mut target, arguments);
+    let copied = run(made, &source, &mut target, arguments, &map);
     let is_untouched = match &copied {
         Ok(copied) => *copied == Copied::Untouched,
         Err(error) => Exit::of_refusal(error),
     };
-    if was_made && is_untouched {
+    if let Some(image) = new_image.filter(|_| is_untouched) {
         // Nothing was written to it.
-        let _ = fs::remove_file(new);
+        let _ = image.remove(new);
     }
     report(copied.with_context(|| name.clone())?, made, arguments, &name)
 }
@@ -150,9 +153,9 @@ fn run(
     source: &Source<'_>,
     target: &mut Target<'_>,
     arguments: &ApplyArguments,
+    map: &UnreadableMap<'_>,
 ) -> Result<Copied> {
     let moves = &arguments.moves;
-    let map = UnreadableMap::make(moves)?;
     let mut watcher = Watcher::start("copying")?;
     let name = arguments.write.display().to_string();
     let verify = match moves.verify {
@@ -214,13 +217,17 @@ fn is_to_be_made(path: &Path) -> bool {
     }
 }
 
-/// Makes a new sparse image. Returns false if the path existed, even as an empty file.
-fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
+/// Makes a new sparse image of a source, for those who may use that. Returns nothing if the path existed, even as an
+/// empty file.
+fn make_new(path: &Path, size: ByteCount, source: &Path) -> Result<Option<FileId>> {
     if !is_to_be_made(path) {
-        return Ok(false);
+        return Ok(None);
     }
     check_name(path)?;
-    let made = OpenOptions::new().write(true).create_new(true).open(path);
+    // A device is not everybody's, whatever the umask.
+    let mode =
+        fs::metadata(source).ok().filter(fs::Metadata::is_file).map_or(0o600, |file| file.mode() & 0o666);
+    let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let is_new = made.is_ok();
     let file = match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -237,7 +244,7 @@ fn make_new(path: &Path, size: ByteCount) -> Result<bool> {
         file.set_len(size.get())?;
     }
     file.sync_all()?;
-    Ok(is_new)
+    Ok(if is_new { Some(FileId::of_open(&file)?) } else { None })
 }
 
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {

@@ -50,6 +50,9 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
 
 fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     let name = arguments.drive.specification.as_str();
+    if let Some(path) = &arguments.write {
+        keep::may_replace(path, &[], Over::Nothing)?;
+    }
     let mut bar = Bar::new();
     let fit = find(name, &mut bar)?;
     drop(bar);

@@ -30,7 +30,7 @@ const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.save {
-        keep::may_replace(path, arguments.target.path().as_slice(), Over::MEASURED)?;
+        keep::may_replace(path, arguments.target.path().as_slice(), Over::Nothing)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         match Measured::of(&arguments.target.to_string(), &report) {
             Some(measured) => {
                 let inputs = arguments.target.path();
-                keep::write(path, measured.to_json()?.as_bytes(), inputs.as_slice(), Over::MEASURED)?;
+                keep::write(path, measured.to_json()?.as_bytes(), inputs.as_slice(), Over::Nothing)?;
             }
             None => {
                 output::complain(&format!("{}: not written: the unit cannot be determined", path.display()))

@@ -152,13 +152,15 @@ pub(super) fn apply(
     if let Some(file) = &moves.journal {
         lasting::warn(Needed::MoveJournal, file, path);
     }
+    // Before anything is written: that it can be made is then known.
+    let map = UnreadableMap::make(moves)?;
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(NewJournal::create(file, realign)?),
         None => JournalPlace::Inside,
     };
     let id = random::bytes("cannot name the move")?;
     let begun = realign.begin(&mut target, journal, id);
-    carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
+    carry(begun.with_context(|| name.clone())?, (&name, path), moves, map, false)
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
@@ -167,6 +169,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     check_map(&arguments.moves, arguments.restore_table.as_deref())?;
     let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
+    let map = UnreadableMap::make(&arguments.moves)?;
     let mut restored = None;
     let mut run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
@@ -189,7 +192,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     }
     let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
     run = run.trusting(trust);
-    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun);
+    let ended = carry(run, (&name, path), &arguments.moves, map, arguments.rollback || is_unbegun);
     match restored {
         Some(saved) => ended.with_context(|| {
             format!(
@@ -226,7 +229,13 @@ fn say_restored(boot_code: BootCode, saved: Option<&Path>, path: &Path) {
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.
-fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
+fn carry(
+    run: Run<'_>,
+    (name, path): (&str, &Path),
+    moves: &MoveArguments,
+    map: UnreadableMap<'_>,
+    is_back: bool,
+) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
     let mut run = run.verify(match moves.verify {
@@ -238,7 +247,6 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     }
     let moved =
         run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
-    let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {
         true => run.roll_back_listing(&mut watch, list),
@@ -366,12 +374,8 @@ pub(super) fn complain_unreadable(bad: &[Bad]) {
 
 impl Drop for UnreadableMap<'_> {
     fn drop(&mut self) {
-        // Another file that has its name now stays.
-        if let Some((path, file)) = self.made.as_ref().filter(|_| !self.is_listed.get())
-            && let (Ok(own), Ok(named)) = (FileId::of_open(file), fs::symlink_metadata(path))
-            && FileId::of(&named) == own
-        {
-            let _ = fs::remove_file(path);
+        if let Some((path, file)) = self.made.as_ref().filter(|_| !self.is_listed.get()) {
+            let _ = FileId::of_open(file).and_then(|own| own.remove(path));
         }
     }
 }

@@ -228,8 +228,7 @@ fn no_kind_replaces_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let fitted = Over::MadeBy("base = ", "by straddle");
-    let kinds =
-        [Over::PAGE, Over::DRAWING, Over::MEASURED, Over::MANUAL, fitted, Over::Recording, Over::Events];
+    let kinds = [Over::PAGE, Over::DRAWING, Over::MANUAL, fitted, Over::Recording, Over::Events];
     let others = [
         "#!/bin/sh\n",
         "title = 'x'\n",
@@ -351,4 +350,122 @@ fn a_reader_of_a_file_that_leaves_is_a_failure() {
         cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
     };
     assert!(!error.chain().any(is_pipe), "{error:#}");
+}
+
+/// Nobody may use a new file who could not use the one that it replaces, and by nobody's bits but the reader's.
+#[test]
+fn a_file_is_for_those_who_could_use_the_former_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("page");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for (before, after) in [(0o6777, 0o777), (0o2750, 0o750), (0o600, 0o600), (0o1644, 0o644)] {
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+        write(&path, b"page", &[], ANY).unwrap();
+        assert_eq!(mode(&path), after, "{before:o}");
+    }
+    // What is changed meanwhile counts.
+    let pending = Pending::begin(&path, &[], ANY).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    pending.commit().unwrap();
+    assert_eq!(mode(&path), 0o600);
+    for (mode, is_kept) in [(0o444, true), (0o200, false)] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        if is_kept || !rustix::process::geteuid().is_root() {
+            assert!(write(&path, b"other", &[], ANY).is_err(), "{mode:o}");
+        }
+    }
+}
+
+/// As acl(5) and the kernel's posix_acl_xattr.h have it: a version, and for each entry its tag, its permissions and who.
+fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, who) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(who.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn access_control_lists_are_neither_lost_nor_added() {
+    const ANYBODY: u32 = u32::MAX;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("page");
+    fs::write(&path, "").unwrap();
+    // Its owner, user 1000, its group that may not read it, the mask, and all others.
+    let own = list(&[(1, 6, ANYBODY), (2, 4, 1000), (4, 0, ANYBODY), (16, 4, ANYBODY), (32, 0, ANYBODY)]);
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&path, "system.posix_acl_access", &own, flags).is_err() {
+        println!("NOT RUN: no access control lists in {}", dir.path().display());
+        return;
+    }
+    let of = |path: &Path| {
+        let mut buffer = vec![0; 4096];
+        let length = rustix::fs::getxattr(path, "system.posix_acl_access", &mut buffer[..]).unwrap_or(0);
+        buffer[..length].to_vec()
+    };
+    write(&path, b"page", &[], ANY).unwrap();
+    assert_eq!((fs::read(&path).unwrap(), of(&path)), (b"page".to_vec(), own.clone()));
+    // A folder that gives its files a list, and a file that has none.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    rustix::fs::setxattr(dir.path(), "system.posix_acl_default", &own, flags).unwrap();
+    write(&path, b"page", &[], ANY).unwrap();
+    assert_eq!((of(&path), fs::metadata(&path).unwrap().mode() & 0o777), (Vec::new(), 0o640));
+}
+
+/// Between the look at a name and its use, another program may put anything there.
+#[test]
+fn what_is_put_in_the_place_of_a_pipe_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    fs::write(&path, "contents").unwrap();
+    assert!(stream(&path).is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"contents");
+}
+
+#[test]
+fn another_file_in_the_place_of_the_new_one_is_not_taken_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("page"), dir.path().join("other"));
+    for is_removed in [true, false] {
+        fs::write(&path, "former").unwrap();
+        fs::write(&other, "other").unwrap();
+        let mut pending = Pending::begin(&path, &[], ANY).unwrap();
+        pending.write_all(b"page").unwrap();
+        let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
+        fs::remove_file(made.path()).unwrap();
+        if !is_removed {
+            std::os::unix::fs::symlink(&other, made.path()).unwrap();
+        }
+        let error = pending.commit().unwrap_err().to_string();
+        assert!(!error.contains(" is in "), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"former");
+        assert_eq!(fs::read(&other).unwrap(), b"other");
+    }
+}
+
+/// A link that a guest leaves in the folder that it was given leads out of it.
+#[test]
+fn links_that_others_may_have_made_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, outside) = (dir.path().join("given"), dir.path().join("outside"));
+    let link = folder.join("link");
+    fs::create_dir(&folder).unwrap();
+    fs::write(&outside, "").unwrap();
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    assert!(write(&link, b"page", &[&folder], ANY).unwrap_err().is::<RefusedError>());
+    write(&link, b"page", &[], ANY).unwrap();
+    if rustix::process::geteuid().is_root() {
+        let other = Some(rustix::fs::Uid::from_raw(1000));
+        let here = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(rustix::fs::CWD, &link, other, None, here).unwrap();
+        assert!(write(&link, b"other", &[], ANY).unwrap_err().is::<RefusedError>());
+    } else {
+        println!("NOT RUN: only root can give a link to another user");
+    }
+    assert_eq!(fs::read(&outside).unwrap(), b"page");
 }

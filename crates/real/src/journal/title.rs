@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags};
 use rustix::io::Errno;
+use straddle_device::FileId;
 
 /// The first word of every journal file.
 const MAGIC: &str = "straddle-journal-3";
@@ -83,7 +84,7 @@ impl Title {
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         if let Err(error) = self.fill(&file) {
-            let _ = fs::remove_file(path);
+            let _ = FileId::of_open(&file).and_then(|own| own.remove(path));
             return Err(error);
         }
         Ok(file)

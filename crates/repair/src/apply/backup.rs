@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use sha2::{Digest, Sha256};
 use straddle_device::hex::{decode as unhex, encode as hex};
-use straddle_device::{Medium, ReadError};
+use straddle_device::{FileId, Medium, ReadError};
 use straddle_layout::{Stack, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
@@ -135,15 +135,18 @@ pub struct Backup(pub(super) BackupFile);
 /// A backup that is not stored yet.
 pub(super) struct Unstored(BackupFile);
 
+/// For its owner alone: it holds what was on the disk, which not everybody may read.
+const MODE: u32 = 0o600;
+
 /// Writes a file that is named only once it is complete, so that even a kill leaves no partial file behind.
-fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<FileId> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
-    let mut file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(folder)?;
+    let mut file = OpenOptions::new().write(true).mode(MODE).custom_flags(flags).open(folder)?;
     file.write_all(text)?;
     file.sync_all()?;
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::linkat(CWD, unnamed.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
-    Ok(())
+    FileId::of_open(&file)
 }
 
 /// Whether the error means that the file system, or the machine, does not support unnamed files
@@ -156,12 +159,14 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+fn store_named(path: &Path, text: &[u8]) -> io::Result<FileId> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    let made = FileId::of_open(&file)?;
     file.write_all(text).and_then(|()| file.sync_all()).inspect_err(|_| {
         // A partial file would block the next attempt.
-        let _ = std::fs::remove_file(path);
-    })
+        let _ = made.remove(path);
+    })?;
+    Ok(made)
 }
 
 /// A path as text, different for different paths.
@@ -308,11 +313,11 @@ impl Unstored {
             Err(error) if is_unsupported(&error) => store_named(path, &text),
             stored => stored,
         }
-        .and_then(|()| {
+        .and_then(|stored| {
             // The file has its name, but a power cut may lose the name: then the backup does not count as
             // stored.
             File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
-                let _ = std::fs::remove_file(path);
+                let _ = stored.remove(path);
             })
         })
         .map_err(failed)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -95,7 +96,8 @@ impl NewJournal {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
         let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
         let len = journal_len(&realign.job([0; 16], payload)?)?;
-        let made = File::options().read(true).write(true).create_new(true).open(path);
+        // It will hold data of the disk, which not everybody may read.
+        let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 MoveError::JournalExists { path: path.to_owned(), is_journal: is_journal(path) }
@@ -110,17 +112,23 @@ impl NewJournal {
                 File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
             });
         made.map_err(|error| {
-            let _ = std::fs::remove_file(path);
+            let _ = FileId::of_open(&file).and_then(|own| own.remove(path));
             failed(error)
         })?;
         Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
     }
 }
 
-/// Whether a file begins as a journal does. One that cannot be read may.
+/// Whether a file begins as a journal does. One that cannot be read may. No other program is waited for, as the other
+/// end of a pipe would be.
 fn is_journal(path: &Path) -> bool {
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
     let mut start = [0; 16];
-    match File::open(path).and_then(|mut file| file.read_exact(&mut start)) {
+    let waits_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(waits_for_nobody).open(path);
+    match file.and_then(|mut file| file.read_exact(&mut start)) {
         Ok(()) => straddle_relocate::is_title(&start),
         Err(error) => error.kind() != io::ErrorKind::UnexpectedEof,
     }
@@ -166,12 +174,7 @@ impl JournalHandle {
     /// contents any more.
     pub(super) fn remove(self) -> Result<(), MoveError> {
         let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
-        let own = FileId::of_open(&self.file).map_err(failed)?;
-        match std::fs::symlink_metadata(&self.path) {
-            Ok(named) if FileId::of(&named) == own => std::fs::remove_file(&self.path).map_err(failed),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-            _ => Ok(()),
-        }
+        FileId::of_open(&self.file).and_then(|own| own.remove(&self.path)).map_err(failed)
     }
 }
 

@@ -58,7 +58,8 @@ pub(super) fn emit(
         runtime: arguments.real.runtime,
     };
     let text = fio::emit(workload, &job).with_context(|| target.to_string())?;
-    keep::write_over(path, text.as_bytes(), &super::target(arguments), Over::Text(fio::FIRST_LINE))?;
+    // A job file is a place for settings of one's own.
+    keep::write(path, text.as_bytes(), &super::target(arguments), Over::Nothing)?;
     Ok(Exit::Success)
 }
 

@@ -341,14 +341,11 @@ struct Line {
     latencies_ns: Vec<u64>,
 }
 
-/// What an export may replace: another one.
-const LINES: Over<'_> = Over::Text("{\"schema\":1,\"straddle\":\"");
-
 impl<'a> Export<'a> {
     fn open(arguments: &'a BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
         let inputs = super::target(arguments);
-        keep::may_replace(path, &inputs, LINES)?;
+        keep::may_replace(path, &inputs, Over::Nothing)?;
         let mut begin = Vec::new();
         let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
@@ -382,7 +379,7 @@ impl<'a> Export<'a> {
         }
         match &mut self.file {
             Some(file) => file.write_all(&lines)?,
-            None => self.file = Some(keep::write_over(self.path, &lines, &self.inputs, LINES)?),
+            None => self.file = Some(keep::write_over(self.path, &lines, &self.inputs, Over::Nothing)?),
         }
         Ok(())
     }
