@@ -223,13 +223,13 @@ fn a_move_that_is_being_made_is_no_damage() {
     let claim = straddle_device::claim::lock(&file).unwrap();
     // A byte of what has been moved, and all of the journal's records.
     let report = check(&dir);
-    let start = number(of_rule(&report, "S047")[0], "byte");
+    let start = number(of_rule(&report, "S047")[0], "offset_bytes");
     let journal = fs::read(&image).unwrap()[usize::try_from(start).unwrap()..][..1 << 20].to_vec();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 1 << 20], start).unwrap();
     for words in [&["check", NAME][..], &["map", NAME], &["check", NAME, "--json"]] {
         let said = flat(&transcript(&straddle_in(&dir, words)));
         assert!(said.contains("another program has it locked"), "{words:?}: {said}");
-        assert!(!said.contains("damaged") && !said.contains("--rollback"), "{words:?}: {said}");
+        assert!(!said.contains("damaged") && !said.contains("straddle resume"), "{words:?}: {said}");
     }
     let found = check(&dir);
     assert!(list(&of_rule(&found, "S047")[0]["fix"], "commands").is_empty(), "{found}");
@@ -322,7 +322,7 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     assert!(word(&finding["fix"]["commands"][0], "line").ends_with("--journal FILE"), "{finding}");
     // Pasted again, the command that made it does not lead to its removal.
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "journal"]);
-    assert_eq!(again.status.code(), Some(3));
+    assert_eq!(again.status.code(), Some(4));
     assert!(flat(&transcript(&again)).contains("do not remove it; 'straddle resume' with this --journal"));
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);

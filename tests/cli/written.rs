@@ -264,6 +264,34 @@ fn a_journal_that_cannot_be_made_is_refused_at_once() {
     assert!(fs::read(dir.path().join("disk.img")).unwrap() == before);
 }
 
+/// A guest that leaves a link in the folder that it writes to leads nothing out of it.
+#[test]
+fn a_link_in_the_folder_of_guests_is_not_followed() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("out")).unwrap();
+    fs::write(dir.path().join("outside"), "").unwrap();
+    std::os::unix::fs::symlink("../outside", dir.path().join("out/link")).unwrap();
+    for option in ["--trace", "--events", "--record"] {
+        let words = ["lab", "--drive", "wd10ears", "--output", "out", option, "out/link", "--", "true"];
+        let (status, text) = outcome(dir.path(), &words);
+        assert!(status == Some(4) && text.contains("is a link"), "{option}: {status:?} {text}");
+    }
+    assert!(fs::read(dir.path().join("outside")).unwrap().is_empty());
+}
+
+/// A copy whose target cannot be opened leaves nothing.
+#[test]
+fn a_copy_that_cannot_begin_leaves_no_image() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = folder();
+    private_disk(dir.path());
+    let words = ["apply", "copy.json", "--from", "disk.img", "--write", "new.img", "--format", "qcow2"];
+    let (status, text) = outcome(dir.path(), &words);
+    assert!(status != Some(0) && !dir.path().join("new.img").exists(), "{status:?} {text}");
+}
+
 /// A list that cannot be made is known before anything is written or made.
 #[test]
 fn a_list_of_bad_areas_is_made_first() {
@@ -278,6 +306,7 @@ fn a_list_of_bad_areas_is_made_first() {
         (&["apply", "move.json", "--write", "disk.img"][..], None),
         (&["apply", "move.json", "--write", "disk.img", "--journal", "journal"], Some("journal")),
         (&["apply", "copy.json", "--from", "disk.img", "--write", "new.img"], Some("new.img")),
+        (&["resume", "disk.img"], None),
     ] {
         let (status, text) = outcome(dir.path(), &[words, &bad].concat());
         assert!(status == Some(3) && text.contains("cannot make it"), "{words:?}: {status:?} {text}");

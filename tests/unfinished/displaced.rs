@@ -151,7 +151,7 @@ fn a_journal_named_by_a_link_is_removed_and_the_link_stays() {
     symlink("journal", dir.join("link")).unwrap();
     let before = fs::read(dir.join(NAME)).unwrap();
     let (status, text) = run(&dir, &["apply", "move.json", "--write", NAME, "--journal", "link"]);
-    assert!(status == Some(3) && text.contains("link"), "{text}");
+    assert!(status == Some(4) && text.contains("link"), "{text}");
     assert!(fs::read(dir.join(NAME)).unwrap() == before && !dir.join("journal").exists());
     assert!(dir.join("link").is_symlink());
 }
@@ -405,7 +405,7 @@ fn a_table_that_lists_something_else_is_not_replaced() {
     }
 }
 
-/// What fills a disk is to get a partition round it, and a table is written over its marker before any window has moved:
+/// What fills a disk is to get a partition around it, and a table is written over its marker before any window has moved:
 /// only the journal has the start of it.
 #[test]
 fn the_start_of_what_fills_a_disk_is_not_given_up_with_the_marker() {

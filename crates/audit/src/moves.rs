@@ -62,8 +62,13 @@ pub enum Journal {
     InFile,
     /// There, and it cannot be used.
     Unusable(String),
-    /// In use: another program has the disk locked, so the move is being made.
-    Running,
+    /// On a disk that another program has locked: it may change while it is read.
+    Locked {
+        /// Whether it is a copy to the disk.
+        is_copy: bool,
+        /// How far a move is, as far as that could be read.
+        stage: Option<Stage>,
+    },
     /// There is none: the marker is that of a copy to this disk.
     Copy,
     /// On the disk, whose table another program has written since: it has no marker.
@@ -97,14 +102,23 @@ impl Ways {
     }
 }
 
-/// What is said of a move that is being made.
-const RUNNING: &str = "partitions are being moved, or copied to it: another program has it locked";
+/// What is said of a disk that another program has locked.
+fn locked(is_copy: bool, stage: Option<Stage>) -> String {
+    let what = if is_copy { "a copy to it" } else { "a move of its partitions" };
+    let stage = stage.map_or_else(String::new, |stage| format!("; {}", stage.sentence()));
+    format!(
+        "{what} is not finished, and another program has it locked: a straddle that is at work on it, or one that uses it otherwise{stage}"
+    )
+}
+
+/// What is to be done about it.
+const WAIT: &str = "wait until straddle is done, or end the other program; then check again";
 
 impl Journal {
     /// Says what is unfinished, and what ends it, of the target `operand`, which is quoted for a shell.
     pub fn note(&self, operand: &str) -> String {
         let what = match self {
-            Self::Running => return format!("{RUNNING}: wait until it is over"),
+            Self::Locked { is_copy, stage } => return format!("{}; {WAIT}", locked(*is_copy, *stage)),
             Self::Copy => "an unfinished copy to it",
             Self::Displaced { .. } => {
                 "an unfinished move of its partitions, whose marker another program has removed (FILE is a new one, for the table that is there)"
@@ -133,7 +147,7 @@ impl Journal {
                 forward: Some(format!("straddle apply PLAN --from SOURCE --write {operand}")),
                 back: None,
             },
-            Self::Running | Self::Unusable(_) => Ways { forward: None, back: None },
+            Self::Locked { .. } | Self::Unusable(_) => Ways { forward: None, back: None },
         }
     }
 }
@@ -349,9 +363,9 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         findings.push(unfinished(context, journal, Some(ByteOffset::ZERO), message));
         return;
     }
-    if *journal == Journal::Running {
+    if let Journal::Locked { is_copy, stage } = journal {
         let at = marker.map(|marker| marker.span.start());
-        findings.push(unfinished(context, journal, at, RUNNING.to_owned()));
+        findings.push(unfinished(context, journal, at, locked(*is_copy, *stage)));
         return;
     }
     let Some(marker) = marker else { return };
@@ -369,7 +383,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         Journal::InFile => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
-        Journal::Running | Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
+        Journal::Locked { .. } | Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
@@ -453,13 +467,7 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
                 }
             }
         }
-        Journal::Running => {
-            let summary = format!(
-                "wait until it is over, and write nothing to this disk; straddle resume {} goes on if it was interrupted, and is refused while it runs",
-                operand(context.target)
-            );
-            (fix(&summary, None, None), None)
-        }
+        Journal::Locked { .. } => (fix(WAIT, None, None), None),
         Journal::Unusable(_) => {
             let summary = format!(
                 "write nothing to this disk, and copy it as it is; straddle resume {} says the same until the journal can be read",

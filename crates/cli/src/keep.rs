@@ -24,6 +24,8 @@ use tempfile::NamedTempFile;
 
 use crate::exit::RefusedError;
 
+pub(crate) use access::is_anothers_link;
+
 /// Bytes examined of a file that would be replaced.
 const LOOKED_AT: u64 = 64 << 10;
 /// The most links that a name may lead through.
@@ -284,8 +286,8 @@ fn made(path: &Path, present: Option<&Metadata>) -> io::Result<(NamedTempFile, P
     // Replace the target of a symbolic link, not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
     let folder = folder_of(&path);
-    // The user's umask applies to a new file. Of what only its owner may read, nobody reads the new contents earlier.
-    let usual = Permissions::from_mode(present.map_or(0o666, |present| present.mode() & 0o777));
+    // The user's umask applies to a new file. One that replaces another is its owner's alone until it is in its place.
+    let usual = Permissions::from_mode(if present.is_some() { 0o600 } else { 0o666 });
     // The error of a folder that does not exist would name the temporary file.
     std::fs::metadata(folder)?;
     let made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder);
@@ -326,7 +328,11 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 
 /// Makes the name of a file durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
+    match File::open(folder_of(path)) {
+        // A folder in which files may be made, and not listed.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened?.sync_all(),
+    }
 }
 
 /// Makes a file durable, for those who may use the one that it replaces.
@@ -415,8 +421,10 @@ impl Place {
         let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
         let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
         if let Some(input) = inputs.find(|input| is_same_or_in(path, id, input)) {
-            let text =
-                format!("would be overwritten, and is {}: name a file that does not exist", input.display());
+            let text = format!(
+                "would be overwritten, and is an input ({}): name a file that does not exist",
+                input.display()
+            );
             return refused(path, &text);
         }
         if present.is_dir() {

@@ -40,7 +40,12 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let unfinished = look()?;
     let disk = target.node.as_deref().unwrap_or(path);
     if is_whole && is_locked(disk) {
-        return Some(Unfinished { journal: MoveJournal::Running, ..unfinished });
+        let (is_copy, stage) = match unfinished.journal {
+            MoveJournal::Inside(stage) | MoveJournal::Displaced { stage, .. } => (false, Some(stage)),
+            MoveJournal::Copy => (true, None),
+            _ => (false, None),
+        };
+        return Some(Unfinished { journal: MoveJournal::Locked { is_copy, stage }, ..unfinished });
     }
     // It may have ended meanwhile.
     if matches!(unfinished.journal, MoveJournal::Unusable(_)) { look() } else { Some(unfinished) }

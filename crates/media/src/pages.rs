@@ -14,12 +14,21 @@ const TABLE_BYTES: u64 = (PAGES * PAGE) as u64;
 type Page = Box<[u8; PAGE]>;
 
 /// A table of pages; absent ones are zeroes.
-type Table = Box<[Option<Page>]>;
+struct Table {
+    pages: Box<[Option<Page>]>,
+    /// How many there are.
+    used: usize,
+}
+
+/// The pages that are freed before memory is given back to the system: 64 MiB.
+const MANY: usize = 16 << 10;
 
 /// The contents of a drive, by the number of their table.
 #[derive(Default)]
 pub(crate) struct Pages {
     tables: HashMap<u64, Table>,
+    /// How many pages were freed since memory was given back.
+    freed: usize,
 }
 
 impl std::fmt::Debug for Pages {
@@ -63,7 +72,7 @@ impl Pages {
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) {
         for part in parts(offset, buffer.len()) {
             let into = &mut buffer[part.of_span];
-            match self.tables.get(&part.table).and_then(|table| table[part.page].as_ref()) {
+            match self.tables.get(&part.table).and_then(|table| table.pages[part.page].as_ref()) {
                 Some(page) => into.copy_from_slice(&page[part.within]),
                 None => into.fill(0),
             }
@@ -73,8 +82,12 @@ impl Pages {
     /// Writes `data` at `offset`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for part in parts(offset, data.len()) {
-            let table = self.tables.entry(part.table).or_insert_with(|| vec![None; PAGES].into());
-            let page = table[part.page].get_or_insert_with(|| Box::new([0; PAGE]));
+            let table = self.tables.entry(part.table);
+            let table = table.or_insert_with(|| Table { pages: vec![None; PAGES].into(), used: 0 });
+            let page = table.pages[part.page].get_or_insert_with(|| {
+                table.used += 1;
+                Box::new([0; PAGE])
+            });
             page[part.within].copy_from_slice(&data[part.of_span]);
         }
     }
@@ -85,50 +98,80 @@ impl Pages {
         let whole = offset.div_ceil(TABLE_BYTES)..end / TABLE_BYTES;
         if whole.start >= whole.end {
             self.clear(offset, end);
+            self.give_back();
             return;
         }
         self.clear(offset, whole.start * TABLE_BYTES);
         self.clear(whole.end * TABLE_BYTES, end);
         if whole.end - whole.start > self.tables.len() as u64 {
-            self.tables.retain(|table, _| !whole.contains(table));
+            self.freed += self
+                .tables
+                .extract_if(|table, _| whole.contains(table))
+                .map(|(_, table)| table.used)
+                .sum::<usize>();
         } else {
-            for table in whole {
-                self.tables.remove(&table);
-            }
+            self.freed +=
+                whole.filter_map(|table| self.tables.remove(&table)).map(|table| table.used).sum::<usize>();
         }
+        self.give_back();
     }
 
     /// Clears the bytes from `start` to `end`, which lie in at most two tables.
     fn clear(&mut self, start: u64, end: u64) {
         for part in parts(start, usize::try_from(end - start).unwrap_or_default()) {
             let Some(table) = self.tables.get_mut(&part.table) else { continue };
-            let page = &mut table[part.page];
-            if part.within.len() == PAGE {
-                *page = None;
-            } else if let Some(page) = page {
-                page[part.within].fill(0);
+            let page = &mut table.pages[part.page];
+            if part.within.len() < PAGE {
+                page.iter_mut().for_each(|page| page[part.within.clone()].fill(0));
+            } else if page.take().is_some() {
+                (table.used, self.freed) = (table.used - 1, self.freed + 1);
+                if table.used == 0 {
+                    self.tables.remove(&part.table);
+                }
             }
+        }
+    }
+
+    /// Gives memory back to the system, if much was freed: the allocator would keep it.
+    fn give_back(&mut self) {
+        if self.freed >= MANY {
+            self.freed = 0;
+            trim();
         }
     }
 
     /// Returns the number of pages that take memory.
     #[cfg(test)]
     fn count(&self) -> usize {
-        self.tables.values().flat_map(|table| table.iter()).flatten().count()
+        let pages = self.tables.values().map(|table| table.pages.iter().flatten().count());
+        assert_eq!(pages.clone().sum::<usize>(), self.tables.values().map(|table| table.used).sum::<usize>());
+        pages.sum()
     }
 }
+
+/// Returns freed memory to the system.
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code, reason = "a function of the C library without a safe wrapper")]
+fn trim() {
+    // SAFETY: malloc_trim(3) takes no pointer, and may be called at any time by any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+const fn trim() {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SIZE: u64 = 5 * TABLE_BYTES;
+    const TABLE: usize = PAGES * PAGE;
+    const SIZE: usize = 5 * TABLE;
 
     /// An operation on the contents: where, how much, and the byte that is written; zero clears.
-    fn operation() -> impl Strategy<Value = (u64, u64, u8)> {
-        let near = prop_oneof![Just(0_u64), Just(PAGE as u64), Just(TABLE_BYTES), 0..SIZE];
-        let length = prop_oneof![1..9_u64, 1..3 * PAGE as u64, 1..3 * TABLE_BYTES];
+    fn operation() -> impl Strategy<Value = (usize, usize, u8)> {
+        let near = prop_oneof![Just(0), Just(PAGE), Just(TABLE), 0..SIZE];
+        let length = prop_oneof![1..9_usize, 1..3 * PAGE, 1..3 * TABLE];
         (near, length, 0..4_u8).prop_map(|(at, length, byte)| {
             let at = at.min(SIZE - 1);
             (at, length.min(SIZE - at), byte)
@@ -140,11 +183,14 @@ mod tests {
 
         #[test]
         fn pages_hold_what_an_array_holds(operations in prop::collection::vec(operation(), 1..20)) {
-            let (mut pages, mut plain) = (Pages::default(), vec![0_u8; SIZE as usize]);
+            let (mut pages, mut plain) = (Pages::default(), vec![0_u8; SIZE]);
             for (at, length, byte) in operations {
-                let span = at as usize..(at + length) as usize;
+                let span = at..at + length;
                 plain[span.clone()].fill(byte);
-                if byte == 0 { pages.zero(at, length) } else { pages.write(at, &plain[span.clone()]) }
+                match byte {
+                    0 => pages.zero(at as u64, length as u64),
+                    _ => pages.write(at as u64, &plain[span.clone()]),
+                }
                 let around = span.start.saturating_sub(PAGE)..(span.end + PAGE).min(plain.len());
                 let mut read = vec![9; around.len()];
                 pages.read(around.start as u64, &mut read);

@@ -165,6 +165,8 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
         Way::Ntfsresize => Some(format!("ntfsresize --size {} DEVICE", to.floor_to(fs?.block).get())),
         Way::Fatresize => Some(format!("fatresize --size {bytes} DEVICE")),
         Way::Mkswap => Some(format!("mkswap {}DEVICE {}", swap::kept(layer)?, bytes / KIB)),
+        // Of a PV in a volume group, pvresize leaves the size in the label as it is (LVM 2.03.16), by which it is judged.
+        Way::Pvresize if !layer.name.is_empty() => None,
         Way::Pvresize => {
             let bytes = to.floor_to(PV_GRAIN).get();
             Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))

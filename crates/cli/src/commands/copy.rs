@@ -1,6 +1,6 @@
 //! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -23,6 +23,7 @@ use super::realign::{UnreadableMap, check_map};
 use super::saved::save;
 use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::keep;
 use crate::output::{self, Styles, quote_path};
 use crate::progress::Watcher;
 use crate::view::json::copy::CopyReport;
@@ -132,14 +133,15 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     check_apart(from, &options, new)?;
     let source = Source::open(from, &options).with_context(|| from.display().to_string())?;
     let name = new.display().to_string();
-    // Before anything is made: that there can be a list is then known.
-    let map = UnreadableMap::make(&arguments.moves)?;
-    let new_image = make_new(new, made.plan().disk().size, from).with_context(|| name.clone())?;
-    let mut target = Target::open(new, arguments.format).with_context(|| name.clone())?;
-    let copied = run(made, &source, &mut target, arguments, &map);
+    let backing = options.allow_backing.iter().map(PathBuf::as_path);
+    let is_public = std::iter::once(from).chain(backing).all(is_public);
+    let new_image = make_new(new, made.plan().disk().size, is_public).with_context(|| name.clone())?;
+    let opened = Target::open(new, arguments.format).map_err(anyhow::Error::from);
+    let was_opened = opened.is_ok();
+    let copied = opened.and_then(|mut target| run(made, &source, &mut target, arguments));
     let is_untouched = match &copied {
         Ok(copied) => *copied == Copied::Untouched,
-        Err(error) => Exit::of_refusal(error),
+        Err(error) => !was_opened || Exit::of_refusal(error),
     };
     if let Some(image) = new_image.filter(|_| is_untouched) {
         // Nothing was written to it.
@@ -153,9 +155,9 @@ fn run(
     source: &Source<'_>,
     target: &mut Target<'_>,
     arguments: &ApplyArguments,
-    map: &UnreadableMap<'_>,
 ) -> Result<Copied> {
     let moves = &arguments.moves;
+    let map = UnreadableMap::make(moves)?;
     let mut watcher = Watcher::start("copying")?;
     let name = arguments.write.display().to_string();
     let verify = match moves.verify {
@@ -217,16 +219,22 @@ fn is_to_be_made(path: &Path) -> bool {
     }
 }
 
-/// Makes a new sparse image of a source, for those who may use that. Returns nothing if the path existed, even as an
-/// empty file.
-fn make_new(path: &Path, size: ByteCount, source: &Path) -> Result<Option<FileId>> {
+/// Whether anybody may read a file. A device is not public.
+fn is_public(source: &Path) -> bool {
+    fs::metadata(source).is_ok_and(|found| found.is_file() && found.mode() & 0o004 != 0)
+}
+
+/// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path existed,
+/// even as an empty file.
+fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<FileId>> {
     if !is_to_be_made(path) {
         return Ok(None);
     }
+    if keep::is_anothers_link(path) {
+        return Err(RefusedError("is a link of another user: name the file itself".to_owned()).into());
+    }
     check_name(path)?;
-    // A device is not everybody's, whatever the umask.
-    let mode =
-        fs::metadata(source).ok().filter(fs::Metadata::is_file).map_or(0o600, |file| file.mode() & 0o666);
+    let mode = if is_public { 0o666 } else { 0o600 };
     let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let is_new = made.is_ok();
     let file = match made {
@@ -235,7 +243,16 @@ fn make_new(path: &Path, size: ByteCount, source: &Path) -> Result<Option<FileId
         }
         made => made?,
     };
-    let _claim = claim::take(&file, path).map_err(|error| match error {
+    let own = FileId::of_open(&file)?;
+    let sized = size_new(&file, path, size);
+    if sized.is_err() && is_new {
+        let _ = own.remove(path);
+    }
+    sized.map(|()| is_new.then_some(own))
+}
+
+fn size_new(file: &File, path: &Path, size: ByteCount) -> Result<()> {
+    let _claim = claim::take(file, path).map_err(|error| match error {
         LockError::Io(source) => TargetError::Io(source),
         error => TargetError::InUse(error.to_string()),
     })?;
@@ -243,8 +260,7 @@ fn make_new(path: &Path, size: ByteCount, source: &Path) -> Result<Option<FileId
     if file.metadata()?.len() == 0 {
         file.set_len(size.get())?;
     }
-    file.sync_all()?;
-    Ok(if is_new { Some(FileId::of_open(&file)?) } else { None })
+    Ok(file.sync_all()?)
 }
 
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {

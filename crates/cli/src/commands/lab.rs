@@ -14,7 +14,7 @@ use straddle_media::Cut;
 use straddle_units::ByteCount;
 
 use crate::args::LabArguments;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::keep::{self, Aside, Over};
 use crate::output;
@@ -38,6 +38,10 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let aside = |path: &Option<PathBuf>, over| {
         path.as_deref().map(|path| Aside::begin(path, &stores, over)).transpose()
     };
+    if let Some(folder) = &arguments.output {
+        let named = [&arguments.trace, &arguments.events, &arguments.record].into_iter().flatten();
+        named.into_iter().try_for_each(|path| check_link(path, folder))?;
+    }
     let trace = aside(&arguments.trace, Over::Text("time_ns,op,offset,length,drive\n"))?;
     let events = aside(&arguments.events, Over::Events)?;
     job.trace = trace.as_ref().map(|file| file.path().to_owned());
@@ -107,6 +111,20 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
 fn note_read(arguments: &LabArguments) {
     arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(keep::note_read);
     arguments.input.iter().for_each(|folder| keep::note_read(folder));
+}
+
+/// Refuses a link in the folder that guests write to: it may lead anywhere.
+fn check_link(path: &Path, folder: &Path) -> Result<()> {
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let is_in = || Some(keep::folder_of(path).canonicalize().ok()?.starts_with(folder.canonicalize().ok()?));
+    match is_link && is_in() == Some(true) {
+        true => Err(RefusedError(format!(
+            "{}: is a link, perhaps of a guest: name the file itself",
+            path.display()
+        ))
+        .into()),
+        false => Ok(()),
+    }
 }
 
 /// Begins the recording of the drives, named as the guest names them.

@@ -152,15 +152,13 @@ pub(super) fn apply(
     if let Some(file) = &moves.journal {
         lasting::warn(Needed::MoveJournal, file, path);
     }
-    // Before anything is written: that it can be made is then known.
-    let map = UnreadableMap::make(moves)?;
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(NewJournal::create(file, realign)?),
         None => JournalPlace::Inside,
     };
     let id = random::bytes("cannot name the move")?;
     let begun = realign.begin(&mut target, journal, id);
-    carry(begun.with_context(|| name.clone())?, (&name, path), moves, map, false)
+    carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
@@ -169,7 +167,6 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     check_map(&arguments.moves, arguments.restore_table.as_deref())?;
     let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
-    let map = UnreadableMap::make(&arguments.moves)?;
     let mut restored = None;
     let mut run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
@@ -192,7 +189,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     }
     let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
     run = run.trusting(trust);
-    let ended = carry(run, (&name, path), &arguments.moves, map, arguments.rollback || is_unbegun);
+    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun);
     match restored {
         Some(saved) => ended.with_context(|| {
             format!(
@@ -229,13 +226,7 @@ fn say_restored(boot_code: BootCode, saved: Option<&Path>, path: &Path) {
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.
-fn carry(
-    run: Run<'_>,
-    (name, path): (&str, &Path),
-    moves: &MoveArguments,
-    map: UnreadableMap<'_>,
-    is_back: bool,
-) -> Result<Exit> {
+fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
     let mut run = run.verify(match moves.verify {
@@ -247,6 +238,7 @@ fn carry(
     }
     let moved =
         run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {
         true => run.roll_back_listing(&mut watch, list),
@@ -341,7 +333,7 @@ pub(super) struct UnreadableMap<'m> {
 }
 
 impl<'m> UnreadableMap<'m> {
-    /// Makes it, so that it is known to be possible before anything moves.
+    /// Makes it. An interrupt is to be noticed by then, for it would leave the file.
     pub(super) fn make(moves: &'m MoveArguments) -> Result<Self> {
         let made = moves.skip_bad.as_deref().map(|path| Ok::<_, anyhow::Error>((path, keep::new(path)?)));
         Ok(Self { made: made.transpose()?, is_listed: Cell::new(false) })
@@ -380,7 +372,7 @@ impl Drop for UnreadableMap<'_> {
     }
 }
 
-/// Refuses a file for the list that exists, or is to be the journal or the one of `--restore-table`.
+/// Refuses a file for the list that exists or cannot be made, or is to be the journal or the one of `--restore-table`.
 pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Result<()> {
     let Some(map) = &moves.skip_bad else { return Ok(()) };
     for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
@@ -388,10 +380,10 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
             return Err(UsageError(format!("{option} and --skip-bad need files of their own")).into());
         }
     }
-    if fs::symlink_metadata(map).is_ok() {
-        return Err(RefusedError(format!("{}: exists: choose a new file name", map.display())).into());
-    }
-    Ok(())
+    // Before anything is written: that it can be made is then known.
+    let made = keep::new(map)?;
+    let removed = FileId::of_open(&made).and_then(|own| own.remove(map));
+    removed.with_context(|| map.display().to_string())
 }
 
 /// The folder that a file would be made in, and its name there.

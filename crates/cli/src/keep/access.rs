@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{Access, Gid, Uid, XattrFlags};
+use rustix::io::Errno;
 
 /// The access control list of a file (acl(5), xattr(7)).
 const LIST: &str = "system.posix_acl_access";
@@ -16,7 +17,7 @@ const LONGEST_LIST: usize = 64 << 10;
 /// cannot be kept is left out: it would be of another user. So are the set-user-ID and set-group-ID bits, which would
 /// give the new contents to the user who set them.
 pub(super) fn keep(file: &File, path: &Path, former: &Metadata) -> io::Result<()> {
-    let list = list_of(path);
+    let list = list_of(path)?;
     let own = file.metadata()?;
     // Only root may give a file away; the group of a file may be any one of its owner's.
     if own.gid() != former.gid() {
@@ -26,17 +27,16 @@ pub(super) fn keep(file: &File, path: &Path, former: &Metadata) -> io::Result<()
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(former.uid())), None);
     }
     let own = file.metadata()?;
-    let [has_owner, has_group] = [own.uid() == former.uid(), own.gid() == former.gid()];
+    let has_group = own.gid() == former.gid();
     let has_list = match &list {
-        Some(list) if has_owner && has_group => {
-            rustix::fs::fsetxattr(file, LIST, list, XattrFlags::empty()).is_ok()
-        }
-        _ => {
-            // A folder gives a new file its own list. Most files have none.
-            let _ = rustix::fs::fremovexattr(file, LIST);
-            false
-        }
+        // The list says the same of all users but the owner.
+        Some(list) if has_group => rustix::fs::fsetxattr(file, LIST, list, XattrFlags::empty()).is_ok(),
+        _ => false,
     };
+    if !has_list {
+        // A folder gives a new file its own list.
+        rustix::fs::fremovexattr(file, LIST).or_else(absent)?;
+    }
     let mode = former.mode() & 0o777;
     let mode = match list {
         // The bits of the group are the most that the list allows anybody.
@@ -50,11 +50,20 @@ pub(super) fn keep(file: &File, path: &Path, former: &Metadata) -> io::Result<()
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-fn list_of(path: &Path) -> Option<Vec<u8>> {
+fn list_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut list = vec![0; LONGEST_LIST];
-    let length = rustix::fs::getxattr(path, LIST, &mut list[..]).ok()?;
-    list.truncate(length);
-    Some(list)
+    match rustix::fs::getxattr(path, LIST, &mut list[..]) {
+        Ok(length) => {
+            list.truncate(length);
+            Ok(Some(list))
+        }
+        Err(error) => absent(error).map(|()| None),
+    }
+}
+
+/// Succeeds if the error means that there is no list, or that the file system has none.
+fn absent(error: Errno) -> io::Result<()> {
+    if matches!(error, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) { Ok(()) } else { Err(error.into()) }
 }
 
 /// Whether this user may write to a file, and anybody may.
@@ -63,7 +72,7 @@ pub(super) fn is_writable(path: &Path, found: &Metadata) -> bool {
 }
 
 /// Whether a name is a link that another user made, who may lead it elsewhere at any time.
-pub(super) fn is_anothers_link(path: &Path) -> bool {
+pub(crate) fn is_anothers_link(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && found.uid() != own && found.uid() != 0)
 }

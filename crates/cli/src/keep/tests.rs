@@ -408,11 +408,22 @@ fn access_control_lists_are_neither_lost_nor_added() {
     };
     write(&path, b"page", &[], ANY).unwrap();
     assert_eq!((fs::read(&path).unwrap(), of(&path)), (b"page".to_vec(), own.clone()));
+    // Until it is in its place, the new file is its owner's alone.
+    let mut pending = Pending::begin(&path, &[], ANY).unwrap();
+    pending.write_all(b"page").unwrap();
+    let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
+    assert_eq!(made.as_file().metadata().unwrap().mode() & 0o777, 0o600);
+    drop(pending);
     // A folder that gives its files a list, and a file that has none.
     fs::remove_file(&path).unwrap();
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     rustix::fs::setxattr(dir.path(), "system.posix_acl_default", &own, flags).unwrap();
+    let pending = Pending::begin(&path, &[], ANY).unwrap();
+    let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
+    // The mask of the folder's list is empty.
+    assert_eq!(made.as_file().metadata().unwrap().mode() & 0o777, 0o600);
+    drop(pending);
     write(&path, b"page", &[], ANY).unwrap();
     assert_eq!((of(&path), fs::metadata(&path).unwrap().mode() & 0o777), (Vec::new(), 0o640));
 }

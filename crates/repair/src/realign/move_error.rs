@@ -281,6 +281,7 @@ impl MoveError {
             | Self::Turned
             | Self::NotBegun
             | Self::NoWayBack
+            | Self::JournalExists { .. }
             | Self::Complete => ErrorKind::Refused,
             Self::Read(_)
             | Self::Unrecordable(_)
@@ -289,7 +290,6 @@ impl MoveError {
             | Self::Unwritten
             | Self::List(_)
             | Self::JournalFile { .. }
-            | Self::JournalExists { .. }
             | Self::Nothing
             | Self::NothingAnywhere => ErrorKind::Failed,
         }
