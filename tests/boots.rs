@@ -264,7 +264,7 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
         Disk::new(&image, boot / 2048 + 112 + 40, &table, &[("root.ext4", 63), ("boot.ext4", boot)], false);
     disk.install_grub("core2.img");
     let console = disk.run(PREPARE);
-    assert!(console.contains("prepared: at the next start"), "{console}");
+    assert!(console.contains("prepared: at the next boot"), "{console}");
 
     // What has changed since is not moved, and starts as before.
     let folder = disk.path("");

@@ -217,7 +217,7 @@ fn messages_say_what_is_meant() {
         ),
         (&["check", "--format", "vmdk", "disk.img"], 3, "it is hardly a VMDK image"),
         (&["plan", "disk.img", "--table", "gpt", "--part", "64"], 2, "write 64MiB or 64s, or 64B for bytes"),
-        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(esp is meant?)"),
+        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(did you mean esp?)"),
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=ext4"],
             2,

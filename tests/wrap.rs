@@ -61,7 +61,7 @@ impl Kind {
             &["realign", "disk.img", "--wrap", "--table", self.table, "--save", "move.json"],
         );
         assert_eq!(status, 0, "{}: {text}", self.name);
-        assert!(text.contains("a partition round what fills it") && text.contains("byte 1048576"), "{text}");
+        assert!(text.contains("a partition around what fills it") && text.contains("byte 1048576"), "{text}");
         (dir, folder)
     }
 
@@ -293,7 +293,7 @@ fn what_is_not_asked_for_is_not_done() {
     assert!(status == 4 && text.contains("there is nothing to realign") && !text.contains("--"), "{text}");
 }
 
-/// The partition round what fills the disk is placed for the data in it: the clusters of a FAT that are off its own start.
+/// The partition around what fills the disk is placed for the data in it: the clusters of a FAT that are off its own start.
 #[test]
 fn a_partition_is_put_round_a_fat_by_its_clusters() {
     if !is_ready() || !present(&["mkfs.vfat", "fsck.vfat"]) {

@@ -192,7 +192,7 @@ fn hints_fix(
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             let (unit, width) = (blocks(unit), blocks(stripe));
             let line = format!("tune2fs -E stride={unit},stripe_width={width} DEVICE");
-            (Command::other("tune2fs", line), "replace DEVICE with what it is on")
+            (Command::other("tune2fs", line), "replace DEVICE with the device it is on")
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
@@ -203,7 +203,7 @@ fn hints_fix(
         FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
-            let caution = "XFS keeps what it is mounted with. replace DEVICE with what it is on, DIR with where it is mounted";
+            let caution = "XFS keeps what it is mounted with. replace DEVICE with the device it is on, DIR with where it is mounted";
             (Command::other("mount", line), caution)
         }
         FsKind::Jbd

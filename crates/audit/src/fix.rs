@@ -30,7 +30,7 @@ struct Place {
 /// What the command of a fix does besides changing the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Nothing, or it moves the data along.
+    /// Nothing, or it moves the data as well.
     Entry,
     /// It makes the swap in it again.
     Swap,

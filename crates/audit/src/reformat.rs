@@ -111,6 +111,6 @@ pub(crate) fn remake(command: Command) -> Fix {
         summary: "recreate the file system, and restore its contents".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,
-        caution: Some("replace DEVICE with what it is on".to_owned()),
+        caution: Some("replace DEVICE with the device it is on".to_owned()),
     }
 }

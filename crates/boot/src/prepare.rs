@@ -15,7 +15,7 @@ use crate::needed::{BootFiles, boot_files};
 use crate::{BootError, HOME, System, sysfs_of};
 
 impl System {
-    /// Installs what moves the partitions of `disk` at the next start: `realign`, made from what is `present`
+    /// Installs what moves the partitions of `disk` at the next boot: `realign`, made from what is `present`
     /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`.
     ///
     /// # Errors

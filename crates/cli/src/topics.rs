@@ -10,7 +10,7 @@ use straddle_audit::{RULES, Rule};
 use straddle_drive::Profile;
 
 /// The topics, in the order in which they are listed.
-const TEXTS: [&str; 26] = [
+const TEXTS: [&str; 27] = [
     include_str!("topics/fdisk.toml"),
     include_str!("topics/cfdisk.toml"),
     include_str!("topics/parted.toml"),
@@ -31,6 +31,7 @@ const TEXTS: [&str; 26] = [
     include_str!("topics/blocks-too-big.toml"),
     include_str!("topics/device-size.toml"),
     include_str!("topics/units.toml"),
+    include_str!("topics/512e.toml"),
     include_str!("topics/4kn-boot.toml"),
     include_str!("topics/reliability.toml"),
     include_str!("topics/smart.toml"),
@@ -247,6 +248,8 @@ mod tests {
             ("4Kn boot S001", "4kn-boot S001"),
             ("4Kn", "4kn-boot"),
             ("Windows XP", "windows"),
+            ("512e", "512e"),
+            ("USB", "512e"),
             ("SMART reliability", "smart reliability"),
             ("/dev/sdb1 alignment is offset by 512 bytes.", "3072-bytes"),
             ("Partition 1 does not end on cylinder boundary.", "cylinder"),

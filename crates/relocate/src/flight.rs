@@ -68,7 +68,7 @@ impl Flight {
         } else {
             flight.unused = Some(last.record);
             if number > 0 && !before.as_ref().is_some_and(is_whole) {
-                return damaged("two records have lost their bytes");
+                return damaged("two records lack their data");
             }
         }
         match before {

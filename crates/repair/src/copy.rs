@@ -368,7 +368,7 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
             return Ok((vec![item], format));
         }
         (TableKind::Content(content), None) => {
-            let why = format!("{content} fills it, without a table: add --wrap to put a partition round it");
+            let why = format!("{content} fills it, without a table: add --wrap to put a partition around it");
             return Err(CopyError::Source(why));
         }
         _ => return Err(CopyError::Source("it has no table that is copied: GPT or MBR".to_owned())),

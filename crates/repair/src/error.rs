@@ -42,21 +42,19 @@ pub enum PlanError {
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
     /// Content that fills the whole disk would be destroyed.
-    #[error("the disk is {name} as a whole: --wipe allows to overwrite it")]
+    #[error("the disk is {name} as a whole: use --wipe to overwrite it")]
     WouldDestroy {
         /// blkid's TYPE.
         name: &'static str,
     },
     /// A table of another kind would be destroyed.
-    #[error(
-        "the disk has a partition table of type {name}, which is not read: --wipe allows to overwrite it"
-    )]
+    #[error("the disk has a partition table of type {name}, which is not read: use --wipe to overwrite it")]
     WouldReplace {
         /// blkid's PTTYPE.
         name: &'static str,
     },
     /// Nothing on the disk is recognised, and something is there.
-    #[error("the disk holds {what}: --wipe allows to overwrite it")]
+    #[error("the disk holds {what}: use --wipe to overwrite it")]
     WouldLose {
         /// What is there, in words.
         what: &'static str,
@@ -78,7 +76,7 @@ pub enum PlanError {
         name: &'static str,
     },
     /// Something besides the table would be destroyed.
-    #[error("the disk also holds {names}: --wipe allows to overwrite it")]
+    #[error("the disk also holds {names}: use --wipe to overwrite it")]
     WouldHarm {
         /// blkid's TYPEs, as a list in words.
         names: String,
@@ -246,10 +244,10 @@ fn around(before: u64, after: u64) -> String {
 /// A hint at the type or option that is meant by another program's name for a type.
 fn meant(text: &str) -> &'static str {
     match text.to_ascii_lowercase().as_str() {
-        "efi" | "uefi" | "efi-system" => " (esp is meant?)",
+        "efi" | "uefi" | "efi-system" => " (did you mean esp?)",
         "ext4" | "xfs" | "btrfs" | "ext3" | "ext2" => " (that is a file system: fs=)",
         "fat32" | "fat" | "vfat" | "ntfs" | "exfat" => " (that is a file system: fs=; its type is msdata)",
-        "bios_grub" | "bios-boot" | "grub" => " (bios is meant?)",
+        "bios_grub" | "bios-boot" | "grub" => " (did you mean bios?)",
         _ => "",
     }
 }

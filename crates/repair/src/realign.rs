@@ -15,7 +15,7 @@
 //! `refer`, `boot`, `inner` and `logical` what else that concerns; `room` finds a place for the journal; `validate`
 //! checks the whole, and `file` stores it. Carrying out: `carry`, with the media in `media`, the journal's payload
 //! in `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`, `survey`,
-//! and `displaced` if another program wrote a table since. `wrap` puts a partition round a file system.
+//! and `displaced` if another program wrote a table since. `wrap` puts a partition around a file system.
 //!
 //! A plan cannot be changed:
 //!

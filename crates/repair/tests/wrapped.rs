@@ -54,7 +54,7 @@ fn boot_sector(len: u64) -> Vec<u8> {
     boot
 }
 
-/// A disk that is filled, and the plan to put a partition round what fills it.
+/// A disk that is filled, and the plan to put a partition around what fills it.
 #[derive(Clone)]
 struct Shape {
     format: Format,

@@ -55,7 +55,7 @@ pub(super) fn caution(
     } else if let How::Shrink(first) = how {
         say(first.caution());
     } else if commands.iter().any(|command| command.effect == Effect::Data) {
-        say("this moves the data along: offline, and it cannot resume if interrupted");
+        say("this moves the data as well: run it offline; it cannot resume if interrupted");
         if !is_known(partition) && partition.unclaimed != Unclaimed::All {
             say("for an empty partition leave --move-data out");
         }

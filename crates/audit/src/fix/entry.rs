@@ -67,7 +67,7 @@ impl Entry<'_> {
         )
     }
 
-    /// The same, which moves the data along.
+    /// The same, which moves the data as well.
     pub(super) fn sfdisk_moving(&self) -> Command {
         let fields = format!("start={}, size={}", self.start, self.count);
         Command::of_data("sfdisk", self.sfdisk_line(&fields, "--move-data "))

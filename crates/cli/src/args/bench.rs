@@ -268,7 +268,7 @@ impl FromStr for Offsets {
 
 /// A time on a target, in seconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+    match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
     }

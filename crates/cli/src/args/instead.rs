@@ -10,7 +10,7 @@ use crate::target::local_paths;
 /// What to do instead of moving partitions.
 #[derive(Debug, Args)]
 pub(crate) struct InsteadArguments {
-    /// Put a partition round the file system (LVM PV, LUKS, swap) that fills the target without a table.
+    /// Put a partition around the file system (LVM PV, LUKS, swap) that fills the target without a table.
     #[arg(long, conflicts_with_all = ["partition", "start"])]
     pub(crate) wrap: bool,
 

@@ -170,13 +170,13 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+    const UNITS: [(&str, u64); 5] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("", 1)];
     let parsed = UNITS.iter().find_map(|(unit, seconds)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(*seconds)
     });
     match parsed {
         Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err("a whole number with s, m, h or d".into()),
+        _ => Err("a whole number of seconds, or with s, m, h or d".into()),
     }
 }

@@ -290,7 +290,7 @@ Examples:
   straddle realign /dev/sdc --wrap --save move.json      a file system without a table gets a partition
   straddle realign old.qcow2 --to new.img --save copy.json    copy it to a new image, laid out right
   straddle apply copy.json --from old.qcow2 --write new.img
-  straddle realign /dev/sda --at-boot             the disk of the running system: move at the next start
+  straddle realign /dev/sda --at-boot             the disk of the running system: move at the next boot
 
 The new table counts only when all data are in their new places. Until then an interruption of any kind, including a power
 cut, loses nothing: a journal has what is being overwritten. It is in unallocated space of the disk; if there is too little,
@@ -344,7 +344,7 @@ pub(crate) struct RealignArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Move the partitions at the next start, before the root file system is mounted, or remove what was
+    /// Move the partitions at the next boot, before the root file system is mounted, or remove what was
     /// prepared for that.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "prepare", conflicts_with_all = ["assume", "format", "logical", "json"])]

@@ -16,7 +16,7 @@ use crate::output::{self, plural, quote_path};
 use crate::progress::Watcher;
 use crate::random;
 
-/// Installs what moves the partitions of `disk` at the next start.
+/// Installs what moves the partitions of `disk` at the next boot.
 pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
     let name = disk.display().to_string();
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -28,7 +28,7 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     let mut out = output::stdout();
     writeln!(
         out,
-        "{}: prepared: at the next start, before the root file system is mounted, {} of data in {} will be moved",
+        "{}: prepared: at the next boot, before the root file system is mounted, {} of data in {} will be moved",
         output::printable(&name),
         bytes,
         plural(moved, "partition")
@@ -47,7 +47,7 @@ pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
     System::running().cancel(disk).with_context(|| name.clone())?;
     let mut out = output::stdout();
-    writeln!(out, "{}: nothing will be moved at the next start", output::printable(&name))?;
+    writeln!(out, "{}: nothing will be moved at the next boot", output::printable(&name))?;
     out.flush()?;
     Ok(Exit::Success)
 }

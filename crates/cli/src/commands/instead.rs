@@ -18,7 +18,7 @@ use crate::exit::RefusedError;
 use crate::output::quote_path;
 use crate::overlay;
 
-/// Plans a partition round what fills the target.
+/// Plans a partition around what fills the target.
 pub(super) fn wrap(situation: &Situation<'_>, arguments: &RealignArguments, name: &str) -> Result<Realign> {
     let format = arguments.instead.table.map_or(Format::Gpt, Into::into);
     let wipe = arguments.instead.wipe;

@@ -15,7 +15,7 @@ use crate::grain::Grain;
 use crate::kinds;
 use crate::request::Request;
 
-/// The partition round a file system.
+/// The partition around a file system.
 pub(crate) struct Around {
     /// Its bytes.
     pub(crate) to: Span,

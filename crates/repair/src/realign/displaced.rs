@@ -30,7 +30,7 @@ use crate::plan::{Change, Entry, Plan};
 pub(super) const GPT_BACKUP: u64 = 33;
 /// How much is searched at each end of a disk whose table lists no partition, by every `check` of it.
 const NEAR: ByteCount = ByteCount::new(32 * MIB);
-/// The same if contents fill the disk: of a move that puts a partition round them, the journal ends in front of it
+/// The same if contents fill the disk: of a move that puts a partition around them, the journal ends in front of it
 /// or at the end of the disk.
 const NEAR_CONTENT: ByteCount = ByteCount::new(2 * MIB);
 /// Of no more partitions it is looked at what is before the start: each place costs reads.

@@ -92,7 +92,7 @@ fn is_known(disk: &dyn Medium, realign: &Realign, head: &Head, len: ByteCount) -
     })
 }
 
-/// The moves, with that of the start of a disk which gets a partition round it.
+/// The moves, with that of the start of a disk which gets a partition around it.
 fn moves(realign: &Realign) -> Vec<Move> {
     let mut moves = realign.moves().to_vec();
     let first = moves.first().filter(|_| realign.is_wrap());

@@ -3,7 +3,7 @@
 //! The law of this module: only what is this move's is overwritten, and only in a run during which the table has had the
 //! marker from the start on: the space was empty before, and no other program uses a disk with the marker. Of the
 //! places that data went through, that is what equals the data where they are now; of the journal's space, what this run has
-//! written, and all of it if others have, also where a partition round what filled the disk reaches behind its data.
+//! written, and all of it if others have, also where a partition around what filled the disk reaches behind its data.
 
 use straddle_device::Medium;
 use straddle_layout::{Role, Stack, TableKind};
@@ -56,7 +56,7 @@ impl Run<'_> {
             }
         }
         let Some(place) = self.place_on_disk() else { return };
-        // What the data of a file system with a partition round it leave of that is as free as it was.
+        // What the data of a file system with a partition around it leave of that is as free as it was.
         let is_in_new = realign.is_wrap() && !is_back;
         let data = realign.moves.iter().filter_map(|one| one.destination());
         let used: Vec<Span> = if is_in_new { data.collect() } else { taken };

@@ -29,7 +29,7 @@ use crate::target::Disk;
 /// The partition ends on a multiple of this where its contents leave room for that.
 const EVEN: ByteCount = ByteCount::new(4096);
 
-/// How to put a partition round a file system that fills a disk.
+/// How to put a partition around a file system that fills a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrap {
     /// The format of the new table.
@@ -42,7 +42,7 @@ pub struct Wrap {
     pub wipe: bool,
 }
 
-/// Makes a plan to put a partition round what fills the disk. The situation's stack must have been read with
+/// Makes a plan to put a partition around what fills the disk. The situation's stack must have been read with
 /// its layers.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub(crate) fn plan(
     let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
     let what = match realign.is_wrap() {
-        true => "a partition round what fills it".to_owned(),
+        true => "a partition around what fills it".to_owned(),
         false => format!("{} to move", plural(moved.0, "partition")),
     };
     let headline =

@@ -1,4 +1,4 @@
-//! The start of a disk whose file system gets a partition round it.
+//! The start of a disk whose file system gets a partition around it.
 //!
 //! The law of this module: sector 0 alone decides. It gets the marker before anything else changes, and loses
 //! it when nothing else has to change. So the disk is at every moment the old one, or marked, or the new one.
