@@ -271,10 +271,19 @@ fn a_link_in_the_folder_of_guests_is_not_followed() {
     fs::create_dir(dir.path().join("out")).unwrap();
     fs::write(dir.path().join("outside"), "").unwrap();
     std::os::unix::fs::symlink("../outside", dir.path().join("out/link")).unwrap();
+    std::os::unix::fs::symlink("out/link", dir.path().join("latest")).unwrap();
+    std::os::unix::fs::symlink("..", dir.path().join("out/deep")).unwrap();
+    assert!(Command::new("mkfifo").arg(dir.path().join("out/pipe")).status().unwrap().success());
     for option in ["--trace", "--events", "--record"] {
-        let words = ["lab", "--drive", "wd10ears", "--output", "out", option, "out/link", "--", "true"];
+        for name in ["out/link", "latest", "out/deep/t", "out/deep/../t"] {
+            let words = ["lab", "--drive", "wd10ears", "--output", "out", option, name, "--", "true"];
+            let (status, text) = outcome(dir.path(), &words);
+            let is_refused = status == Some(4) && text.contains("a link, perhaps of a guest");
+            assert!(is_refused, "{option} {name}: {status:?} {text}");
+        }
+        let words = ["lab", "--drive", "wd10ears", "--output", "out", option, "out/pipe", "--", "true"];
         let (status, text) = outcome(dir.path(), &words);
-        assert!(status == Some(4) && text.contains("is a link"), "{option}: {status:?} {text}");
+        assert!(status == Some(4) && text.contains("is not a regular file"), "{option}: {status:?} {text}");
     }
     assert!(fs::read(dir.path().join("outside")).unwrap().is_empty());
 }

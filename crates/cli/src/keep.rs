@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -24,12 +24,12 @@ use tempfile::NamedTempFile;
 
 use crate::exit::RefusedError;
 
-pub(crate) use access::is_anothers_link;
+pub(crate) use access::{is_anothers_link, is_public};
 
 /// Bytes examined of a file that would be replaced.
 const LOOKED_AT: u64 = 64 << 10;
 /// The most links that a name may lead through.
-const MOST_LINKS: usize = 40;
+pub(crate) const MOST_LINKS: usize = 40;
 
 /// Files that this command reads besides those that are named when one is written.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -87,8 +87,24 @@ pub(crate) fn new(path: &Path) -> Result<File> {
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
         return refused(path, "exists: choose a new file name");
     }
-    made.and_then(|made| sync_folder(path).map(|()| made))
-        .with_context(|| format!("{}: cannot make it", path.display()))
+    let synced = made.and_then(|made| match sync_folder(path) {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            let _ = FileId::of_open(&made).and_then(|own| own.remove(path));
+            Err(error)
+        }
+    });
+    synced.with_context(|| format!("{}: cannot make it", path.display()))
+}
+
+/// Checks that a new file could be made, and makes none: an interrupt would leave it.
+pub(crate) fn may_make(path: &Path) -> Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return refused(path, "exists: choose a new file name");
+    }
+    let folder = folder_of(path);
+    let may = fs::metadata(folder).and_then(|_| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?));
+    may.with_context(|| format!("{}: cannot make it", path.display()))
 }
 
 /// A file that is written piece by piece, and then replaces another one or none.
@@ -338,9 +354,11 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Makes a file durable, for those who may use the one that it replaces.
 fn prepared(file: &File, path: &Path, present: Option<&Metadata>) -> io::Result<()> {
     if let Some(present) = present {
-        // Its permissions may have been changed meanwhile.
-        let now = fs::metadata(path).ok().filter(|now| FileId::of(now) == FileId::of(present));
-        access::keep(file, path, now.as_ref().unwrap_or(present))?;
+        // Its permissions may have been changed meanwhile. What cannot take its place stays its owner's alone.
+        match fs::metadata(path) {
+            Ok(now) if FileId::of(&now) == FileId::of(present) => access::keep(file, path, &now)?,
+            _ => return Err(io::Error::other(MEANWHILE)),
+        }
     }
     file.sync_all()
 }

@@ -127,6 +127,8 @@ impl Pages {
                 (table.used, self.freed) = (table.used - 1, self.freed + 1);
                 if table.used == 0 {
                     self.tables.remove(&part.table);
+                    // A table is as large as a page.
+                    self.freed += 1;
                 }
             }
         }

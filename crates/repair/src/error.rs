@@ -6,7 +6,7 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "its partitions are being moved: 'straddle check' prints the 'straddle resume' that completes this, and the one that goes back";
+pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is not finished: 'straddle check' prints the command that completes it, which for a move is 'straddle resume'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]

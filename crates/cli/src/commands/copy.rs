@@ -134,14 +134,14 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let source = Source::open(from, &options).with_context(|| from.display().to_string())?;
     let name = new.display().to_string();
     let backing = options.allow_backing.iter().map(PathBuf::as_path);
-    let is_public = std::iter::once(from).chain(backing).all(is_public);
+    let is_public = std::iter::once(from).chain(backing).all(keep::is_public);
     let new_image = make_new(new, made.plan().disk().size, is_public).with_context(|| name.clone())?;
-    let opened = Target::open(new, arguments.format).map_err(anyhow::Error::from);
-    let was_opened = opened.is_ok();
-    let copied = opened.and_then(|mut target| run(made, &source, &mut target, arguments));
+    let begun = begin(new, arguments);
+    let has_begun = begun.is_ok();
+    let copied = begun.and_then(|begun| run(made, &source, begun, arguments));
     let is_untouched = match &copied {
         Ok(copied) => *copied == Copied::Untouched,
-        Err(error) => !was_opened || Exit::of_refusal(error),
+        Err(error) => !has_begun || Exit::of_refusal(error),
     };
     if let Some(image) = new_image.filter(|_| is_untouched) {
         // Nothing was written to it.
@@ -150,15 +150,23 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     report(copied.with_context(|| name.clone())?, made, arguments, &name)
 }
 
+/// What is needed before anything is copied. The list is made when an interrupt no longer ends this process.
+fn begin<'a>(
+    new: &Path,
+    arguments: &'a ApplyArguments,
+) -> Result<(Target<'static>, Watcher, UnreadableMap<'a>)> {
+    let target = Target::open(new, arguments.format)?;
+    let watcher = Watcher::start("copying")?;
+    Ok((target, watcher, UnreadableMap::make(&arguments.moves)?))
+}
+
 fn run(
     made: &Copy,
     source: &Source<'_>,
-    target: &mut Target<'_>,
+    (mut target, mut watcher, map): (Target<'_>, Watcher, UnreadableMap<'_>),
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
     let moves = &arguments.moves;
-    let map = UnreadableMap::make(moves)?;
-    let mut watcher = Watcher::start("copying")?;
     let name = arguments.write.display().to_string();
     let verify = match moves.verify {
         VerifyMode::Read => Verify::Read,
@@ -166,7 +174,7 @@ fn run(
     };
     let unreadable = if moves.skip_bad.is_some() { Unreadable::IsListed } else { Unreadable::Stops };
     let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-    Ok(made.run(source, target, (verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
+    Ok(made.run(source, &mut target, (verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 /// Shows how far a stage is.
@@ -219,11 +227,6 @@ fn is_to_be_made(path: &Path) -> bool {
     }
 }
 
-/// Whether anybody may read a file. A device is not public.
-fn is_public(source: &Path) -> bool {
-    fs::metadata(source).is_ok_and(|found| found.is_file() && found.mode() & 0o004 != 0)
-}
-
 /// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path existed,
 /// even as an empty file.
 fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<FileId>> {
@@ -244,6 +247,9 @@ fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<File
         made => made?,
     };
     let own = FileId::of_open(&file)?;
+    if !is_new && file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+        return Err(RefusedError("is an empty file of another user: name a new file".to_owned()).into());
+    }
     let sized = size_new(&file, path, size);
     if sized.is_err() && is_new {
         let _ = own.remove(path);

@@ -113,18 +113,37 @@ fn note_read(arguments: &LabArguments) {
     arguments.input.iter().for_each(|folder| keep::note_read(folder));
 }
 
-/// Refuses a link in the folder that guests write to: it may lead anywhere.
+/// Refuses a name that leads through a link in the folder that guests write to, which may lead anywhere, and a pipe there.
 fn check_link(path: &Path, folder: &Path) -> Result<()> {
-    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    let is_in = || Some(keep::folder_of(path).canonicalize().ok()?.starts_with(folder.canonicalize().ok()?));
-    match is_link && is_in() == Some(true) {
-        true => Err(RefusedError(format!(
-            "{}: is a link, perhaps of a guest: name the file itself",
-            path.display()
-        ))
-        .into()),
-        false => Ok(()),
+    let Ok(folder) = folder.canonicalize() else { return Ok(()) };
+    let is_in =
+        |place: &Path| keep::folder_of(place).canonicalize().is_ok_and(|found| found.starts_with(&folder));
+    let refused = |why: &str| Err(RefusedError(format!("{}: {why}", path.display())).into());
+    let mut place = std::path::absolute(path)?;
+    for _ in 0..keep::MOST_LINKS {
+        let (mut before, mut leads) = (PathBuf::new(), None);
+        let mut parts = place.components();
+        while let Some(part) = parts.next() {
+            before.push(part);
+            if let Ok(target) = std::fs::read_link(&before) {
+                leads = Some((keep::folder_of(&before).join(target)).join(parts.as_path()));
+                break;
+            }
+        }
+        let Some(next) = leads else {
+            let is_file = std::fs::symlink_metadata(&place).map_or(true, |found| found.is_file());
+            return if is_file || !is_in(&place) {
+                Ok(())
+            } else {
+                refused("is not a regular file: name another one")
+            };
+        };
+        if is_in(&before) {
+            return refused("leads through a link, perhaps of a guest: name the file itself");
+        }
+        place = next;
     }
+    refused("leads through too many links")
 }
 
 /// Begins the recording of the drives, named as the guest names them.

@@ -381,9 +381,7 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
         }
     }
     // Before anything is written: that it can be made is then known.
-    let made = keep::new(map)?;
-    let removed = FileId::of_open(&made).and_then(|own| own.remove(map));
-    removed.with_context(|| map.display().to_string())
+    keep::may_make(map)
 }
 
 /// The folder that a file would be made in, and its name there.

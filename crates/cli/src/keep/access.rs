@@ -35,7 +35,13 @@ pub(super) fn keep(file: &File, path: &Path, former: &Metadata) -> io::Result<()
     };
     if !has_list {
         // A folder gives a new file its own list.
-        rustix::fs::fremovexattr(file, LIST).or_else(absent)?;
+        if let Err(error) = rustix::fs::fremovexattr(file, LIST) {
+            // Some file systems refuse what they do not have (ntfs-3g).
+            match rustix::fs::fgetxattr(file, LIST, &mut [0; LONGEST_LIST][..]) {
+                Ok(_) => return Err(error.into()),
+                Err(error) => absent(error)?,
+            }
+        }
     }
     let mode = former.mode() & 0o777;
     let mode = match list {
@@ -64,6 +70,12 @@ fn list_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Succeeds if the error means that there is no list, or that the file system has none.
 fn absent(error: Errno) -> io::Result<()> {
     if matches!(error, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) { Ok(()) } else { Err(error.into()) }
+}
+
+/// Whether anybody may read a file. A device is not public.
+pub(crate) fn is_public(path: &Path) -> bool {
+    let is_open = fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o444 == 0o444);
+    is_open && list_of(path).is_ok_and(|list| list.is_none())
 }
 
 /// Whether this user may write to a file, and anybody may.

@@ -364,6 +364,15 @@ fn a_file_is_for_those_who_could_use_the_former_one() {
         write(&path, b"page", &[], ANY).unwrap();
         assert_eq!(mode(&path), after, "{before:o}");
     }
+    // Another file that takes its place meanwhile widens nothing.
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let pending = Pending::begin(&path, &[], ANY).unwrap();
+    fs::rename(&path, dir.path().join("former")).unwrap();
+    fs::write(&path, "another's").unwrap();
+    let error = pending.commit().unwrap_err().to_string();
+    let (_, kept) = error.rsplit_once(" is in ").unwrap();
+    assert_eq!(mode(Path::new(kept)), 0o600);
+    fs::write(&path, "").unwrap();
     // What is changed meanwhile counts.
     let pending = Pending::begin(&path, &[], ANY).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
