@@ -90,7 +90,7 @@ pub(crate) fn new(path: &Path) -> Result<File> {
     let synced = made.and_then(|made| match sync_folder(path) {
         Ok(()) => Ok(made),
         Err(error) => {
-            let _ = FileId::of_open(&made).and_then(|own| own.remove(path));
+            let _ = FileId::remove_open(&made, path);
             Err(error)
         }
     });

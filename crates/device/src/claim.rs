@@ -43,13 +43,18 @@ impl FileId {
         }
     }
 
-    /// Removes the file of this name, if it is this one: another file that has its name now stays.
+    /// Removes the file of this name, if it is this one.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         match fs::symlink_metadata(path) {
             Ok(named) if Self::of(&named) == self => fs::remove_file(path),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Removes `path`, if it is still the name of this open file: another file that has the name now stays.
+    pub fn remove_open(file: &File, path: &Path) -> io::Result<()> {
+        Self::of_open(file)?.remove(path)
     }
 
     /// Returns the identity of an open file.

@@ -75,7 +75,9 @@ pub(crate) fn arrays(target: &Target, examiner: &Examiner, content: Content) -> 
 }
 
 fn device(target: &Target, examiner: &Examiner) -> Option<LiveDevice> {
-    examiner.machine().layers(target.kernel_name.as_deref()?).0
+    // Named first: an image has no name, and reading the kernel's devices for it takes as long as judging it.
+    let name = target.kernel_name.as_deref()?;
+    examiner.machine().layers(name).0
 }
 
 fn is_used(device: &LiveDevice) -> bool {

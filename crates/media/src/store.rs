@@ -192,15 +192,9 @@ impl Store {
 
     /// Makes the span read as zeroes, and keeps its space in the file allocated.
     pub fn write_zeroes(&mut self, offset: u64, length: u64) -> io::Result<()> {
-        if !self.holds(offset, length) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        match &mut self.contents {
-            Contents::Memory(pages) => {
-                pages.zero(offset, length);
-                Ok(())
-            }
-            Contents::File { file, .. } => fill(file, offset, length),
+        match &self.contents {
+            Contents::File { file, .. } if self.holds(offset, length) => fill(file, offset, length),
+            _ => self.zero(offset, length),
         }
     }
 }

@@ -65,10 +65,16 @@ impl Band {
     }
 }
 
-/// Whether the policy makes a difference on this drive: it is a disk whose sectors are larger than the
+/// Returns the drive's policy if it makes a difference: the drive is a disk whose sectors are larger than the
 /// addressable unit.
+pub fn own(profile: &Profile) -> Option<RmwPolicy> {
+    let Body::Disk(disk) = &profile.body else { return None };
+    (profile.sectors.physical > profile.claims.logical_sector).then_some(disk.rmw)
+}
+
+/// Whether the policy makes a difference on this drive.
 pub fn matters(profile: &Profile) -> bool {
-    profile.disk().is_some() && profile.sectors.physical > profile.claims.logical_sector
+    own(profile).is_some()
 }
 
 /// One policy for all figures of a drive.
@@ -107,11 +113,7 @@ pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError
             source: Box::new(source),
         };
         let profile = Profile::open(&drive).map_err(failed)?;
-        let Body::Disk(disk) = &profile.body else { continue };
-        if !matters(&profile) {
-            continue;
-        }
-        let own = disk.rmw;
+        let Some(own) = own(&profile) else { continue };
         let is_raw = |step: &Step| step.access == Access::Raw;
         let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
         let mut worst = Vec::new();

@@ -367,7 +367,7 @@ pub(super) fn complain_unreadable(bad: &[Bad]) {
 impl Drop for UnreadableMap<'_> {
     fn drop(&mut self) {
         if let Some((path, file)) = self.made.as_ref().filter(|_| !self.is_listed.get()) {
-            let _ = FileId::of_open(file).and_then(|own| own.remove(path));
+            let _ = FileId::remove_open(file, path);
         }
     }
 }

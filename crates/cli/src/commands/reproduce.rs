@@ -124,12 +124,10 @@ fn run_lab(
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
             // Without a published figure there is nothing for a band to explain.
-            let banded = arguments.bands
-                && *judged
-                && !step.published.is_empty()
-                && policy::matters(&Profile::open(drive)?);
-            let policies = if banded { RmwPolicy::PLAUSIBLE.as_slice() } else { &[] };
-            planned.push(Planned { step, drive, policies });
+            let banded = arguments.bands && *judged && !step.published.is_empty();
+            let own = if banded { policy::own(&Profile::open(drive)?) } else { None };
+            let policies = if own.is_some() { RmwPolicy::PLAUSIBLE.as_slice() } else { &[] };
+            planned.push(Planned { step, drive, policies, own });
         }
     }
     if planned.is_empty() {

@@ -10,6 +10,12 @@ fn listing(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Returns the file that is to replace another one.
+fn temporary(pending: &Pending) -> &NamedTempFile {
+    let Pending::Made(made, ..) = pending else { unreachable!("a file is made") };
+    made
+}
+
 #[test]
 fn a_file_is_made_and_replaced_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -420,8 +426,7 @@ fn access_control_lists_are_neither_lost_nor_added() {
     // Until it is in its place, the new file is its owner's alone.
     let mut pending = Pending::begin(&path, &[], ANY).unwrap();
     pending.write_all(b"page").unwrap();
-    let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
-    assert_eq!(made.as_file().metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(temporary(&pending).as_file().metadata().unwrap().mode() & 0o777, 0o600);
     drop(pending);
     // A folder that gives its files a list, and a file that has none.
     fs::remove_file(&path).unwrap();
@@ -429,9 +434,8 @@ fn access_control_lists_are_neither_lost_nor_added() {
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     rustix::fs::setxattr(dir.path(), "system.posix_acl_default", &own, flags).unwrap();
     let pending = Pending::begin(&path, &[], ANY).unwrap();
-    let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
     // The mask of the folder's list is empty.
-    assert_eq!(made.as_file().metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(temporary(&pending).as_file().metadata().unwrap().mode() & 0o777, 0o600);
     drop(pending);
     write(&path, b"page", &[], ANY).unwrap();
     assert_eq!((of(&path), fs::metadata(&path).unwrap().mode() & 0o777), (Vec::new(), 0o640));
@@ -456,10 +460,9 @@ fn another_file_in_the_place_of_the_new_one_is_not_taken_for_it() {
         fs::write(&other, "other").unwrap();
         let mut pending = Pending::begin(&path, &[], ANY).unwrap();
         pending.write_all(b"page").unwrap();
-        let Pending::Made(made, ..) = &pending else { unreachable!("a file is made") };
-        fs::remove_file(made.path()).unwrap();
+        fs::remove_file(temporary(&pending).path()).unwrap();
         if !is_removed {
-            std::os::unix::fs::symlink(&other, made.path()).unwrap();
+            std::os::unix::fs::symlink(&other, temporary(&pending).path()).unwrap();
         }
         let error = pending.commit().unwrap_err().to_string();
         assert!(!error.contains(" is in "), "{error}");

@@ -84,7 +84,7 @@ impl Title {
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         if let Err(error) = self.fill(&file) {
-            let _ = FileId::of_open(&file).and_then(|own| own.remove(path));
+            let _ = FileId::remove_open(&file, path);
             return Err(error);
         }
         Ok(file)

@@ -112,7 +112,7 @@ impl NewJournal {
                 File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
             });
         made.map_err(|error| {
-            let _ = FileId::of_open(&file).and_then(|own| own.remove(path));
+            let _ = FileId::remove_open(&file, path);
             failed(error)
         })?;
         Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
@@ -174,7 +174,7 @@ impl JournalHandle {
     /// contents any more.
     pub(super) fn remove(self) -> Result<(), MoveError> {
         let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
-        FileId::of_open(&self.file).and_then(|own| own.remove(&self.path)).map_err(failed)
+        FileId::remove_open(&self.file, &self.path).map_err(failed)
     }
 }
 

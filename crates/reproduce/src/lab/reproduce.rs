@@ -39,8 +39,10 @@ pub struct Planned<'a> {
     pub step: &'a LabStep,
     /// The drive, as after `drive:`.
     pub drive: &'a str,
-    /// The policies of read-modify-write that it is run with besides the drive's own, for a band.
+    /// The policies of read-modify-write whose figures make a band.
     pub policies: &'a [RmwPolicy],
+    /// The drive's own policy, whose guests need not run twice.
+    pub own: Option<RmwPolicy>,
 }
 
 /// The result of a step.
@@ -135,15 +137,17 @@ pub fn reproduce(
         let (variant, arm, policy) = (*variant, *arm, *policy);
         cells[*step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
     }
-    let outcome = |((Planned { step, drive, policies }, input), cells): (
+    let outcome = |((Planned { step, drive, policies, own }, input), cells): (
         (&Planned<'_>, Option<Prepared>),
         Vec<Cell>,
     )| {
         let scale = if settings.full { 1 } else { step.scale };
         let figures = compare::figures(step, &cells, None, scale);
-        let others =
-            policies.iter().map(|policy| (*policy, compare::figures(step, &cells, Some(*policy), scale)));
-        let compared = compare::banded(step, &figures, &others.collect::<Vec<_>>());
+        let with = |policy: &RmwPolicy| {
+            let other = Some(*policy).filter(|policy| Some(*policy) != *own);
+            (*policy, compare::figures(step, &cells, other, scale))
+        };
+        let compared = compare::banded(step, &figures, &policies.iter().map(with).collect::<Vec<_>>());
         let readers = compare::readers(step, &cells);
         let input = input.map(|input| input.description);
         let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
@@ -153,9 +157,10 @@ pub fn reproduce(
 }
 
 /// Returns every run of a cell: with the drive's own policy, then with each of the others.
-fn each(policies: &[RmwPolicy], runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
-    let policies = std::iter::once(None).chain(policies.iter().copied().map(Some));
-    policies.flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
+fn each(planned: &Planned<'_>, runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
+    let own = planned.own;
+    let others = planned.policies.iter().copied().map(Some).filter(move |policy| *policy != own);
+    std::iter::once(None).chain(others).flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
 }
 
 /// Returns the cells of a step, in order.
@@ -165,7 +170,7 @@ fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings
     let mut tasks = Vec::new();
     for (variant, name) in step.variants().into_iter().enumerate() {
         for (arm, wanted) in step.arms.iter().enumerate() {
-            for (policy, run) in each(planned.policies, settings.runs.unwrap_or(step.runs)) {
+            for (policy, run) in each(planned, settings.runs.unwrap_or(step.runs)) {
                 let mut environment = vec![("SCALE".to_owned(), scale.to_string())];
                 environment.extend(step.host.environment());
                 environment.extend(input.map(|input| input.environment.clone()));

@@ -102,8 +102,11 @@ fn run(
     progress: &mut dyn Progress,
 ) -> Result<StepOutcome, ReproduceError> {
     let experiment = Experiment::parse("own", OWN).unwrap();
-    let planned: Vec<Planned<'_>> =
-        experiment.lab.iter().map(|step| Planned { step, drive: "wd10ears", policies: &[] }).collect();
+    let planned: Vec<Planned<'_>> = experiment
+        .lab
+        .iter()
+        .map(|step| Planned { step, drive: "wd10ears", policies: &[], own: None })
+        .collect();
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     Ok(reproduce(machine, &planned, &inputs, settings, progress)?.remove(0))
 }
@@ -165,7 +168,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let machine = Fixed::new();
     let experiment = Experiment::parse("own", OWN).unwrap();
     let policies = [RmwPolicy::Deferred, RmwPolicy::ImmediateSerial];
-    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &policies }];
+    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &policies, own: None }];
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
     let asked = machine.asked.into_inner().unwrap();
@@ -182,6 +185,18 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     // b's ratio was published as 3, in 3..9; the smallest as 2, in 2..6.
     assert!(outcome.compared[5].is_explained() && outcome.compared[2].is_explained());
     assert!(!own.compared[5].is_explained());
+
+    // The drive's own policy is not run twice, and the band is the same.
+    let machine = Fixed::new();
+    let planned = [Planned { own: Some(policies[0]), ..planned[0] }];
+    let shorter = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
+    let asked = machine.asked.into_inner().unwrap();
+    assert_eq!(asked.len(), 12);
+    assert!(asked.iter().all(|job| job.drives[0].policy != Some(policies[0])));
+    let bands = |outcome: &StepOutcome| -> Vec<_> {
+        outcome.compared.iter().map(|compared| compared.band.clone()).collect()
+    };
+    assert_eq!(bands(&shorter), bands(&outcome));
 }
 
 #[test]
@@ -191,7 +206,7 @@ fn reads_of_the_kernel_and_of_the_drive_are_counted_apart() {
         "{ name = \"make\", title = \"make\", raw = true }",
     );
     let experiment = Experiment::parse("own", &text).unwrap();
-    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &[] }];
+    let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: &[], own: None }];
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     let run = |machine: &Fixed| {
         reproduce(machine, &planned, &inputs, settings(2, false), &mut Silent).unwrap().remove(0)
@@ -206,7 +221,7 @@ fn reads_of_the_kernel_and_of_the_drive_are_counted_apart() {
     assert_eq!((of(1, 1).whose(), of(1, 0).whose()), (vec!["kernel"], Vec::new()));
     assert_eq!(run(&Fixed { failing: "b", ..Fixed::new() }).readers.len(), 4);
     let own = Experiment::parse("own", OWN).unwrap();
-    let planned = [Planned { step: &own.lab[0], drive: "wd10ears", policies: &[] }];
+    let planned = [Planned { step: &own.lab[0], drive: "wd10ears", policies: &[], own: None }];
     let others =
         reproduce(&Fixed::new(), &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
     assert!(others.readers.is_empty(), "a file system reads for other reasons too");

@@ -48,14 +48,16 @@ pub(super) fn examine_all<'a>(
         |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
     let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
     let (files, objects): (Vec<Option<Result<Examined>>>, _) = thread::scope(|scope| {
-        let fetching = scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
+        // A thread takes a tenth of a millisecond, which counts for one image.
+        let fetch = || scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
+        let fetching = (!objects.is_empty()).then(fetch);
         let files = match in_parallel {
             true => batch.par_iter().map(single).collect(),
             false => batch.iter().map(single).collect(),
         };
-        (files, fetching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        (files, fetching.map(joined))
     });
-    let mut objects = objects.into_iter();
+    let mut objects = objects.into_iter().flatten();
     let mut devices = pending.into_iter().map(|pending| {
         let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
         pending.wait().unwrap_or_else(late)
@@ -102,13 +104,15 @@ fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> V
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..items.len().min(CONNECTIONS)).map(|_| scope.spawn(run)).collect();
-        let join = |thread: ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().flat_map(join).collect()
+        threads.into_iter().flat_map(joined).collect()
     });
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Returns what a thread has made. Its panic becomes this one's.
+fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is
