@@ -99,7 +99,7 @@ validate: setup
 statistics: setup
 	RUNS=2000 $(CARGO) test --release -p straddle-bench --lib rounds -- --nocapture
 
-# Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes minutes.
+# Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes an hour.
 planted: setup
 	$(CARGO) test -p straddle-drive --test planted -- --ignored --nocapture
 

@@ -33,6 +33,15 @@ fn output_and_status_are_the_commands() {
 }
 
 #[test]
+fn a_power_cut_after_no_request_comes_at_once() {
+    if !present(&["linux.uml"]) {
+        return;
+    }
+    let run = lab(&["--drive", "wd10ears", "--cut-after", "0", "--", "echo reached"]);
+    assert_eq!((run.status.code(), text(&run.stdout).as_str()), (Some(3), ""), "{}", transcript(&run));
+}
+
+#[test]
 fn the_kernel_sees_what_the_drive_claims() {
     if !present(&["linux.uml", "sfdisk"]) {
         return;

@@ -122,7 +122,16 @@ fn one_policy_is_chosen_for_each_drive_by_its_raw_figures() {
     let names: &[&str] = if is_quick() { &["afd-2019"] } else { &[] };
     let report = json("reproduce", &[&["reproduce", "--policies", "--json"], names].concat());
     let choices = report["policies"].as_array().unwrap();
-    assert!(!choices.is_empty());
+    let chosen = |name: &str| {
+        let choice = choices.iter().find(|choice| choice["drive"] == name)?;
+        choice["chosen"].as_str()
+    };
+    if is_quick() {
+        assert_eq!(chosen("dell-6tb-7200-512e"), Some("destage-serial"));
+    } else {
+        assert_eq!(chosen("wd20ears"), Some("immediate-serial"));
+        assert_eq!(chosen("wd20ears-lulf"), Some("deferred"));
+    }
     for choice in choices {
         let worst = choice["worst"].as_array().unwrap();
         let error = |policy: &Value| policy["value"].as_f64().unwrap();
@@ -132,6 +141,15 @@ fn one_policy_is_chosen_for_each_drive_by_its_raw_figures() {
             assert!((error(own) - least).abs() < 1e-12, "{choice}");
         }
     }
+}
+
+#[test]
+fn the_policy_of_one_drive_is_chosen_by_the_name_that_the_list_prints() {
+    let report =
+        json("reproduce", &["reproduce", "--policies", "--json", "--drive", "wd10ears", "desno-2010"]);
+    let choices = report["policies"].as_array().unwrap();
+    assert_eq!(choices.len(), 1);
+    assert_eq!(choices[0]["drive"], "wd10ears");
 }
 
 #[test]

@@ -76,9 +76,9 @@ impl Bay {
         Ok(Self {
             slots,
             trace,
+            cut_at: cut.filter(|cut| cut.after == 0).map(|_| Time::ZERO),
             cut,
             cut_window,
-            cut_at: None,
             is_cut: false,
             requests: 0,
             fingerprint: 0xcbf2_9ce4_8422_2325,

@@ -49,6 +49,15 @@ impl RunFolder {
     }
 }
 
+impl Drop for RunFolder {
+    /// Leaves the folder where it is if something is still mounted in it: a later run removes it.
+    fn drop(&mut self) {
+        if stays_on_one_device(self.path()).is_err() {
+            self.folder.disable_cleanup(true);
+        }
+    }
+}
+
 /// The result of removing the folders that killed runs have left.
 #[derive(Debug, Default)]
 pub struct Cleaned {

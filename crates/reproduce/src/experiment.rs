@@ -135,7 +135,7 @@ pub enum Measure {
     Elapsed,
     /// Requests per second.
     Iops,
-    /// Mean milliseconds per flush.
+    /// Mean milliseconds per sync: of the flush, and of the writes that the page cache passes on at a sync.
     SyncLatency,
 }
 
@@ -263,12 +263,16 @@ impl Measure {
         }
     }
 
-    /// Returns the figure of a run.
-    pub fn of(self, samples: &Samples) -> f64 {
-        match self {
-            Self::Elapsed => samples.elapsed.seconds(),
-            Self::Iops => samples.iops(),
-            Self::SyncLatency => samples.flush_latency.mean().millis(),
+    /// Returns the figure of a run whose program reached the drive so.
+    pub fn of(self, samples: &Samples, access: Access) -> f64 {
+        match (self, access) {
+            (Self::Elapsed, _) => samples.elapsed.seconds(),
+            (Self::Iops, _) => samples.iops(),
+            (Self::SyncLatency, Access::Raw) => samples.flush_latency.mean().millis(),
+            (Self::SyncLatency, Access::PageCache) => {
+                let syncs = u32::try_from(samples.flushes).map_or(f64::INFINITY, f64::from);
+                samples.elapsed.millis() / syncs
+            }
         }
     }
 

@@ -25,7 +25,7 @@ pub fn open(
 /// What the plausible policies give for one figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Each policy's figure, in the order of [`RmwPolicy::PLAUSIBLE`].
+    /// Each policy's figure, in the order of [`Profile::plausible_policies`].
     pub values: Vec<(RmwPolicy, f64)>,
 }
 
@@ -45,9 +45,10 @@ impl Band {
         self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether any part of the published range is within the band.
-    pub fn holds(&self, low: f64, high: f64) -> bool {
-        high >= self.lowest() && low <= self.highest()
+    /// Whether one of the policies gives a figure in the published range, or outside it by at most `limit`, a share of the
+    /// end that is exceeded. That the range lies between two of them is not enough.
+    pub fn explains(&self, (low, high): (f64, f64), limit: f64) -> bool {
+        self.values.iter().any(|(_, value)| *value >= low * (1.0 - limit) && *value <= high * (1.0 + limit))
     }
 
     /// The policy whose figure is nearest to the published one, as a ratio; the first of equal ones.
@@ -65,16 +66,35 @@ impl Band {
     }
 }
 
-/// Returns the drive's policy if it makes a difference: the drive is a disk whose sectors are larger than the
-/// addressable unit.
-pub fn own(profile: &Profile) -> Option<RmwPolicy> {
-    let Body::Disk(disk) = &profile.body else { return None };
-    (profile.sectors.physical > profile.claims.logical_sector).then_some(disk.rmw)
+/// The policies that a drive may have; its own is one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policies {
+    own: RmwPolicy,
+    all: Vec<RmwPolicy>,
 }
 
-/// Whether the policy makes a difference on this drive.
-pub fn matters(profile: &Profile) -> bool {
-    own(profile).is_some()
+impl Policies {
+    /// Returns those of a drive, or `None` if they make no difference on it.
+    pub fn of(profile: &Profile) -> Option<Self> {
+        let Body::Disk(disk) = &profile.body else { return None };
+        let all = profile.plausible_policies();
+        all.contains(&disk.rmw).then_some(Self { own: disk.rmw, all })
+    }
+
+    /// The policy of its profile.
+    pub const fn own(&self) -> RmwPolicy {
+        self.own
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[RmwPolicy] {
+        &self.all
+    }
+
+    /// All but its own.
+    pub fn others(&self) -> impl Iterator<Item = RmwPolicy> {
+        self.all.iter().copied().filter(|policy| *policy != self.own)
+    }
 }
 
 /// One policy for all figures of a drive.
@@ -94,14 +114,14 @@ pub struct Choice {
     pub chosen: Option<RmwPolicy>,
 }
 
-/// Chooses a policy for each drive of the experiments, by one rule: the least worst error over the drive's
-/// published raw figures and their ratios. If a program reached the drive directly, only such figures decide.
-pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError> {
+/// Chooses a policy for each drive of the experiments, or for `only`, by one rule: the least worst error over the
+/// drive's published raw figures and their ratios. If a program reached the drive directly, only such figures decide.
+pub fn choose(experiments: &[Experiment], only: Option<&str>) -> Result<Vec<Choice>, ExperimentError> {
     let mut drives: Vec<String> = Vec::new();
     let steps = || experiments.iter().flat_map(|experiment| &experiment.steps);
     for step in steps().filter(|step| step.arms.iter().any(|arm| !arm.published.is_empty())) {
         let name = base(&step.drive).to_owned();
-        if !drives.contains(&name) {
+        if !drives.contains(&name) && only.is_none_or(|only| base(only) == name) {
             drives.push(name);
         }
     }
@@ -113,12 +133,13 @@ pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError
             source: Box::new(source),
         };
         let profile = Profile::open(&drive).map_err(failed)?;
-        let Some(own) = own(&profile) else { continue };
+        let Some(policies) = Policies::of(&profile) else { continue };
+        let own = policies.own();
         let is_raw = |step: &Step| step.access == Access::Raw;
         let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
         let mut worst = Vec::new();
         let mut figures = 0;
-        for policy in RmwPolicy::PLAUSIBLE {
+        for &policy in policies.all() {
             let mut errors = Vec::new();
             for experiment in experiments {
                 let part = experiment
@@ -130,17 +151,19 @@ pub fn choose(experiments: &[Experiment]) -> Result<Vec<Choice>, ExperimentError
             figures = errors.len();
             worst.push((policy, errors.into_iter().fold(0.0, f64::max)));
         }
-        let chosen = chosen(&worst);
+        let chosen = chosen(&worst, own);
         choices.push(Choice { drive, own, figures, raw: has_raw, worst, chosen });
     }
     Ok(choices)
 }
 
-/// Returns the policy with the least worst error, unless all are equal to a thousandth.
-fn chosen(worst: &[(RmwPolicy, f64)]) -> Option<RmwPolicy> {
+/// Returns the policy with the least worst error, unless all are equal to a thousandth. Of several that are equal, the
+/// drive's own.
+fn chosen(worst: &[(RmwPolicy, f64)], own: RmwPolicy) -> Option<RmwPolicy> {
     let least = worst.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
     let greatest = worst.iter().map(|(_, error)| *error).fold(0.0, f64::max);
-    (greatest - least.1 > 0.001).then_some(least.0)
+    let is_as_good = worst.iter().any(|(policy, error)| *policy == own && error - least.1 <= 0.001);
+    (greatest - least.1 > 0.001).then_some(if is_as_good { own } else { least.0 })
 }
 
 /// Returns a drive's name without options.
@@ -157,13 +180,21 @@ mod tests {
 
     use straddle_drive::disk::RmwPolicy::{self, Deferred, DestageSerial, ImmediateMerged};
 
-    use super::{Band, chosen, matters, open};
+    use super::{Band, Policies, chosen, open};
 
     #[test]
-    fn a_band_holds_what_is_between_its_ends() {
+    fn a_band_explains_what_one_of_its_policies_gives() {
         let band = Band::new(vec![(Deferred, 3.0), (ImmediateMerged, 1.0), (DestageSerial, 2.0)]).unwrap();
-        assert!(band.holds(1.0, 1.0) && band.holds(3.0, 3.0) && band.holds(0.5, 1.1) && band.holds(2.9, 9.0));
-        assert!(!band.holds(0.5, 0.9) && !band.holds(3.1, 3.2));
+        let explains = |low, high| band.explains((low, high), 0.2);
+        assert!(
+            explains(1.0, 1.0)
+                && explains(3.0, 3.0)
+                && explains(2.4, 2.4)
+                && explains(0.5, 0.9)
+                && explains(3.5, 9.0)
+        );
+        // Between two of them, and beyond all.
+        assert!(!explains(1.5, 1.6) && !explains(0.5, 0.8) && !explains(3.8, 3.9));
         assert_eq!((band.nearest(2.2), band.nearest(100.0)), (Some(DestageSerial), Some(Deferred)));
         // As a ratio: 1.5 is 1.5 times 1 and 2 is 1.33 times 1.5.
         assert_eq!(band.nearest(1.5), Some(DestageSerial));
@@ -176,8 +207,10 @@ mod tests {
     #[test]
     fn the_least_worst_error_decides_if_they_differ() {
         let worst = [(Deferred, 0.3), (ImmediateMerged, 0.1), (DestageSerial, 0.2)];
-        assert_eq!(chosen(&worst), Some(ImmediateMerged));
-        assert_eq!(chosen(&[(Deferred, 0.1), (DestageSerial, 0.1005)]), None);
+        assert_eq!(chosen(&worst, Deferred), Some(ImmediateMerged));
+        assert_eq!(chosen(&[(Deferred, 0.1), (DestageSerial, 0.1005)], Deferred), None);
+        let equal = [(Deferred, 0.3), (ImmediateMerged, 0.1), (DestageSerial, 0.1)];
+        assert_eq!(chosen(&equal, DestageSerial), Some(DestageSerial));
     }
 
     #[test]
@@ -198,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_drive_of_512_byte_sectors_and_one_of_flash_have_none() {
-        let matter = |name: &str| matters(&Profile::open(name).unwrap());
+        let matter = |name: &str| Policies::of(&Profile::open(name).unwrap()).is_some();
         assert!(matter("wd10ears") && !matter("640gb-512n") && !matter("qlc-16k"));
     }
 }

@@ -21,7 +21,7 @@ pub(super) const START_STRADDLES: Definition = Definition {
     cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, FreeBSD boot, PReP, Microsoft reserved and \
            EFI partitions, the FAT that a board's firmware boots from, ISO 9660 and squashfs, a partition that is smaller \
            than a physical sector and holds nothing known. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
-           times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
+           times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1217 s). Reads \
            cost little.",
     fix: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
            all drives. For an existing partition the data has to move with the start (straddle realign, or sfdisk --move-data); one that has no room \

@@ -60,7 +60,7 @@ pub(crate) struct ReproduceArguments {
     pub(crate) runs: Option<u32>,
 
     /// Run the lab parts with every plausible policy of read-modify-write as well, for a band beside each
-    /// published figure: five times as many guests. The parts without a kernel always have it.
+    /// published figure: four times as many guests. The parts without a kernel always have it.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub(crate) bands: bool,
 
@@ -87,7 +87,7 @@ pub(crate) struct ReproduceArguments {
     #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "on")]
     pub(crate) destroy_data: Option<PathBuf>,
 
-    /// Run at full length what the lab shortens, such as the copy of a file of 17 GiB.
+    /// Run at full length what an experiment shortens (its `scale`).
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -103,7 +103,8 @@ pub(crate) struct ReproduceArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) tree: Option<PathBuf>,
 
-    /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle or ~/.cache/straddle].
+    /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle/inputs or
+    /// ~/.cache/straddle/inputs].
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
 

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::Experiment;
 use straddle_reproduce::lab::input::Inputs;
 use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
-use straddle_reproduce::policy;
+use straddle_reproduce::policy::{self, Policies};
 
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
@@ -43,7 +42,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
         return list(&experiments, arguments.json, styles);
     }
     if arguments.policies {
-        return policies(experiments, arguments, styles);
+        return policies(&experiments, arguments, styles);
     }
     let begun = Instant::now();
     let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
@@ -118,18 +117,19 @@ fn run_lab(
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let device = arguments.on.as_ref().map(|path| path.display().to_string());
-    let mut planned = Vec::new();
+    let mut steps = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
         let other = device.as_deref().or(drive).filter(|_| !judged);
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
             // Without a published figure there is nothing for a band to explain.
             let banded = arguments.bands && *judged && !step.published.is_empty();
-            let own = if banded { policy::own(&Profile::open(drive)?) } else { None };
-            let policies = if own.is_some() { RmwPolicy::PLAUSIBLE.as_slice() } else { &[] };
-            planned.push(Planned { step, drive, policies, own });
+            steps.push((step, drive, if banded { Policies::of(&Profile::open(drive)?) } else { None }));
         }
     }
+    let of = |(step, drive, policies)| Planned { step, drive, policies: Option::as_ref(policies) };
+    let planned: Vec<Planned<'_>> =
+        steps.iter().map(|(step, drive, policies)| of((step, drive, policies))).collect();
     if planned.is_empty() {
         return Ok(());
     }
@@ -215,12 +215,9 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
 }
 
 /// Chooses a policy for each drive of the experiments, or for the one that was asked for.
-fn policies(experiments: Vec<Experiment>, arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
-    let experiments: Vec<Experiment> = match &arguments.drive {
-        Some(drive) => experiments.into_iter().map(|one| one.on_drive(&drive.specification)).collect(),
-        None => experiments,
-    };
-    let choices = policy::choose(&experiments)?;
+fn policies(experiments: &[Experiment], arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
+    let only = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
+    let choices = policy::choose(experiments, only)?;
     if arguments.json {
         output::print_json(&ReproduceReport::chosen(&choices))?;
     } else {

@@ -214,7 +214,7 @@ fn again(reproduced: &Reproduced) -> String {
     text += &paragraph(
         &format!(
             "straddle {}. Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
-             same requests on every machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
+             same requests on one machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
              drives, and by the fixed charges for processor time that are given with each part.",
             env!("CARGO_PKG_VERSION"),
             match settings.runs {

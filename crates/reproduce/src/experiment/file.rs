@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
-use straddle_bench::Workload;
+use straddle_bench::{Parameters, Sync, Workload};
 
 use super::host::HostFile;
 use super::lab_file::{self, LabFile};
@@ -144,6 +144,11 @@ impl Check<'_> {
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }
+        let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
+        let flushes = sync == Some(Sync::Flush) || fsync_each.is_some_and(|each| each > 0);
+        if measures.contains(&Measure::SyncLatency) && !flushes {
+            return Err(self.impossible(place, "a time of a sync was published, but its workload has none"));
+        }
         let drive = own.unwrap_or_else(|| drive.to_owned());
         Ok(Step { name, title, deviations, access, drive, workload, measures, arms })
     }
@@ -155,11 +160,16 @@ impl Check<'_> {
         self.unique(place, arm.published.iter().map(|published| published.measure.name()))?;
         for Published { value, low, high, .. } in &arm.published {
             let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
-            if !(value.is_finite() && low > 0.0 && low <= *value && *value <= high) {
-                let reason = format!("{low}, {value}, {high}: not above 0, or not in order");
+            if let Some(reason) = no_range(low, *value, high) {
                 return Err(self.impossible(place, reason));
             }
         }
         Ok(())
     }
+}
+
+/// Returns why these are not a published figure and the ends of its range, if they are not.
+pub(super) fn no_range(low: f64, value: f64, high: f64) -> Option<String> {
+    let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
+    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in order"))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::file::Check;
+use super::file::{Check, no_range};
 use super::host::HostFile;
 use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
 use super::{ExperimentError, builtin};
@@ -261,8 +261,5 @@ fn figure(
         return refused("that each lies in a range needs low and high".to_owned());
     }
     let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
-    if !(value.is_finite() && high.is_finite() && low > 0.0 && low <= *value && *value <= high) {
-        return refused(format!("{low}, {value}, {high}: not above 0, or not in order"));
-    }
-    Ok(())
+    no_range(low, *value, high).map_or(Ok(()), refused)
 }

@@ -4,11 +4,9 @@ use rayon::prelude::*;
 use straddle_bench::{Host, Modelled, Samples, Silent, run};
 use straddle_drive::{Profile, ProfileError};
 
-use straddle_drive::disk::RmwPolicy;
-
 use super::{Experiment, ExperimentError, Measure, Published, Step};
 use crate::float;
-use crate::policy::{self, Band};
+use crate::policy::{self, Band, Policies};
 
 /// The result of an experiment.
 #[derive(Clone, Debug)]
@@ -134,32 +132,26 @@ impl Experiment {
     }
 
     /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, which
-    /// is that of [`Experiment::reproduce`] on the same drive. A drive without a policy has no band, nor has one
-    /// whose profile is a file.
+    /// is that of [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
     pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-        let has_band = |step: &StepOutcome| {
-            policy::matters(&step.profile)
-                && policy::open(&step.drive, Some(RmwPolicy::PLAUSIBLE[0]), None).is_ok()
-        };
-        let (indices, steps): (Vec<usize>, Vec<Step>) = (0..self.steps.len())
-            .filter(|index| outcome.steps.get(*index).is_some_and(has_band))
-            .map(|index| (index, self.steps[index].clone()))
-            .unzip();
-        let part = Self { steps, lab: Vec::new(), ..self.clone() };
-        let of = |policy: &RmwPolicy| {
-            part.reproduce(drive, &|specification| policy::open(specification, Some(*policy), None))
-        };
-        let outcomes: Vec<Outcome> = RmwPolicy::PLAUSIBLE.iter().map(of).collect::<Result<_, _>>()?;
-        for (place, index) in indices.into_iter().enumerate() {
-            for (arm, arm_outcome) in outcome.steps[index].arms.iter_mut().enumerate() {
+        for (step, own) in self.steps.iter().zip(&mut outcome.steps) {
+            let Some(policies) = Policies::of(&own.profile) else { continue };
+            let part = Self { steps: vec![step.clone()], lab: Vec::new(), ..self.clone() };
+            let mut with = Vec::new();
+            for &policy in policies.all() {
+                let other = if policy == policies.own() {
+                    own.arms.clone()
+                } else {
+                    let open = |specification: &str| policy::open(specification, Some(policy), None);
+                    part.reproduce(drive, &open)?.steps.remove(0).arms
+                };
+                with.push((policy, other));
+            }
+            for (arm, arm_outcome) in own.arms.iter_mut().enumerate() {
                 for (number, figure) in arm_outcome.figures.iter_mut().enumerate() {
-                    let others = || {
-                        let of = |outcome: &Outcome| outcome.steps[place].arms[arm].figures[number].clone();
-                        RmwPolicy::PLAUSIBLE.iter().copied().zip(outcomes.iter().map(of))
-                    };
-                    figure.band =
-                        Band::new(others().map(|(policy, other)| (policy, other.modelled)).collect());
-                    let ratios = others().filter_map(|(policy, other)| Some((policy, other.ratio?.0)));
+                    let each = || with.iter().map(|(policy, arms)| (*policy, &arms[arm].figures[number]));
+                    figure.band = Band::new(each().map(|(policy, other)| (policy, other.modelled)).collect());
+                    let ratios = each().filter_map(|(policy, other)| Some((policy, other.ratio?.0)));
                     figure.ratio_band = Band::new(ratios.collect());
                 }
             }
@@ -198,15 +190,16 @@ impl Experiment {
 }
 
 fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
+    let of = |measure: Measure, samples: &Samples| measure.of(samples, step.access);
     let mean = |runs: &[Samples], measure: Measure| {
-        runs.iter().map(|samples| measure.of(samples)).sum::<f64>() / float(runs.len() as u64)
+        runs.iter().map(|samples| of(measure, samples)).sum::<f64>() / float(runs.len() as u64)
     };
     let aligned = step.arms.iter().position(|arm| arm.aligned);
     let reference = |measure: Measure| {
         aligned.map(|index| (mean(&runs[index], measure), step.arms[index].published(measure)))
     };
     let figure = |index: usize, measure: Measure| {
-        let each = runs[index].iter().map(|samples| measure.of(samples));
+        let each = runs[index].iter().map(|samples| of(measure, samples));
         let modelled = mean(&runs[index], measure);
         let published = step.arms[index].published(measure);
         let ratio = reference(measure).filter(|_| aligned != Some(index)).map(|(ours, theirs)| {
@@ -248,9 +241,9 @@ impl Compared {
 }
 
 impl Judged {
-    /// Whether the published value, or a part of its range, is within the band.
-    pub fn is_explained(&self) -> bool {
-        self.band.as_ref().is_some_and(|band| band.holds(self.range.0, self.range.1))
+    /// Whether a plausible policy gives the published value, or one in its range, to within `limit`.
+    pub fn is_explained(&self, limit: f64) -> bool {
+        self.band.as_ref().is_some_and(|band| band.explains(self.range, limit))
     }
 
     /// Returns the error of our value, as a share of the published one.

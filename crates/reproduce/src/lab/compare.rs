@@ -95,10 +95,10 @@ impl Comparison {
         })
     }
 
-    /// Whether the published figure, or the range that was published, is within the band.
-    pub fn is_explained(&self) -> bool {
-        let (low, high) = self.range.unwrap_or((self.published, self.published));
-        self.band.as_ref().is_some_and(|band| band.holds(low, high))
+    /// Whether a plausible policy gives the published figure, or one in the published range, to within `limit`.
+    pub fn is_explained(&self, limit: f64) -> bool {
+        let range = self.range.unwrap_or((self.published, self.published));
+        self.band.as_ref().is_some_and(|band| band.explains(range, limit))
     }
 
     /// Whether our error is at most `limit`. False if we have no figure.

@@ -71,6 +71,7 @@ impl Machine for Guests<'_> {
             let partition = Partition { start: drive.start, size: drive.size.filter(fits), table };
             Ok(GuestDrive { profile, partition, store: None })
         };
+        let drives = job.drives.iter().map(drive).collect::<Result<_, LabError>>()?;
         let processor = self.claim();
         let task = Task {
             script: job.script.clone(),
@@ -86,7 +87,7 @@ impl Machine for Guests<'_> {
         };
         let guest_job = straddle_guest::Job {
             task,
-            drives: job.drives.iter().map(drive).collect::<Result<_, LabError>>()?,
+            drives,
             seed: job.seed,
             charges: self.charges,
             limits: Limits { host: self.host_limit, ..Limits::default() },

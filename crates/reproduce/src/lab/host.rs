@@ -5,14 +5,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal};
 use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
 use straddle_guest::LIBRARY;
@@ -21,7 +23,7 @@ use straddle_io::Counters;
 use crate::experiment::{SECTOR, Table};
 use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 
-/// How long udev may take to create a partition's node.
+/// How long udev may take to create a partition's node, and what was killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval between checks.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -167,8 +169,36 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // The script may have been stopped midway. Usually nothing is mounted any more.
-        let _ = Command::new("umount").arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status();
+        let unmount = || {
+            let mut umount = Command::new("umount");
+            umount.arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status().is_ok()
+        };
+        let is_mounted = || {
+            let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+            device(&self.join("mount")) != device(self.0.path())
+        };
+        // What was killed in the middle of a write holds the file system until the write is over.
+        let begun = Instant::now();
+        while unmount() && is_mounted() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(MOMENT);
+        }
     }
+}
+
+/// Ends a script and all that it runs, and waits for it: a tool that goes on would write to the device.
+fn end(child: &mut Child) -> io::Result<()> {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // The script has not been waited for yet, so its number is not another's.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    child.wait()?;
+    let begun = Instant::now();
+    let is_there = |group: Pid| rustix::process::test_kill_process_group(group).is_ok();
+    while group.is_some_and(is_there) && begun.elapsed() < PATIENCE {
+        std::thread::sleep(MOMENT);
+    }
+    Ok(())
 }
 
 impl Machine for Host<'_> {
@@ -205,13 +235,15 @@ impl Machine for Host<'_> {
             .envs(job.input.iter().map(|input| ("INPUT", input)));
         command.envs(job.output.iter().map(|output| ("OUTPUT", output)));
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
+        // Of its own, so that what it runs ends with it.
+        command.process_group(0);
         let mut child = command.spawn().map_err(failed)?;
         let status = loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 break status;
             }
             if self.stop.load(Ordering::Relaxed) {
-                child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                end(&mut child).map_err(failed)?;
                 return Err(LabError::Interrupted);
             }
             std::thread::sleep(MOMENT);

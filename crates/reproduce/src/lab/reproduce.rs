@@ -18,6 +18,7 @@ use crate::experiment::{LabStep, SECTOR};
 use crate::lab::compare::{self, Comparison, Figure, Readers};
 use crate::lab::input::{InputError, Inputs, Prepared};
 use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine};
+use crate::policy::Policies;
 
 /// How to run the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +40,9 @@ pub struct Planned<'a> {
     pub step: &'a LabStep,
     /// The drive, as after `drive:`.
     pub drive: &'a str,
-    /// The policies of read-modify-write whose figures make a band.
-    pub policies: &'a [RmwPolicy],
-    /// The drive's own policy, whose guests need not run twice.
-    pub own: Option<RmwPolicy>,
+    /// The policies of read-modify-write whose figures make a band, if there is to be one. The guests of the drive's own
+    /// are not run twice.
+    pub policies: Option<&'a Policies>,
 }
 
 /// The result of a step.
@@ -137,17 +137,18 @@ pub fn reproduce(
         let (variant, arm, policy) = (*variant, *arm, *policy);
         cells[*step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
     }
-    let outcome = |((Planned { step, drive, policies, own }, input), cells): (
+    let outcome = |((Planned { step, drive, policies }, input), cells): (
         (&Planned<'_>, Option<Prepared>),
         Vec<Cell>,
     )| {
         let scale = if settings.full { 1 } else { step.scale };
         let figures = compare::figures(step, &cells, None, scale);
-        let with = |policy: &RmwPolicy| {
-            let other = Some(*policy).filter(|policy| Some(*policy) != *own);
-            (*policy, compare::figures(step, &cells, other, scale))
+        let with = |policies: &Policies| -> Vec<(RmwPolicy, Vec<Figure>)> {
+            let other = |policy| Some(policy).filter(|policy| *policy != policies.own());
+            let figures = |policy| (policy, compare::figures(step, &cells, other(policy), scale));
+            policies.all().iter().copied().map(figures).collect()
         };
-        let compared = compare::banded(step, &figures, &policies.iter().map(with).collect::<Vec<_>>());
+        let compared = compare::banded(step, &figures, &policies.map(with).unwrap_or_default());
         let readers = compare::readers(step, &cells);
         let input = input.map(|input| input.description);
         let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
@@ -158,8 +159,7 @@ pub fn reproduce(
 
 /// Returns every run of a cell: with the drive's own policy, then with each of the others.
 fn each(planned: &Planned<'_>, runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
-    let own = planned.own;
-    let others = planned.policies.iter().copied().map(Some).filter(move |policy| *policy != own);
+    let others = planned.policies.into_iter().flat_map(Policies::others).map(Some);
     std::iter::once(None).chain(others).flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
 }
 

@@ -163,7 +163,7 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
             vec![
                 Cell::plain(compared.ours.map_or_else(dash, value)),
                 Cell::plain(published(compared)),
-                Cell::error(compared.error(), limit.filter(|_| !compared.is_explained())),
+                Cell::error(compared.error(), limit.filter(|limit| !compared.is_explained(*limit))),
                 Cell::plain(compared.band.as_ref().map_or_else(dash, band)),
                 Cell::plain(nearest(compared.band.as_ref(), compared.published)),
                 Cell::plain(compared.note.clone().unwrap_or_default()),

@@ -67,11 +67,8 @@ fn reproduced(names: &[&str]) -> Reproduced {
         let mut experiment = Experiment::open(name).unwrap();
         "<b>\"Fun\"</b> & more".clone_into(&mut experiment.title);
         experiment.lab.iter_mut().for_each(|step| step.input = None);
-        let planned: Vec<_> = experiment
-            .lab
-            .iter()
-            .map(|step| Planned { step, drive: &step.drive, policies: &[], own: None })
-            .collect();
+        let planned: Vec<_> =
+            experiment.lab.iter().map(|step| Planned { step, drive: &step.drive, policies: None }).collect();
         let lab =
             straddle_reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent).unwrap();
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();

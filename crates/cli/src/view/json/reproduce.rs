@@ -208,7 +208,7 @@ struct BandReport {
     lowest: f64,
     /// The highest figure.
     highest: f64,
-    /// Whether the published figure, or a part of its range, lies within; absent if there is none.
+    /// Whether one of the policies gives the published figure, or one in its range, to within the limit; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<bool>,
     /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
@@ -264,11 +264,11 @@ fn policy_report((policy, value): &(straddle_drive::disk::RmwPolicy, f64)) -> Po
 }
 
 /// Reports a band, beside the published range and value.
-fn band_report(band: &Band, published: Option<(f64, f64, f64)>) -> BandReport {
+fn band_report(band: &Band, published: Option<(f64, f64, f64)>, limit: Option<f64>) -> BandReport {
     BandReport {
         lowest: band.lowest(),
         highest: band.highest(),
-        explained: published.map(|(low, _, high)| band.holds(low, high)),
+        explained: published.zip(limit).map(|((low, _, high), limit)| band.explains((low, high), limit)),
         nearest: published
             .filter(|_| !band.is_point())
             .and_then(|(_, value, _)| band.nearest(value))
@@ -524,7 +524,7 @@ fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
         published_ratio: figure.ratio.and_then(|(_, published)| published),
         ratio_error: errors[1],
         within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
-        band: figure.band.as_ref().map(|band| band_report(band, range)),
-        ratio_band: figure.ratio_band.as_ref().map(|band| band_report(band, ratio)),
+        band: figure.band.as_ref().map(|band| band_report(band, range, limit)),
+        ratio_band: figure.ratio_band.as_ref().map(|band| band_report(band, ratio, limit)),
     }
 }

@@ -330,7 +330,14 @@ fn each(arm: &Arm) -> straddle_io::Nanos {
 
 /// Returns the time of an arm: of its whole run or, in turns, of one request.
 fn taken(arm: &Arm, sweep: &Sweep) -> String {
-    if in_turns(sweep) { format!("{} a request", each(arm)) } else { arm.samples.elapsed.to_string() }
+    // Runs that end after a time all take the same, whatever a request takes.
+    let requests = |arm: &Arm| arm.samples.requests;
+    let as_many = sweep.arms().iter().all(|other| requests(other) == requests(arm));
+    if in_turns(sweep) || !as_many {
+        format!("{} a request", each(arm))
+    } else {
+        arm.samples.elapsed.to_string()
+    }
 }
 
 /// Says how large a difference could have been missed.

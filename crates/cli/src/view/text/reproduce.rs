@@ -112,7 +112,7 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             for (index, figure) in outcome.figures.iter().enumerate() {
                 let outside = limit.is_some_and(|limit| is_outside(figure, limit));
-                table.add_row(row(arm, figure, index == 0, limit.filter(|_| outside)));
+                table.add_row(row(arm, figure, index == 0, limit));
                 kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
                     (true, _) => styles.error,
                     (false, true) => styles.good,
@@ -140,7 +140,7 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
     text
 }
 
-fn row(arm: &Arm, figure: &Compared, first: bool, outside: Option<f64>) -> Vec<String> {
+fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>) -> Vec<String> {
     let dash = || "-".to_owned();
     let unit = figure.measure.unit();
     let (lowest, highest) = (number(figure.lowest), number(figure.highest));
@@ -164,7 +164,11 @@ fn row(arm: &Arm, figure: &Compared, first: bool, outside: Option<f64>) -> Vec<S
         published_ratio.unwrap_or_default(),
         figure.ratio_error().map(percent).unwrap_or_default(),
         figure.ratio_band.as_ref().map_or_else(String::new, band),
-        outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
+        match limit {
+            Some(limit) if is_outside(figure, limit) => format!("OUTSIDE {} %", number(limit * 100.0)),
+            Some(limit) if is_off(figure, limit) => "explained".to_owned(),
+            _ => String::new(),
+        },
     ]
 }
 
@@ -179,8 +183,17 @@ pub(crate) fn band(band: &Band) -> String {
 
 /// Returns the policy chosen for each drive, with the worst error of each policy.
 pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> String {
+    if choices.is_empty() {
+        return "no published figure depends on the policy\n".to_owned();
+    }
+    let mut columns = RmwPolicy::PLAUSIBLE.to_vec();
+    for (policy, _) in choices.iter().flat_map(|choice| &choice.worst) {
+        if !columns.contains(policy) {
+            columns.push(*policy);
+        }
+    }
     let mut header = vec!["DRIVE", "FIGURES"];
-    header.extend(RmwPolicy::PLAUSIBLE.map(RmwPolicy::name));
+    header.extend(columns.iter().map(|policy| policy.name()));
     header.extend(["PROFILE", "CHOSEN"]);
     let mut table = plain_table(&header);
     for choice in choices {
@@ -188,12 +201,15 @@ pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> Stri
             printable(&choice.drive),
             format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
         ];
-        row.extend(choice.worst.iter().map(|(_, error)| format!("{} %", number(error * 100.0))));
+        row.extend(columns.iter().map(|column| {
+            let error = choice.worst.iter().find(|(policy, _)| policy == column);
+            error.map_or_else(|| "-".to_owned(), |(_, error)| format!("{} %", number(error * 100.0)))
+        }));
         row.push(choice.own.name().to_owned());
         row.push(choice.chosen.map_or_else(|| "-".to_owned(), |chosen| chosen.name().to_owned()));
         table.add_row(row);
     }
-    right(&mut table, 1..=RmwPolicy::PLAUSIBLE.len() + 1);
+    right(&mut table, 1..=columns.len() + 1);
     let table = trimmed(&table);
     let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
                 ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \
@@ -201,18 +217,27 @@ pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> Stri
     format!("{table}\n\n{}\n", paint(styles.faint, &wrap(rule, width, "")))
 }
 
-/// Whether a figure or its ratio is neither within the limit nor within the band.
+fn is_beyond(error: Option<f64>, limit: f64) -> bool {
+    error.is_some_and(|error| error.abs() > limit)
+}
+
+/// Whether a figure or its ratio is not within the limit.
+fn is_off(figure: &Compared, limit: f64) -> bool {
+    [figure.error(), figure.ratio_error()].into_iter().any(|error| is_beyond(error, limit))
+}
+
+/// Whether a figure or its ratio is neither within the limit nor explained by a policy.
 fn is_outside(figure: &Compared, limit: f64) -> bool {
-    let is_off = |error: Option<f64>| error.is_some_and(|error| error.abs() > limit);
+    let is_off = |error| is_beyond(error, limit);
     let range = figure.published.as_ref().map(|published| {
         (published.low.unwrap_or(published.value), published.high.unwrap_or(published.value))
     });
     let ratio = figure.ratio.and_then(|(_, published)| published).map(|ratio| (ratio, ratio));
-    let holds = |band: &Option<Band>, range: Option<(f64, f64)>| {
-        band.as_ref().zip(range).is_some_and(|(band, (low, high))| band.holds(low, high))
+    let explains = |band: &Option<Band>, range: Option<(f64, f64)>| {
+        band.as_ref().zip(range).is_some_and(|(band, range)| band.explains(range, limit))
     };
-    (is_off(figure.error()) && !holds(&figure.band, range))
-        || (is_off(figure.ratio_error()) && !holds(&figure.ratio_band, ratio))
+    (is_off(figure.error()) && !explains(&figure.band, range))
+        || (is_off(figure.ratio_error()) && !explains(&figure.ratio_band, ratio))
 }
 
 /// Returns the verdict on an experiment, in a sentence.
@@ -278,13 +303,13 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
             )
         };
         let models = reproduced.outcome.iter().flat_map(Outcome::judged);
-        for judged in models.filter(|judged| judged.error().abs() > limit && !judged.is_explained()) {
+        for judged in models.filter(|judged| judged.error().abs() > limit && !judged.is_explained(limit)) {
             let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
             let what = named(experiment, &judged);
             misses.push(miss(&what, judged.modelled, judged.published, unit, judged.error()));
         }
         for (step, outcome) in reproduced.lab_steps() {
-            let missed = |compared: &&Comparison| !compared.is_within(limit) && !compared.is_explained();
+            let missed = |compared: &&Comparison| !compared.is_within(limit) && !compared.is_explained(limit);
             for compared in outcome.compared.iter().filter(missed) {
                 let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
                 let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));

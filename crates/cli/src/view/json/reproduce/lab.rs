@@ -413,7 +413,7 @@ fn comparison(step: &LabStep, compared: &Comparison, limit: Option<f64>) -> Comp
         within: limit.map(|limit| compared.is_within(limit)),
         band: compared.band.as_ref().map(|band| {
             let (low, high) = compared.range.unwrap_or((compared.published, compared.published));
-            band_report(band, Some((low, compared.published, high)))
+            band_report(band, Some((low, compared.published, high)), limit)
         }),
     }
 }

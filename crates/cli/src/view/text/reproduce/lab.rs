@@ -13,7 +13,7 @@ use crate::view::text::{duration, headed, number, percent, plain_table, right, t
 
 /// Returns a step's line in the list of experiments.
 pub(super) fn listed(step: &LabStep, width: usize) -> String {
-    let guests = plural(step.variants().len() * step.arms.len(), "guest");
+    let guests = plural(step.variants().len() * step.arms.len() * step.runs as usize, "guest");
     let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
     format!("{}\n", wrap(&printable(&line), width, "  "))
 }
@@ -164,21 +164,25 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        let outside = limit.filter(|limit| !compared.is_within(*limit) && !compared.is_explained());
+        let outside = limit.filter(|limit| !compared.is_within(*limit) && !compared.is_explained(*limit));
         table.add_row(vec![
             format!("    {}", named(step, compared)),
             compared.ours.map_or_else(dash, value),
             published(compared),
             compared.error().map_or_else(dash, percent),
             compared.band.as_ref().map_or_else(dash, band),
-            outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
+            match (outside, limit) {
+                (Some(limit), _) => format!("OUTSIDE {} %", number(limit * 100.0)),
+                (None, Some(limit)) if !compared.is_within(limit) => "explained".to_owned(),
+                _ => String::new(),
+            },
         ]);
     }
     let table = right_aligned(table, 4);
     let mut lines = table.lines();
     let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
     for (line, compared) in lines.zip(&outcome.compared) {
-        let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained()) {
+        let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained(limit)) {
             Some(true) => styles.good,
             Some(false) => styles.error,
             None => anstyle::Style::new(),
