@@ -136,6 +136,14 @@ fn a_slow_rate_has_its_digits() {
 }
 
 #[test]
+fn runs_that_end_after_a_time_are_compared_by_their_requests() {
+    let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1", "--time", "1"]);
+    let out = run.out.replace('\n', " ");
+    let sentence = &out[out.find("Offset 0 is the cheapest").unwrap()..];
+    assert_eq!(sentence.matches(" ms a request)").count(), 2, "{sentence}");
+}
+
+#[test]
 fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
     assert!(run.out.contains("No difference between 8 offsets."), "{}", run.out);

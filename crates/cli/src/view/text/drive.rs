@@ -103,16 +103,20 @@ fn section(name: &str, styles: Styles) -> String {
 fn claims(profile: &Profile, styles: Styles) -> String {
     let claims = &profile.claims;
     let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
-    let unit = if kind(profile) == "ssd" { "indirection unit" } else { "physical sector" };
+    // An SSD tells the unit in which it maps as the least size to write, if at all.
+    let is_of_minimum = kind(profile) == "ssd" && claims.minimum_io.is_some();
+    let in_row = |of_minimum: bool, truth: &str| {
+        if of_minimum == is_of_minimum { truth.to_owned() } else { String::new() }
+    };
     let truth = [size(profile.sectors.physical), format!("byte {}", profile.first_boundary())];
     let claimed = [size(claims.physical_sector), format!("byte {}", claims.alignment_offset)];
     let rows = [
         ("model", claims.model.clone(), String::new()),
         ("capacity", size(claims.capacity), String::new()),
         ("logical sector", size(claims.logical_sector), String::new()),
-        (unit, claimed[0].clone(), truth[0].clone()),
+        ("physical sector", claimed[0].clone(), in_row(false, &truth[0])),
         ("first boundary", claimed[1].clone(), truth[1].clone()),
-        ("minimum I/O", optional(claims.minimum_io), String::new()),
+        ("minimum I/O", optional(claims.minimum_io), in_row(true, &truth[0])),
         ("optimal I/O", optional(claims.optimal_io), String::new()),
         ("rotational", if claims.rotational { "yes" } else { "no" }.to_owned(), String::new()),
         ("discard granularity", optional(claims.discard_granularity), String::new()),
