@@ -45,10 +45,10 @@ impl Band {
         self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether one of the policies gives a figure in the published range, or outside it by at most `limit`, a share of the
-    /// end that is exceeded. That the range lies between two of them is not enough.
-    pub fn explains(&self, (low, high): (f64, f64), limit: f64) -> bool {
-        self.values.iter().any(|(_, value)| *value >= low * (1.0 - limit) && *value <= high * (1.0 + limit))
+    /// Whether one of the policies gives a figure whose error, as this function has it, is at most `limit`. That the
+    /// published figure lies between two of them is not enough.
+    pub fn explains(&self, error: impl Fn(f64) -> f64, limit: f64) -> bool {
+        self.values.iter().any(|(_, value)| error(*value).abs() <= limit)
     }
 
     /// The policy whose figure is nearest to the published one, as a ratio; the first of equal ones.
@@ -185,16 +185,10 @@ mod tests {
     #[test]
     fn a_band_explains_what_one_of_its_policies_gives() {
         let band = Band::new(vec![(Deferred, 3.0), (ImmediateMerged, 1.0), (DestageSerial, 2.0)]).unwrap();
-        let explains = |low, high| band.explains((low, high), 0.2);
-        assert!(
-            explains(1.0, 1.0)
-                && explains(3.0, 3.0)
-                && explains(2.4, 2.4)
-                && explains(0.5, 0.9)
-                && explains(3.5, 9.0)
-        );
+        let explains = |published: f64| band.explains(|value| value / published - 1.0, 0.2);
+        assert!(explains(1.0) && explains(3.0) && explains(2.51) && explains(3.7) && explains(0.84));
         // Between two of them, and beyond all.
-        assert!(!explains(1.5, 1.6) && !explains(0.5, 0.8) && !explains(3.8, 3.9));
+        assert!(!explains(1.4) && !explains(0.8) && !explains(3.8));
         assert_eq!((band.nearest(2.2), band.nearest(100.0)), (Some(DestageSerial), Some(Deferred)));
         // As a ratio: 1.5 is 1.5 times 1 and 2 is 1.33 times 1.5.
         assert_eq!(band.nearest(1.5), Some(DestageSerial));

@@ -74,8 +74,6 @@ pub struct Judged {
     pub published: f64,
     /// What the plausible policies give, if they were run.
     pub band: Option<Band>,
-    /// The published range, or the value twice.
-    pub range: (f64, f64),
 }
 
 /// Which quantity of an arm is judged.
@@ -238,12 +236,26 @@ impl Compared {
     pub fn ratio_error(&self) -> Option<f64> {
         self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
     }
+
+    /// Whether a plausible policy gives the published value to within `limit`; `None` if there is no band or none was
+    /// published.
+    pub fn is_explained(&self, limit: f64) -> Option<bool> {
+        let published = self.published.as_ref()?.value;
+        Some(self.band.as_ref()?.explains(|value| error(value, published), limit))
+    }
+
+    /// As [`Compared::is_explained`], of the ratio.
+    pub fn is_ratio_explained(&self, limit: f64) -> Option<bool> {
+        let (_, published) = self.ratio?;
+        let published = published?;
+        Some(self.ratio_band.as_ref()?.explains(|value| error(value, published), limit))
+    }
 }
 
 impl Judged {
-    /// Whether a plausible policy gives the published value, or one in its range, to within `limit`.
+    /// Whether a plausible policy gives the published value to within `limit`.
     pub fn is_explained(&self, limit: f64) -> bool {
-        self.band.as_ref().is_some_and(|band| band.explains(self.range, limit))
+        self.band.as_ref().is_some_and(|band| band.explains(|value| error(value, self.published), limit))
     }
 
     /// Returns the error of our value, as a share of the published one.
@@ -259,25 +271,15 @@ impl Outcome {
         for (step, outcome) in self.steps.iter().enumerate() {
             for (arm, outcome) in outcome.arms.iter().enumerate() {
                 for figure in &outcome.figures {
-                    let mut push = |quantity, modelled, published, band: &Option<Band>, range| {
+                    let mut push = |quantity, modelled, published, band: &Option<Band>| {
                         let (measure, band) = (figure.measure, band.clone());
-                        judged.push(Judged {
-                            step,
-                            arm,
-                            measure,
-                            quantity,
-                            modelled,
-                            published,
-                            band,
-                            range,
-                        });
+                        judged.push(Judged { step, arm, measure, quantity, modelled, published, band });
                     };
-                    if let Some(Published { value, low, high, .. }) = &figure.published {
-                        let range = (low.unwrap_or(*value), high.unwrap_or(*value));
-                        push(Quantity::Figure, figure.modelled, *value, &figure.band, range);
+                    if let Some(Published { value, .. }) = &figure.published {
+                        push(Quantity::Figure, figure.modelled, *value, &figure.band);
                     }
                     if let Some((ours, Some(theirs))) = figure.ratio {
-                        push(Quantity::Ratio, ours, theirs, &figure.ratio_band, (theirs, theirs));
+                        push(Quantity::Ratio, ours, theirs, &figure.ratio_band);
                     }
                 }
             }

@@ -55,7 +55,7 @@ fn what_cannot_be_fitted_is_refused() {
 fn the_score_is_the_worst_error_and_then_the_mean() {
     let judged = |modelled: f64| {
         let (step, arm, measure, quantity) = (0, 0, Measure::Elapsed, Quantity::Figure);
-        Judged { step, arm, measure, quantity, modelled, published: 1.0, band: None, range: (1.0, 1.0) }
+        Judged { step, arm, measure, quantity, modelled, published: 1.0, band: None }
     };
     let of = |figures: &[f64]| score(&figures.iter().copied().map(judged).collect::<Vec<_>>());
     assert!(of(&[1.11, 1.0]) > of(&[1.098, 1.098]));

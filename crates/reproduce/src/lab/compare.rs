@@ -86,19 +86,21 @@ impl Comparison {
     /// Returns our error as a share of the published figure. If each ratio has to lie in a range, the error
     /// is relative to the end that is exceeded.
     pub fn error(&self) -> Option<f64> {
-        let ours = self.ours?;
-        Some(match (self.of, self.range) {
-            (Statistic::Each, Some((low, high))) if ours >= low && ours <= high => 0.0,
-            (Statistic::Each, Some((low, _))) if ours < low => ours / low - 1.0,
-            (Statistic::Each, Some((_, high))) => ours / high - 1.0,
-            _ => ours / self.published - 1.0,
-        })
+        self.ours.map(|ours| self.error_of(ours))
     }
 
-    /// Whether a plausible policy gives the published figure, or one in the published range, to within `limit`.
+    fn error_of(&self, value: f64) -> f64 {
+        match (self.of, self.range) {
+            (Statistic::Each, Some((low, high))) if value >= low && value <= high => 0.0,
+            (Statistic::Each, Some((low, _))) if value < low => value / low - 1.0,
+            (Statistic::Each, Some((_, high))) => value / high - 1.0,
+            _ => value / self.published - 1.0,
+        }
+    }
+
+    /// Whether a plausible policy gives a figure whose error is at most `limit`.
     pub fn is_explained(&self, limit: f64) -> bool {
-        let range = self.range.unwrap_or((self.published, self.published));
-        self.band.as_ref().is_some_and(|band| band.explains(range, limit))
+        self.band.as_ref().is_some_and(|band| band.explains(|value| self.error_of(value), limit))
     }
 
     /// Whether our error is at most `limit`. False if we have no figure.

@@ -7,8 +7,7 @@ use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
 use straddle_reproduce::experiment::{
-    Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome,
-    Tally,
+    Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
 };
 use straddle_reproduce::lab::Settings;
 use straddle_reproduce::policy::{Band, Choice};
@@ -208,7 +207,7 @@ struct BandReport {
     lowest: f64,
     /// The highest figure.
     highest: f64,
-    /// Whether one of the policies gives the published figure, or one in its range, to within the limit; absent if there is none.
+    /// Whether one of the policies gives the published figure to within the limit; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<bool>,
     /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
@@ -263,15 +262,15 @@ fn policy_report((policy, value): &(straddle_drive::disk::RmwPolicy, f64)) -> Po
     PolicyReport { policy: policy.name(), value: *value }
 }
 
-/// Reports a band, beside the published range and value.
-fn band_report(band: &Band, published: Option<(f64, f64, f64)>, limit: Option<f64>) -> BandReport {
+/// Reports a band, beside the published value.
+fn band_report(band: &Band, published: Option<f64>, explained: Option<bool>) -> BandReport {
     BandReport {
         lowest: band.lowest(),
         highest: band.highest(),
-        explained: published.zip(limit).map(|((low, _, high), limit)| band.explains((low, high), limit)),
+        explained,
         nearest: published
             .filter(|_| !band.is_point())
-            .and_then(|(_, value, _)| band.nearest(value))
+            .and_then(|value| band.nearest(value))
             .map(RmwPolicy::name),
         policies: band.values.iter().map(policy_report).collect(),
     }
@@ -509,11 +508,8 @@ fn listed(arm: &Arm, measure: Measure) -> FigureReport {
 fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
     let errors = [figure.error(), figure.ratio_error()];
     let within = limit.filter(|_| errors.iter().any(Option::is_some));
-    let range = figure.published.as_ref().map(|published| {
-        let Published { value, low, high, .. } = published;
-        (low.unwrap_or(*value), *value, high.unwrap_or(*value))
-    });
-    let ratio = figure.ratio.and_then(|(_, published)| published).map(|value| (value, value, value));
+    let published = figure.published.as_ref().map(|published| published.value);
+    let ratio = figure.ratio.and_then(|(_, published)| published);
     FigureReport {
         measure: measure_report(figure.measure),
         unit: figure.measure.unit(),
@@ -524,7 +520,13 @@ fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
         published_ratio: figure.ratio.and_then(|(_, published)| published),
         ratio_error: errors[1],
         within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
-        band: figure.band.as_ref().map(|band| band_report(band, range, limit)),
-        ratio_band: figure.ratio_band.as_ref().map(|band| band_report(band, ratio, limit)),
+        band: figure
+            .band
+            .as_ref()
+            .map(|band| band_report(band, published, limit.and_then(|limit| figure.is_explained(limit)))),
+        ratio_band: figure
+            .ratio_band
+            .as_ref()
+            .map(|band| band_report(band, ratio, limit.and_then(|limit| figure.is_ratio_explained(limit)))),
     }
 }

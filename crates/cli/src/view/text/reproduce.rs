@@ -228,16 +228,9 @@ fn is_off(figure: &Compared, limit: f64) -> bool {
 
 /// Whether a figure or its ratio is neither within the limit nor explained by a policy.
 fn is_outside(figure: &Compared, limit: f64) -> bool {
-    let is_off = |error| is_beyond(error, limit);
-    let range = figure.published.as_ref().map(|published| {
-        (published.low.unwrap_or(published.value), published.high.unwrap_or(published.value))
-    });
-    let ratio = figure.ratio.and_then(|(_, published)| published).map(|ratio| (ratio, ratio));
-    let explains = |band: &Option<Band>, range: Option<(f64, f64)>| {
-        band.as_ref().zip(range).is_some_and(|(band, range)| band.explains(range, limit))
-    };
-    (is_off(figure.error()) && !explains(&figure.band, range))
-        || (is_off(figure.ratio_error()) && !explains(&figure.ratio_band, ratio))
+    let is_missed = |error, explained: Option<bool>| is_beyond(error, limit) && explained != Some(true);
+    is_missed(figure.error(), figure.is_explained(limit))
+        || is_missed(figure.ratio_error(), figure.is_ratio_explained(limit))
 }
 
 /// Returns the verdict on an experiment, in a sentence.

@@ -412,8 +412,7 @@ fn comparison(step: &LabStep, compared: &Comparison, limit: Option<f64>) -> Comp
         error: compared.error(),
         within: limit.map(|limit| compared.is_within(limit)),
         band: compared.band.as_ref().map(|band| {
-            let (low, high) = compared.range.unwrap_or((compared.published, compared.published));
-            band_report(band, Some((low, compared.published, high)), limit)
+            band_report(band, Some(compared.published), limit.map(|limit| compared.is_explained(limit)))
         }),
     }
 }
