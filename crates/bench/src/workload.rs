@@ -161,11 +161,16 @@ impl Workload {
         self.pattern.writes()
     }
 
+    /// Whether it has the target flush its cache, after writes or at the end.
+    pub fn flushes(&self) -> bool {
+        let Parameters { sync, fsync_each, .. } = self.pattern.parameters();
+        sync == Some(Sync::Flush) || fsync_each.is_some_and(|each| each > 0) || self.pattern.ends_with_fsync()
+    }
+
     /// Whether it writes, and ends without waiting until the writes are on the medium.
     pub fn is_volatile(&self) -> bool {
-        let Parameters { sync, fsync_each, .. } = self.pattern.parameters();
-        let waits = sync.is_some_and(|sync| sync != Sync::None) || fsync_each.is_some_and(|each| each > 0);
-        self.writes() && !waits && !self.pattern.ends_with_fsync()
+        let waits = self.pattern.parameters().sync.is_some_and(|sync| sync != Sync::None);
+        self.writes() && !waits && !self.flushes()
     }
 
     /// Returns the distance in bytes between the starts of consecutive requests of a sequence.

@@ -76,7 +76,7 @@ impl Bay {
         Ok(Self {
             slots,
             trace,
-            cut_at: cut.filter(|cut| cut.after == 0).map(|_| Time::ZERO),
+            cut_at: cut.and_then(|cut| cut.due(0, Time::ZERO, cut_window)),
             cut,
             cut_window,
             is_cut: false,
@@ -205,9 +205,7 @@ impl Bay {
         connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
         for request in taken.drain(..) {
             *requests += 1;
-            if let Some(cut) = cut.filter(|cut| cut.after == *requests) {
-                *cut_at = Some(at + cut.delay(*cut_window));
-            }
+            *cut_at = cut.and_then(|cut| cut.due(*requests, at, *cut_window)).or(*cut_at);
             let name = name(request.kind);
             for number in [at.get(), name.len() as u64, request.offset, request.length] {
                 *fingerprint = (*fingerprint ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);

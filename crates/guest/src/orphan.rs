@@ -47,12 +47,17 @@ impl RunFolder {
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+
+    /// Whether something is mounted in it.
+    pub fn has_mount(&self) -> bool {
+        stays_on_one_device(self.path()).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    }
 }
 
 impl Drop for RunFolder {
     /// Leaves the folder where it is if something is still mounted in it: a later run removes it.
     fn drop(&mut self) {
-        if stays_on_one_device(self.path()).is_err() {
+        if self.has_mount() {
             self.folder.disable_cleanup(true);
         }
     }

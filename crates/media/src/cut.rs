@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use straddle_drive::disk::Protection;
 use straddle_drive::profile::{Body, Profile};
-use straddle_io::{Nanos, SplitMix64};
+use straddle_io::{Nanos, SplitMix64, Time};
 
 use crate::store::Store;
 use crate::unsettled::{Fate, Unsettled};
@@ -49,8 +49,15 @@ pub enum Tear {
 }
 
 impl Cut {
+    /// Returns when the power fails, if the last of `taken` requests, which came at `at`, decides it. Before any request,
+    /// that is at once.
+    pub fn due(&self, taken: u64, at: Time, window: Nanos) -> Option<Time> {
+        let delay = if taken == 0 { Nanos::ZERO } else { self.delay(window) };
+        (self.after == taken).then(|| at + delay)
+    }
+
     /// Returns how long after its request the power fails, by the seed: less than `window`.
-    pub fn delay(&self, window: Nanos) -> Nanos {
+    fn delay(&self, window: Nanos) -> Nanos {
         let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
         Nanos::new(draw.checked_rem(window.get()).unwrap_or(0))
     }

@@ -112,7 +112,7 @@ impl Served {
         };
         if let Some(cut) = cut {
             served.keep_for_cut();
-            served.cut_at = (cut.after == 0).then_some(Time::ZERO);
+            served.cut_at = cut.due(0, Time::ZERO, served.cut_window);
         }
         served
     }
@@ -168,9 +168,8 @@ impl Served {
         self.show(done.get(before..));
         self.see();
         self.taken += 1;
-        if let Some(cut) = self.planned.filter(|cut| cut.after == self.taken) {
-            self.cut_at = Some(at + cut.delay(self.cut_window));
-        }
+        let due = self.planned.and_then(|cut| cut.due(self.taken, at, self.cut_window));
+        self.cut_at = due.or(self.cut_at);
         Ok(())
     }
 

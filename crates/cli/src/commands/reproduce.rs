@@ -127,9 +127,10 @@ fn run_lab(
             steps.push((step, drive, if banded { Policies::of(&Profile::open(drive)?) } else { None }));
         }
     }
-    let of = |(step, drive, policies)| Planned { step, drive, policies: Option::as_ref(policies) };
-    let planned: Vec<Planned<'_>> =
-        steps.iter().map(|(step, drive, policies)| of((step, drive, policies))).collect();
+    let planned: Vec<Planned<'_>> = steps
+        .iter()
+        .map(|&(step, drive, ref policies)| Planned { step, drive, policies: policies.as_ref() })
+        .collect();
     if planned.is_empty() {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
-use straddle_bench::{Parameters, Sync, Workload};
+use straddle_bench::Workload;
 
 use super::host::HostFile;
 use super::lab_file::{self, LabFile};
@@ -144,9 +144,7 @@ impl Check<'_> {
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }
-        let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
-        let flushes = sync == Some(Sync::Flush) || fsync_each.is_some_and(|each| each > 0);
-        if measures.contains(&Measure::SyncLatency) && !flushes {
+        if measures.contains(&Measure::SyncLatency) && !workload.flushes() {
             return Err(self.impossible(place, "a time of a sync was published, but its workload has none"));
         }
         let drive = own.unwrap_or_else(|| drive.to_owned());

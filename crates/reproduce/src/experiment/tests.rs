@@ -75,6 +75,22 @@ fn a_file_is_an_experiment_too() {
 }
 
 #[test]
+fn the_time_of_a_sync_needs_one_in_the_workload() {
+    let parsed = |workload: &str| {
+        let of_syncs = SMALL.replace(r#"measure = "iops""#, r#"measure = "sync-latency""#);
+        let strided = r#"kind = "strided-write", count = 100, size = 4096, stride = 16384, sync = "flush""#;
+        assert!(of_syncs.contains(strided));
+        Experiment::parse("small", &of_syncs.replace(strided, workload))
+    };
+    let sequential = r#"kind = "sequential-write", count = 100, size = 4096"#;
+    parsed(&format!("{sequential}, fsync_each = 10")).unwrap();
+    // dd's single fsync is one.
+    parsed(r#"kind = "dd", count = 100, size = 4096"#).unwrap();
+    let error = parsed(&format!("{sequential}, fsync_each = 0")).unwrap_err().to_string();
+    assert!(error.contains("step strided") && error.contains("a time of a sync"), "{error}");
+}
+
+#[test]
 fn what_makes_no_experiment_is_refused_with_its_place() {
     let refused = |from: &str, to: &str| {
         assert!(SMALL.contains(from), "{from}");

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -93,12 +93,9 @@ impl<'a> Host<'a> {
         run("wipefs", &["-q", "-a"], "")?;
         run("sfdisk", &["-q", "--wipe", "always", "--wipe-partitions", "always"], &script)?;
         let node = self.partition();
-        let begun = Instant::now();
-        while !fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device()) {
-            if begun.elapsed() > PATIENCE {
-                return Err(failure(format!("{} did not appear", node.display())));
-            }
-            std::thread::sleep(MOMENT);
+        let is_there = || fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device());
+        if !in_time(is_there) {
+            return Err(failure(format!("{} did not appear", node.display())));
         }
         Ok(node)
     }
@@ -169,19 +166,12 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // The script may have been stopped midway. Usually nothing is mounted any more.
-        let unmount = || {
-            let mut umount = Command::new("umount");
-            umount.arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status().is_ok()
-        };
-        let is_mounted = || {
-            let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
-            device(&self.join("mount")) != device(self.0.path())
-        };
         // What was killed in the middle of a write holds the file system until the write is over.
-        let begun = Instant::now();
-        while unmount() && is_mounted() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(MOMENT);
-        }
+        in_time(|| {
+            let mut umount = Command::new("umount");
+            let ran = umount.arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status();
+            ran.is_err() || !self.0.has_mount()
+        });
     }
 }
 
@@ -193,12 +183,20 @@ fn end(child: &mut Child) -> io::Result<()> {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
     child.wait()?;
-    let begun = Instant::now();
-    let is_there = |group: Pid| rustix::process::test_kill_process_group(group).is_ok();
-    while group.is_some_and(is_there) && begun.elapsed() < PATIENCE {
-        std::thread::sleep(MOMENT);
-    }
+    in_time(|| group.is_none_or(|group| rustix::process::test_kill_process_group(group).is_err()));
     Ok(())
+}
+
+/// Waits until this is true, or for as long as anything may take; returns whether it is.
+fn in_time(is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        match (is_so(), begun.elapsed() > PATIENCE) {
+            (true, _) => return true,
+            (false, true) => return false,
+            (false, false) => std::thread::sleep(MOMENT),
+        }
+    }
 }
 
 impl Machine for Host<'_> {

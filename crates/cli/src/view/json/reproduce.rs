@@ -517,7 +517,7 @@ fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
         published: figure.published.as_ref().map(published_report),
         error: errors[0],
         ratio: figure.ratio.map(|(ours, _)| ours),
-        published_ratio: figure.ratio.and_then(|(_, published)| published),
+        published_ratio: ratio,
         ratio_error: errors[1],
         within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
         band: figure
