@@ -1,6 +1,6 @@
 //! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included;
-//! every test program has a row in tests/README.md; the crates that promise it do no I/O and read no clock; and what
-//! users read is in the terms of the field.
+//! tracked files are small; every test program has a row in tests/README.md; the crates that promise it do no I/O
+//! and read no clock; and what users read is in the terms of the field.
 //!
 //! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. In C only files are
 //! measured. A line of `FILES`
@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
@@ -33,6 +34,12 @@ const FILES: &[(&str, usize)] = &[];
 
 /// Functions over the limit (`file::function`), and their numbers of lines.
 const FUNCTIONS: &[(&str, usize)] = &[];
+
+/// Tracked files of any kind must have no more bytes than this.
+const TRACKED_LIMIT: u64 = 200 * 1024;
+
+/// Tracked files over the limit, each with the reason why it is in the repository.
+const LARGE: &[(&str, &str)] = &[];
 
 /// The crates that do no I/O, read no clock and start no thread, each with the files that are excepted.
 const PURE: &[(&str, &[&str])] =
@@ -192,6 +199,31 @@ fn functions_stay_short() {
     }
     assert!(lengths.len() > 5000, "{} functions found", lengths.len());
     hold("functions", FUNCTION_LIMIT, &lengths, FUNCTIONS);
+}
+
+/// The files that git tracks; without the repository (a source archive), none.
+fn tracked() -> Option<Vec<String>> {
+    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().ok()?;
+    let names = String::from_utf8(listed.stdout).unwrap();
+    listed.status.success().then(|| names.split_terminator('\0').map(str::to_owned).collect())
+}
+
+#[test]
+fn tracked_files_are_small() {
+    let Some(names) = tracked() else {
+        println!("SKIPPED: the list of tracked files: git does not answer");
+        return;
+    };
+    assert!(names.len() > 1000, "{} tracked files", names.len());
+    let size = |name: &String| fs::symlink_metadata(root().join(name)).map_or(0, |found| found.len());
+    let large: Vec<&str> =
+        names.iter().filter(|name| size(name) > TRACKED_LIMIT).map(String::as_str).collect();
+    let excepted: Vec<&str> = LARGE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        large, excepted,
+        "over {TRACKED_LIMIT} bytes: leave out what is no source, or list it in LARGE"
+    );
+    assert!(LARGE.iter().all(|(_, reason)| !reason.is_empty()));
 }
 
 /// The test programs: the sources directly in `tests` and in `crates/*/tests`.
