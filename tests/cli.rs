@@ -8,6 +8,8 @@ mod explained;
 mod hints;
 #[path = "cli/json_names.rs"]
 mod json_names;
+#[path = "cli/messages.rs"]
+mod messages;
 #[path = "tools/process.rs"]
 mod process;
 #[path = "cli/said.rs"]

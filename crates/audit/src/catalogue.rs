@@ -140,6 +140,7 @@ rules! {
     container {
         S070 CONTAINER_OFF,
         S071 CONTAINER_UNIT_SMALL,
+        S072 IMAGE_SIZE,
     }
     live {
         S080 VIEWS_DISAGREE,

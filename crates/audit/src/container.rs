@@ -1,15 +1,89 @@
-//! Rules about an image's container: where the guest's blocks lie in the container's file.
+//! Rules about an image as a whole: its size, and where the guest's blocks lie in the container's file.
 
-use straddle_device::image::Container;
-use straddle_units::{Boundary, ByteCount};
+use std::fmt;
+use std::str::FromStr;
+
+use straddle_device::DeviceKind;
+use straddle_device::image::{Container, Format};
+use straddle_device::topology::Source;
+use straddle_layout::TableKind;
+use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Finding, Fix, Miss, Risk};
+use crate::finding::{Command, Finding, Fix, Miss, Risk, Severity};
 use crate::shell::operand;
 
-/// Adds all findings about the image's container.
+/// A platform that takes images of certain formats and sizes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Platform {
+    /// Microsoft Azure: fixed VHDs of whole MiB.
+    Azure,
+    /// Google Compute Engine: a raw disk of whole GiB.
+    Gce,
+}
+
+impl Platform {
+    const ALL: [Self; 2] = [Self::Azure, Self::Gce];
+
+    fn unit(self) -> ByteCount {
+        ByteCount::new(match self {
+            Self::Azure => MIB,
+            Self::Gce => 1024 * MIB,
+        })
+    }
+
+    /// Whether it takes this format; raw is `None`.
+    fn takes(self, container: Option<&Container>) -> bool {
+        match (self, container) {
+            (Self::Azure, Some(container)) => container.format == Format::Vhd && container.variant == "fixed",
+            (Self::Gce, container) => container.is_none(),
+            (Self::Azure, None) => false,
+        }
+    }
+
+    fn demand(self) -> &'static str {
+        match self {
+            Self::Azure => "Azure takes fixed VHDs of a whole number of MiB",
+            Self::Gce => "Google Compute Engine takes a raw disk.raw of a whole number of GiB",
+        }
+    }
+
+    /// Returns the command of `qemu-img` that converts to its format.
+    fn conversion(self) -> &'static str {
+        match self {
+            Self::Azure => "qemu-img convert -O vpc -o subformat=fixed,force_size",
+            Self::Gce => "qemu-img convert -O raw",
+        }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Azure => "azure",
+            Self::Gce => "gce",
+        })
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|platform| platform.to_string().eq_ignore_ascii_case(text));
+        named.ok_or_else(|| {
+            format!("not a platform: {}", Self::ALL.map(|platform| platform.to_string()).join(" or "))
+        })
+    }
+}
+
+/// Adds all findings about the image as a whole.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if context.kind == DeviceKind::Image {
+        check_size(context, findings);
+        findings.extend(context.platform.and_then(|platform| for_platform(context, platform)));
+    }
     let Some(container) = context.container else { return };
     check_placement(context, container, findings);
     let physical = context.topology.physical.value();
@@ -24,6 +98,85 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let fix = convert(context, "qcow2 -o cluster_size=64k");
         findings.push(Finding::on_disk(rules::CONTAINER_UNIT_SMALL, None, message).fixed_by(fix));
     }
+}
+
+/// Compares the size with the sectors that the image is meant for, as they are declared or as its table counts, and with
+/// 512 bytes in any case. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
+fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
+    let (unit, name, severity, effect) = if !context.size.is_multiple_of(logical)
+        && logical > KERNEL_SECTOR.bytes()
+    {
+        let effect = "what is past the last whole one is not reachable there, and QEMU does not open the image for writing without \
+                      a cache";
+        (logical, "logical sector", Severity::Warning, effect)
+    } else if !context.size.is_multiple_of(logical) {
+        (logical, "sector", Severity::Advice, "a loop device leaves out what is past the last whole one")
+    } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
+        let effect = "what counts in those (a 4Kn host's QEMU without a cache, fastboot) refuses it";
+        (physical.value(), "physical sector", Severity::Advice, effect)
+    } else {
+        return;
+    };
+    let Some(boundary) = Boundary::multiples_of(unit) else { return };
+    let past = boundary.past(ByteOffset::new(context.size.get()));
+    let message = format!(
+        "the image has {} bytes, {} more than a multiple of the {}-byte {name}: {effect}",
+        context.size.get(),
+        past.get(),
+        unit.get()
+    );
+    let miss = Some(Miss { name, boundary, past });
+    let finding =
+        Finding::on_disk(rules::IMAGE_SIZE, None, message).fixed_by(grow(context, ByteCount::new(MIB)));
+    findings.push(Finding { miss, severity, ..finding });
+}
+
+/// Compares format and size with what a platform takes.
+fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
+    let unit = platform.unit();
+    let past = Boundary::multiples_of(unit)?.past(ByteOffset::new(context.size.get()));
+    let is_taken = platform.takes(context.container);
+    let format = context.container.map_or_else(
+        || "raw".to_owned(),
+        |container| format!("{} ({})", container.format, container.variant),
+    );
+    let demand = platform.demand();
+    let (severity, message, fix) = if past != ByteCount::ZERO {
+        let message = format!(
+            "{demand}: the disk has {} bytes, {} more than a multiple of {} (format: {format})",
+            context.size.get(),
+            past.get(),
+            unit.get()
+        );
+        (Severity::Error, message, grow(context, unit))
+    } else if !is_taken {
+        let summary = format!("convert it: {} {} NEW", platform.conversion(), operand(context.file));
+        (Severity::Advice, format!("{demand}: the size fits, the format is {format}"), Fix::advice(summary))
+    } else {
+        return None;
+    };
+    Some(Finding { severity, ..Finding::on_disk(rules::IMAGE_SIZE, None, message).fixed_by(fix) })
+}
+
+/// Returns how the image becomes a multiple of `unit` long. Only a raw one keeps a size to the byte in every tool.
+fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
+    let size = context.size.get().checked_next_multiple_of(unit.get()).unwrap_or(context.size.get());
+    let file = operand(context.file);
+    let (raw, how) = match context.container {
+        None => (file.clone(), String::new()),
+        Some(_) => ("NEW.raw".to_owned(), format!("qemu-img convert -O raw {file} NEW.raw, ")),
+    };
+    let backup = if matches!(context.stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
+        format!("; then have the backup GPT put at its end: straddle plan {raw} --repair --relocate-backup")
+    } else {
+        String::new()
+    };
+    let convert = match context.platform {
+        Some(platform @ Platform::Azure) => format!("; then {} {raw} NEW.vhd", platform.conversion()),
+        _ => String::new(),
+    };
+    Fix::advice(format!("make the image longer: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
 /// Checks the guest's blocks against the physical sectors of the host's disk. As far as is known, these are

@@ -95,14 +95,12 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
         Lba::containing(first, block),
         judged(first)
     );
-    // LVM counts in 512-byte kernel sectors and ignores an optimum whose count is not a multiple of 4
-    // (lib/device/dev-type.c).
-    let sectors = KERNEL_SECTOR.blocks_floor(opt).get();
-    let lvm = if sectors & 3 == 0 {
-        format!("LVM would start its data at byte {} ({})", opt.get(), judged(first))
-    } else {
-        "LVM ignores it".to_owned()
-    };
+    // LVM rounds 1 MiB up to the optimum (`set_pe_align`). From 2.03.31 on it ignores one whose count of 512-byte
+    // sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
+    let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
+    let lvm = format!("LVM would start its data at byte {start} ({})", judged(start));
+    let ignored = KERNEL_SECTOR.blocks_floor(opt).get() % 4 != 0;
+    let lvm = if ignored { format!("{lvm}; from 2.03.31 on LVM ignores it") } else { lvm };
     format!("By it {parted}; {lvm}")
 }
 

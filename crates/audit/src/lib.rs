@@ -115,6 +115,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
+pub use container::Platform;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Cause, Command, Effect, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
 pub use findings::Findings;
@@ -165,6 +166,8 @@ pub struct Context<'a> {
     pub written: &'a dyn Fn(Span) -> Option<ByteOffset>,
     /// The page size of a database that is to be stored on it.
     pub page: Option<ByteCount>,
+    /// The platform that an image is meant for.
+    pub platform: Option<Platform>,
 }
 
 impl<'a> Context<'a> {
@@ -193,6 +196,7 @@ impl<'a> Context<'a> {
             moves: &MOVES,
             written: &|_| None,
             page: None,
+            platform: None,
         }
     }
 }

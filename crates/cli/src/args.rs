@@ -277,6 +277,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
+    /// Report whether an image's format and size are those that a platform takes: azure or gce.
+    #[arg(long = "for", value_name = "PLATFORM", value_parser = <straddle_audit::Platform as std::str::FromStr>::from_str)]
+    pub(crate) platform: Option<straddle_audit::Platform>,
+
     /// Read a captured tree (DIR/sys, DIR/dev) instead of the running system.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
@@ -399,7 +403,7 @@ Examples:
   straddle explain                        list all findings and topics
   straddle explain S001                   what, why, what it costs, the fix, and the sources
   straddle explain fdisk windows-xp       where an old tool starts partitions, and how to make it start right
-  straddle explain 3072 bytes             words and numbers of messages, also \"4Kn boot\", SMART, reliability
+  straddle explain qlc                    a term, also \"4Kn boot\", \"atomic write\", SMART; any other word is searched for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607) will be corrected by write.\"
   straddle explain WD10EARS               a modelled drive (straddle drive show)
   straddle explain rmw --offset 63s       the first block of a partition at sector 63";
@@ -408,7 +412,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes, topics (old tools, words and numbers), messages as they are printed, drives [default: list all].
+    /// Codes, topics (old tools, terms, numbers), messages as they are printed, drives, or words that are searched for
+    /// in rules, topics and the FAQ [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed { topics: true }, hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 

@@ -1,6 +1,13 @@
-//! What `straddle explain` knows besides rules: old partitioning tools, and words and numbers of messages.
+//! What `straddle explain` knows besides rules: old partitioning tools, terms, and messages of other programs.
 //!
 //! The law of this module: the text is data (`topics/*.toml`, compiled in), and every topic names its sources.
+//! A message is a pattern in that data (`message`); what its numbers mean is arithmetic (`numbers`), which says
+//! nothing where they do not decide.
+
+mod faq;
+mod message;
+mod numbers;
+mod search;
 
 use std::sync::OnceLock;
 
@@ -9,8 +16,11 @@ use serde::{Deserialize, Serialize};
 use straddle_audit::{RULES, Rule};
 use straddle_drive::Profile;
 
+pub(crate) use faq::{Question, questions};
+pub(crate) use search::{Found, alike, search};
+
 /// The topics, in the order in which they are listed.
-const TEXTS: [&str; 27] = [
+const TEXTS: &[&str] = &[
     include_str!("topics/fdisk.toml"),
     include_str!("topics/cfdisk.toml"),
     include_str!("topics/parted.toml"),
@@ -24,12 +34,27 @@ const TEXTS: [&str; 27] = [
     include_str!("topics/cylinder.toml"),
     include_str!("topics/3072-bytes.toml"),
     include_str!("topics/33553920.toml"),
+    include_str!("topics/optimal-transfer.toml"),
     include_str!("topics/io-size.toml"),
     include_str!("topics/gpt-size.toml"),
     include_str!("topics/gpt-corrupt.toml"),
+    include_str!("topics/gpt-signatures.toml"),
+    include_str!("topics/table-overlaps.toml"),
+    include_str!("topics/too-long.toml"),
+    include_str!("topics/recursive-partition.toml"),
+    include_str!("topics/non-gpt.toml"),
     include_str!("topics/disk-order.toml"),
+    include_str!("topics/too-small.toml"),
+    include_str!("topics/not-a-sector.toml"),
+    include_str!("topics/mixed-sectors.toml"),
     include_str!("topics/blocks-too-big.toml"),
     include_str!("topics/device-size.toml"),
+    include_str!("topics/image-size.toml"),
+    include_str!("topics/swap-misaligned.toml"),
+    include_str!("topics/stripes.toml"),
+    include_str!("topics/torn-log.toml"),
+    include_str!("topics/oracle-block.toml"),
+    include_str!("topics/sql-server.toml"),
     include_str!("topics/units.toml"),
     include_str!("topics/512e.toml"),
     include_str!("topics/4kn-boot.toml"),
@@ -38,25 +63,47 @@ const TEXTS: [&str; 27] = [
     include_str!("topics/read-modify-write.toml"),
     include_str!("topics/ashift.toml"),
     include_str!("topics/emmc.toml"),
+    include_str!("topics/ssd.toml"),
+    include_str!("topics/nvme.toml"),
+    include_str!("topics/atomic-write.toml"),
+    include_str!("topics/raid.toml"),
+    include_str!("topics/lvm.toml"),
+    include_str!("topics/zoned.toml"),
+    include_str!("topics/cloud.toml"),
+    include_str!("topics/jumper.toml"),
+    include_str!("topics/hybrid-mbr.toml"),
+    include_str!("topics/ldm.toml"),
+    include_str!("topics/dasd.toml"),
+    include_str!("topics/multipath.toml"),
 ];
 
-/// Something that is explained: a tool, a word or a number.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+/// Something that is explained: a tool, a term, a number or a message.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Topic {
     /// Its name, such as "fdisk".
     pub(crate) name: String,
     /// What it is about.
     pub(crate) title: String,
-    /// Other names, and phrases of messages that are about it, in which the numbers stand for any.
+    /// Other names.
+    #[serde(default)]
     pub(crate) words: Vec<String>,
+    /// Messages that are about it. `{name}` stands for a number, `*` for one or more words.
+    #[serde(default)]
+    pub(crate) messages: Vec<String>,
+    /// What the numbers of these messages mean.
+    #[serde(default)]
+    arithmetic: Option<numbers::Arithmetic>,
     /// The explanation, a paragraph each.
-    pub(crate) about: Vec<String>,
+    about: Vec<String>,
+    /// What to do where no numbers of a message decide it, a paragraph each.
+    #[serde(default)]
+    otherwise: Vec<String>,
     /// For a tool: where its versions start partitions.
     #[serde(default, rename(deserialize = "version"))]
     pub(crate) versions: Vec<Version>,
     /// A drawing, in lines of at most 60 characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(crate) drawing: Option<String>,
     /// The sources of these statements.
     pub(crate) sources: Vec<String>,
@@ -75,12 +122,37 @@ pub(crate) struct Version {
 }
 
 /// What a user can ask for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Subject {
     /// A rule of the audit.
     Rule(&'static Rule),
-    /// Something else.
-    Topic(&'static Topic),
+    /// A topic.
+    Topic(Explained),
+    /// A question of the FAQ.
+    Question(&'static Question),
+}
+
+/// A topic, and what the numbers of a message that is about it come to.
+#[derive(Clone, Debug)]
+pub(crate) struct Explained {
+    /// The topic.
+    pub(crate) topic: &'static Topic,
+    /// What the numbers come to, a paragraph each; empty if they decide nothing.
+    pub(crate) numbers: Vec<String>,
+}
+
+impl Explained {
+    /// Returns the paragraphs of the topic that apply.
+    pub(crate) fn about(&self) -> impl Iterator<Item = &String> {
+        let otherwise = if self.numbers.is_empty() { &self.topic.otherwise[..] } else { &[] };
+        self.topic.about.iter().chain(otherwise)
+    }
+}
+
+impl From<&'static Topic> for Explained {
+    fn from(topic: &'static Topic) -> Self {
+        Self { topic, numbers: Vec::new() }
+    }
 }
 
 /// Returns every topic.
@@ -95,13 +167,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.code.as_str()).chain(all().iter().map(|topic| topic.name.as_str()))
 }
 
-/// Returns what `words` ask for. Words that belong together (`3072 bytes`) may be one argument or several, and a
-/// whole message may be given. The error is the first word that means nothing.
+/// Returns what `words` ask for: the messages in them; or else names, of which each may be several words
+/// (`3072 bytes`), in one argument or more. The error is the first word that means nothing.
 pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
     // The numbers of a message are not words of their own.
-    let has_code = words.iter().any(|word| straddle_audit::rule(word).is_some());
-    if let Some(topic) = quoted(words).filter(|_| !has_code) {
-        return Ok(vec![Subject::Topic(topic)]);
+    if !words.iter().any(|word| straddle_audit::rule(word).is_some()) {
+        let said = message::explained(&words.join(" "));
+        if !said.is_empty() {
+            return Ok(said.into_iter().map(Subject::Topic).collect());
+        }
     }
     let mut subjects = Vec::new();
     let mut rest = words;
@@ -122,33 +196,16 @@ pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
 }
 
 fn subject(asked: &str) -> Option<Subject> {
-    let by_code = straddle_audit::rule(asked).map(Subject::Rule);
+    if let Some(rule) = straddle_audit::rule(asked) {
+        return Some(Subject::Rule(rule));
+    }
     let asked = plain(asked);
     let is_meant =
-        |topic: &&Topic| plain(&topic.name) == asked || topic.words.iter().any(|word| plain(word) == asked);
-    by_code.or_else(|| all().iter().find(is_meant).map(Subject::Topic))
-}
-
-/// Returns the topic of a message: one whose phrase of several words is in it, whatever the numbers are. Of several
-/// the longest decides.
-fn quoted(words: &[String]) -> Option<&'static Topic> {
-    let message = format!(" {} ", numberless(&words.join(" ")));
-    let length = |phrase: &String| {
-        let phrase = numberless(phrase);
-        let is_in = phrase.split(' ').count() > 2 && message.contains(&format!(" {phrase} "));
-        if is_in { phrase.len() } else { 0 }
-    };
-    let longest = |topic: &'static Topic| (topic.words.iter().map(length).max().unwrap_or(0), topic);
-    let (length, topic) = all().iter().map(longest).rev().max_by_key(|(length, _)| *length)?;
-    (length > 0).then_some(topic)
-}
-
-/// Returns a message in plain words, with one word for every number, with or without a unit.
-fn numberless(text: &str) -> String {
-    let plain = plain(text);
-    let words =
-        plain.split(' ').map(|word| if word.starts_with(|c: char| c.is_ascii_digit()) { "#" } else { word });
-    words.collect::<Vec<_>>().join(" ")
+        |topic: &&Topic| [&topic.name].into_iter().chain(&topic.words).any(|word| plain(word) == asked);
+    let topic = all().iter().find(is_meant).map(|topic| Subject::Topic(topic.into()));
+    let question =
+        || questions().iter().find(|question| plain(&question.name) == asked).map(Subject::Question);
+    topic.or_else(question)
 }
 
 /// Returns the shipped drive whose name is among the words, as a drive reports it or as it is modelled:
@@ -160,46 +217,6 @@ pub(crate) fn drive(words: &[String]) -> Option<&'static str> {
     };
     let lower = words.join(" ").to_lowercase();
     lower.split_whitespace().find_map(|word| Profile::names().find(|name| is_of(word, name)))
-}
-
-/// How alike two words are for one to be suggested for the other, of 1.
-const ALIKE: f64 = 0.84;
-
-/// The most suggestions.
-const SUGGESTED: usize = 3;
-
-/// Returns the names of what words may be meant for, the most likely first: those that are spelt much alike, and topics
-/// of messages with most of the same words.
-pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
-    let asked = plain(&words.join(" "));
-    let spelt = |name: &str| {
-        let name = plain(name);
-        let of_word = |word: &str| strsim::jaro_winkler(word, &name);
-        asked.split(' ').filter(|word| word.len() > 2).map(of_word).fold(of_word(&asked), f64::max)
-    };
-    let of_topic = |topic: &'static Topic| {
-        let names = [&topic.name].into_iter().chain(&topic.words);
-        let best = names.map(|name| spelt(name).max(shared(&asked, name))).fold(0.0, f64::max);
-        (best, topic.name.as_str())
-    };
-    let named = RULES.iter().map(|rule| rule.code.as_str()).chain(Profile::names());
-    let mut found: Vec<(f64, &'static str)> =
-        named.map(|name| (spelt(name), name)).chain(all().iter().map(of_topic)).collect();
-    found.retain(|(likeness, _)| *likeness >= ALIKE);
-    found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    found.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
-}
-
-/// Returns how alike a message is to a phrase, by the share of the phrase's words that it has: at least two thirds
-/// count as alike.
-fn shared(asked: &str, phrase: &str) -> f64 {
-    let (asked, phrase) = (numberless(asked), numberless(phrase));
-    let has: Vec<&str> = asked.split(' ').collect();
-    let (all, found) = phrase
-        .split(' ')
-        .fold((0_u32, 0_u32), |(all, found), word| (all + 1, found + u32::from(has.contains(&word))));
-    let is_alike = all > 3 && 3 * found >= 2 * all;
-    if is_alike { ALIKE.max(f64::from(found) / f64::from(all)) } else { 0.0 }
 }
 
 /// Lower case, with single spaces for everything that is neither a letter nor a digit.
@@ -220,6 +237,7 @@ mod tests {
             let topic: Topic = toml::from_str(text).unwrap();
             assert!(!topic.about.is_empty() && !topic.sources.is_empty(), "{}", topic.name);
             assert!(topic.drawing.iter().flat_map(|drawing| drawing.lines()).all(|line| line.len() <= 60));
+            assert!(topic.arithmetic.is_none() || topic.messages.iter().any(|text| text.contains('{')));
             words.extend([&topic.name].into_iter().chain(&topic.words).map(|word| plain(word)));
         }
         let count = words.len();
@@ -236,7 +254,8 @@ mod tests {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
             let name = |subject: &Subject| match subject {
                 Subject::Rule(rule) => rule.code.as_str().to_owned(),
-                Subject::Topic(topic) => topic.name.clone(),
+                Subject::Topic(explained) => explained.topic.name.clone(),
+                Subject::Question(question) => question.name.clone(),
             };
             subjects(&words).map(|all| all.iter().map(name).collect::<Vec<_>>().join(" "))
         };
@@ -251,6 +270,7 @@ mod tests {
             ("512e", "512e"),
             ("USB", "512e"),
             ("SMART reliability", "smart reliability"),
+            ("databases", "databases"),
             ("/dev/sdb1 alignment is offset by 512 bytes.", "3072-bytes"),
             ("Partition 1 does not end on cylinder boundary.", "cylinder"),
             ("GPT PMBR size mismatch (1 != 2) will be corrected by write.", "gpt-size"),
@@ -265,18 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn near_misses_are_suggested_and_drives_are_found() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for (asked, name) in [
-            ("fdsik", "fdisk"),
-            ("S0001", "S001"),
-            ("windos", "windows"),
-            ("wd10eras", "wd10ears"),
-            ("the partition is not properly aligned for performance", "best-performance"),
-        ] {
-            assert!(alike(&words(asked)).contains(&name), "{asked}: {:?}", alike(&words(asked)));
-        }
-        assert!(alike(&words("xyzzy")).is_empty() && alike(&words("")).is_empty());
+    fn drives_are_found() {
         for (asked, name) in [
             ("WD10EARS", Some("wd10ears")),
             ("WDC WD10EARS-00Y5B1", Some("wd10ears")),
@@ -284,7 +293,8 @@ mod tests {
             ("WD10EARX", None),
             ("", None),
         ] {
-            assert_eq!(drive(&words(asked)), name, "{asked}");
+            let words: Vec<String> = asked.split(' ').map(str::to_owned).collect();
+            assert_eq!(drive(&words), name, "{asked}");
         }
     }
 }

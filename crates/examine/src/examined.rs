@@ -298,6 +298,7 @@ fn audit(
         moves: &moves,
         written: &written,
         page: options.page,
+        platform: options.platform,
     };
     let mut findings = straddle_audit::run(&context);
     let (only, ignore) = (options.only.clone(), options.ignore.clone());

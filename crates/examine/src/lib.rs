@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use straddle_audit::Code;
+use straddle_audit::{Code, Platform};
 use straddle_device::live::Machine;
 use straddle_device::shown::with_causes;
 use straddle_device::{OpenError, ReadError, Target};
@@ -69,6 +69,8 @@ pub struct Options {
     pub open: straddle_device::Options,
     /// The page size of a database that is to be stored on the targets.
     pub page: Option<ByteCount>,
+    /// The platform that images are meant for.
+    pub platform: Option<Platform>,
     /// The rules to report, by code; all rules if empty.
     pub only: Vec<Code>,
     /// The rules not to report, by code.

@@ -32,3 +32,24 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     fix: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
 };
+
+pub(super) const IMAGE_SIZE: Definition = Definition {
+    code: Code::S072,
+    severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Container,
+    title: "the size of the whole image does not fit its storage",
+    what: "The image's length is not a multiple of the sector of the storage that it is meant for (--assume, --logical), or of what a platform \
+           takes (--for); or not one of 512 bytes.",
+    why: "Builders put the backup GPT right behind the last partition, 33 sectors of 512 bytes, or copy a file system of any length; \
+          qemu-img rounds a VHD up to cylinders unless it is given force_size.",
+    cost: "The last part of a sector is not reachable. QEMU (7.2) refuses to open the image for writing without a cache on such storage, \
+           fastboot refuses to send it. Azure and Google Compute Engine refuse the import.",
+    fix: "Make the image longer, up to a whole MiB, and put the backup GPT at its end (straddle plan --repair --relocate-backup).",
+    sources: &[
+        "QEMU block.c: 'Image size is not a multiple of request alignment'",
+        "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), https://github.com/pengutronix/genimage/pull/133 (fastboot)",
+        "https://learn.microsoft.com/powershell/module/az.compute/add-azvhd (Azure: a VHD of N * MiB + 512 bytes)",
+        "https://docs.cloud.google.com/compute/docs/import/import-existing-image (Google: disk.raw in increments of 1 GB)",
+    ],
+};

@@ -29,14 +29,16 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
            becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
            of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
-          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is not a multiple \
-          of the physical sector.",
-    cost: "Partitions that parted makes by default start at sector 65535, an odd one: see S001.",
-    fix: "Give starts in MiB, or align to the minimum (parted -a minimal).",
+          what its members say. parted 3.5 and LVM 2.03.16 (Debian 12) believe it; LVM ignores 33553920 from 2.03.31 on. \
+          fdisk 2.38 ignores 33553920, and what is not a multiple of the physical sector.",
+    cost: "Partitions that parted makes by default start at sector 65535, an odd one, and the data of a physical volume at byte 33553920: \
+           see S001 and S051.",
+    fix: "Give starts in MiB, or align to the minimum (parted -a minimal); pvcreate --dataalignment 1m.",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
         "Linux block/blk-settings.c, blk_validate_limits (6.11 and later round it down)",
         "util-linux commit bbb66067c (2020) and issue 1221",
+        "LVM2 WHATS_NEW, 2.03.31, and lib/device/dev-type.c",
         "Debian bug 1121006 (mpt3sas)",
     ],
 };

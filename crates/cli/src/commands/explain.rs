@@ -9,8 +9,8 @@ use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 
 use crate::args::{ExplainArguments, RmwArguments, Topic};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles, paint, plural};
-use crate::topics::{self, Subject};
+use crate::output::{self, Styles, paint, plural, printable};
+use crate::topics::{self, Found, Subject};
 use crate::view::json::explain::{ExplainReport, RmwReport};
 use crate::view::text;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> 
     }
     let subjects = match topics::subjects(&arguments.words) {
         Ok(subjects) => subjects,
-        Err(word) => return explain_drive(arguments, &word, styles),
+        Err(word) => return explain_other(arguments, &word, styles),
     };
     if arguments.json {
         output::print_json(&ExplainReport::of(&subjects))?;
@@ -29,17 +29,10 @@ pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> 
     if subjects.is_empty() { list(styles) } else { explain(&subjects, styles) }
 }
 
-/// Prints the modelled drive that the words name; `word` is one that means nothing else.
-fn explain_drive(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
+/// Prints the modelled drive that the words name, or else what has the words; `word` is one that names nothing else.
+fn explain_other(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
     let Some(name) = topics::drive(&arguments.words) else {
-        let hint = match topics::alike(&arguments.words)[..] {
-            [] => String::new(),
-            [one] => format!(" did you mean '{one}'?"),
-            [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
-        };
-        let text =
-            format!("no rule or topic matches '{word}';{hint} 'straddle explain --list' lists them all");
-        return Err(UsageError(text).into());
+        return explain_found(arguments, word, styles);
     };
     let command = format!("straddle drive show {name}");
     if arguments.json {
@@ -56,6 +49,39 @@ fn explain_drive(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
     Ok(Exit::Success)
 }
 
+/// Prints the best of what has the words, and the names of the others.
+fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
+    let found = topics::search(&arguments.words);
+    let Some((best, others)) = found.split_first() else {
+        let hint = match topics::alike(&arguments.words)[..] {
+            [] => String::new(),
+            [one] => format!(" did you mean '{one}'?"),
+            [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
+        };
+        let text = format!(
+            "no rule, topic or question matches '{word}';{hint} 'straddle explain --list' lists them all"
+        );
+        return Err(UsageError(text).into());
+    };
+    if arguments.json {
+        let subjects: Vec<Subject> = found.iter().map(|found| found.subject.clone()).collect();
+        output::print_json(&ExplainReport::of(&subjects))?;
+        return Ok(Exit::Success);
+    }
+    explain(std::slice::from_ref(&best.subject), styles)?;
+    let mut out = output::stdout();
+    if !others.is_empty() {
+        let heading = format!("Other texts with '{}'", printable(&arguments.words.join(" ")));
+        writeln!(out, "\n{}", paint(styles.heading, &heading))?;
+    }
+    for Found { name, title, .. } in others {
+        let line = format!("{name:16}  {title}");
+        writeln!(out, "{}", text::wrap_after(&line, output::width(), "  ", "                    "))?;
+    }
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
 fn list(styles: Styles) -> Result<Exit> {
     let mut out = output::stdout();
     for rule in RULES {
@@ -68,7 +94,12 @@ fn list(styles: Styles) -> Result<Exit> {
         let line = format!("{:16}  {}", topic.name, topic.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
     }
-    let hint = "For details run 'straddle explain CODE' or 'straddle explain TOPIC'.";
+    writeln!(out, "\n{}", paint(styles.heading, "Questions"))?;
+    for question in topics::questions() {
+        let line = format!("{:16}  {}", question.name, question.title);
+        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
+    }
+    let hint = "For details run 'straddle explain' with a code, a name, a message as it is printed, or a word to search for.";
     writeln!(out, "\n{}", text::wrap(hint, output::width(), ""))?;
     out.flush()?;
     Ok(Exit::Success)
@@ -82,8 +113,9 @@ fn explain(subjects: &[Subject], styles: Styles) -> Result<Exit> {
         }
         match subject {
             Subject::Rule(rule) => explain_rule(rule, styles, &mut out)?,
-            Subject::Topic(topic) => {
-                write!(out, "{}", text::topic::topic(topic, output::width(), styles))?;
+            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic, output::width(), styles))?,
+            Subject::Question(question) => {
+                write!(out, "{}", text::topic::question(question, output::width(), styles))?;
             }
         }
     }

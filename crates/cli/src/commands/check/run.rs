@@ -45,6 +45,7 @@ impl Run {
                 no_wake: arguments.no_wake,
             },
             page: arguments.page,
+            platform: arguments.platform,
             only: arguments.only.clone(),
             ignore: arguments.ignore.clone(),
             exceptions,

@@ -6,7 +6,7 @@ use straddle_audit::{Io, RULES, RmwCount, Rule};
 use straddle_units::Boundary;
 
 use super::finding::SeverityReport;
-use crate::topics::{self, Subject, Topic};
+use crate::topics::{self, Explained, Question, Subject, Version};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -23,7 +23,51 @@ pub(crate) struct ExplainReport {
     /// The rules asked for; all of them if nothing was asked for.
     rules: Vec<RuleReport>,
     /// The topics asked for; all of them if nothing was asked for.
-    topics: Vec<&'static Topic>,
+    topics: Vec<TopicReport>,
+    /// The questions of the FAQ that were asked for; all of them if nothing was asked for.
+    faq: Vec<&'static Question>,
+}
+
+/// Something that is explained: a tool, a term, a number or a message.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Topic")]
+struct TopicReport {
+    /// Its name, such as "fdisk".
+    name: &'static str,
+    /// What it is about.
+    title: &'static str,
+    /// Other names.
+    words: &'static [String],
+    /// Messages that are about it. `{name}` stands for a number, `*` for one or more words.
+    messages: &'static [String],
+    /// What the numbers of the given message come to, a paragraph each; empty if they decide nothing.
+    numbers: Vec<String>,
+    /// The explanation, a paragraph each.
+    about: Vec<String>,
+    /// For a tool: where its versions start partitions.
+    versions: &'static [Version],
+    /// A drawing, in lines of at most 60 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drawing: Option<&'static str>,
+    /// The sources of these statements.
+    sources: &'static [String],
+}
+
+impl From<&Explained> for TopicReport {
+    fn from(explained: &Explained) -> Self {
+        let topic = explained.topic;
+        Self {
+            name: &topic.name,
+            title: &topic.title,
+            words: &topic.words,
+            messages: &topic.messages,
+            numbers: explained.numbers.clone(),
+            about: explained.about().cloned().collect(),
+            versions: &topic.versions,
+            drawing: topic.drawing.as_deref(),
+            sources: &topic.sources,
+        }
+    }
 }
 
 /// A rule.
@@ -51,19 +95,20 @@ struct RuleReport {
 impl ExplainReport {
     /// Reports on `subjects`, or on everything if there are none.
     pub(crate) fn of(subjects: &[Subject]) -> Self {
-        let rule = |subject: &Subject| match subject {
-            Subject::Rule(rule) => Some(*rule),
-            Subject::Topic(_) => None,
-        };
-        let topic = |subject: &Subject| match subject {
-            Subject::Topic(topic) => Some(*topic),
-            Subject::Rule(_) => None,
-        };
-        let (rules, topics) = if subjects.is_empty() {
-            (RULES.to_vec(), topics::all().iter().collect())
-        } else {
-            (subjects.iter().filter_map(rule).collect(), subjects.iter().filter_map(topic).collect())
-        };
+        let (mut rules, mut topics, mut faq): (Vec<&'static Rule>, Vec<TopicReport>, Vec<&'static Question>) =
+            Default::default();
+        for subject in subjects {
+            match subject {
+                Subject::Rule(rule) => rules.push(rule),
+                Subject::Topic(explained) => topics.push(explained.into()),
+                Subject::Question(question) => faq.push(question),
+            }
+        }
+        if subjects.is_empty() {
+            rules = RULES.to_vec();
+            topics = topics::all().iter().map(|topic| (&Explained::from(topic)).into()).collect();
+            faq = topics::questions().iter().collect();
+        }
         let report = |rule: &&'static Rule| RuleReport {
             code: rule.code.as_str(),
             severity: rule.severity.into(),
@@ -79,6 +124,7 @@ impl ExplainReport {
             straddle: env!("CARGO_PKG_VERSION"),
             rules: rules.iter().map(report).collect(),
             topics,
+            faq,
         }
     }
 }

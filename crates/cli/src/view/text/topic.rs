@@ -1,18 +1,35 @@
-//! A topic of `straddle explain` as text.
+//! Topics and questions of `straddle explain` as text.
 
 use std::fmt::Write;
 
 use crate::output::{Styles, paint};
-use crate::topics::Topic;
+use crate::topics::{Explained, Question};
 use crate::view::text::{wrap, wrap_after};
 
-/// Returns the explanation in full, for a terminal of `width` characters.
-pub(crate) fn topic(topic: &Topic, width: usize, styles: Styles) -> String {
-    let heading = |text: &str| paint(styles.heading, text);
-    let mut text = format!("{}\n", heading(&wrap_after(&topic.title, width, "", "  ")));
-    for paragraph in &topic.about {
+/// Returns a heading, and below it the paragraphs.
+fn headed<'a>(
+    title: &str,
+    paragraphs: impl Iterator<Item = &'a String>,
+    width: usize,
+    styles: Styles,
+) -> String {
+    let mut text = format!("{}\n", paint(styles.heading, &wrap_after(title, width, "", "  ")));
+    for paragraph in paragraphs {
         let _ = write!(text, "\n{}\n", wrap(paragraph, width, "  "));
     }
+    text
+}
+
+/// Returns the answer to a question of the FAQ, for a terminal of `width` characters.
+pub(crate) fn question(question: &Question, width: usize, styles: Styles) -> String {
+    headed(&question.title, question.about.iter(), width, styles)
+}
+
+/// Returns the explanation in full, for a terminal of `width` characters: first what the numbers of the message come to.
+pub(crate) fn topic(explained: &Explained, width: usize, styles: Styles) -> String {
+    let heading = |text: &str| paint(styles.heading, text);
+    let topic = explained.topic;
+    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()), width, styles);
     for (index, line) in topic.drawing.iter().flat_map(|drawing| drawing.lines()).enumerate() {
         text += if index == 0 { "\n" } else { "" };
         let _ = writeln!(text, "{}", format!("  {line}").trim_end());

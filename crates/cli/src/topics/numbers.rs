@@ -1,0 +1,234 @@
+//! The arithmetic of the numbers in messages.
+//!
+//! The law of this module: a function says what follows from the numbers and nothing else. Where they fit more than
+//! one cause it names each, and what tells them apart; where they decide nothing it returns nothing.
+
+mod contents;
+mod devices;
+mod tables;
+
+use serde::Deserialize;
+use straddle_units::ByteCount;
+
+/// The sectors of most disks, and those of 4Kn.
+const SMALL: u64 = 512;
+const LARGE: u64 = 4096;
+
+/// 1 MiB.
+const MIB: u64 = 1 << 20;
+
+/// The optimal I/O size that means "no limit": 65535 sectors of 512 bytes.
+const NO_LIMIT: u64 = 33_553_920;
+
+/// What the numbers of a topic's messages mean.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Arithmetic {
+    /// `table` and `disk`: the last sectors by a table and of the disk. `header` and `last`: the same, of a table that
+    /// was found in the disk's sectors. `extra`: sectors behind a table.
+    GptSize,
+    /// `main` and `backup`: blocks of a partition that the table needs.
+    TableOverlap,
+    /// `length`, `start` and `maximum` in sectors.
+    TooLong,
+    /// `offset`: bytes up to the next boundary.
+    OffsetBy,
+    /// `start`, `grain` and `past` in sectors.
+    Grain,
+    /// `boundary` in sectors.
+    SectorBoundary,
+    /// `logical`, `physical`, `minimum` and `optimal`.
+    IoSizes,
+    /// `optimal` bytes, and `unit`, of which they are not a multiple; `page`, than which they are smaller.
+    OptimalTransfer,
+    /// `block` bytes of a content, and `device`, the logical sector.
+    TooSmall,
+    /// `offset` and `length` of a request.
+    Request,
+    /// `one` and `other`: logical sectors of devices.
+    MixedSectors,
+    /// `block` bytes of a file system, and `page` of the system.
+    BlocksTooBig,
+    /// `unit` and `width` of a stripe, in whatever unit; `maximum`.
+    Stripes,
+    /// `size` of an image in bytes.
+    ImageSize,
+    /// `configured` and `native` sizes of blocks in bytes.
+    Ashift,
+    /// `block`, `media` and `host`.
+    Oracle,
+    /// `was` and `now`: sectors of the volume of a database.
+    Moved,
+}
+
+impl Arithmetic {
+    /// Returns what the numbers come to, a paragraph each.
+    pub(super) fn explain(self, numbers: &Numbers) -> Vec<String> {
+        let said = match self {
+            Self::GptSize => tables::gpt_size(numbers),
+            Self::TableOverlap => tables::table_overlap(numbers),
+            Self::TooLong => tables::too_long(numbers),
+            Self::OffsetBy => tables::offset_by(numbers),
+            Self::Grain => tables::grain(numbers),
+            Self::SectorBoundary => tables::sector_boundary(numbers),
+            Self::IoSizes => devices::io_sizes(numbers),
+            Self::OptimalTransfer => devices::optimal_transfer(numbers),
+            Self::Request => devices::request(numbers),
+            Self::MixedSectors => devices::mixed_sectors(numbers),
+            Self::ImageSize => devices::image_size(numbers),
+            Self::TooSmall => contents::too_small(numbers),
+            Self::BlocksTooBig => contents::blocks_too_big(numbers),
+            Self::Stripes => contents::stripes(numbers),
+            Self::Ashift => contents::ashift(numbers),
+            Self::Oracle => contents::oracle(numbers),
+            Self::Moved => contents::moved(numbers),
+        };
+        said.unwrap_or_default()
+    }
+}
+
+/// The numbers of a message by their names.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(Vec<(String, Option<u64>)>);
+
+impl Numbers {
+    /// Adds a number as it stands in a message; a unit of bytes is multiplied in.
+    pub(super) fn add(&mut self, name: &str, text: &str) {
+        self.0.push((name.to_owned(), parsed(text)));
+    }
+
+    /// Returns the number of this name, if the message has it and it has a known unit.
+    pub(super) fn get(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(own, _)| own == name)?.1
+    }
+}
+
+fn parsed(text: &str) -> Option<u64> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let scale = match unit {
+        "" | "s" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => MIB,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(scale)
+}
+
+/// Returns a number of bytes, with a rounded unit where it helps.
+fn bytes(count: u64) -> String {
+    if count < 10_000 {
+        format!("{count} bytes")
+    } else {
+        format!("{count} bytes ({})", ByteCount::new(count))
+    }
+}
+
+/// Returns a number of sectors, and their bytes.
+fn sectors(count: u64, size: u64) -> Option<String> {
+    let noun = if count == 1 { "sector" } else { "sectors" };
+    Some(format!("{count} {noun} of {size} bytes, {}", bytes(count.checked_mul(size)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what the numbers come to, on one line.
+    pub(super) fn said(arithmetic: Arithmetic, numbers: &[(&str, u64)]) -> String {
+        let mut given = Numbers::default();
+        for (name, number) in numbers {
+            given.add(name, &number.to_string());
+        }
+        arithmetic.explain(&given).join(" ")
+    }
+
+    #[test]
+    fn a_number_has_the_unit_of_its_text_or_none_that_is_known() {
+        for (text, number) in [
+            ("63s", Some(63)),
+            ("512b", Some(512)),
+            ("256kib", Some(262_144)),
+            ("0x20d0", Some(8400)),
+            ("2nd", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parsed(text), number, "{text}");
+        }
+    }
+
+    /// No number makes any arithmetic panic, and what lacks a number says nothing.
+    #[test]
+    fn any_number_is_explained_without_a_panic() {
+        let all = [
+            Arithmetic::GptSize,
+            Arithmetic::TableOverlap,
+            Arithmetic::TooLong,
+            Arithmetic::OffsetBy,
+            Arithmetic::Grain,
+            Arithmetic::SectorBoundary,
+            Arithmetic::IoSizes,
+            Arithmetic::OptimalTransfer,
+            Arithmetic::TooSmall,
+            Arithmetic::Request,
+            Arithmetic::MixedSectors,
+            Arithmetic::BlocksTooBig,
+            Arithmetic::Stripes,
+            Arithmetic::ImageSize,
+            Arithmetic::Ashift,
+            Arithmetic::Oracle,
+            Arithmetic::Moved,
+        ];
+        let names = [
+            "table",
+            "disk",
+            "header",
+            "last",
+            "extra",
+            "main",
+            "backup",
+            "length",
+            "start",
+            "maximum",
+            "offset",
+            "grain",
+            "past",
+            "boundary",
+            "logical",
+            "physical",
+            "minimum",
+            "optimal",
+            "unit",
+            "page",
+            "block",
+            "device",
+            "one",
+            "other",
+            "width",
+            "size",
+            "configured",
+            "native",
+            "media",
+            "host",
+            "was",
+            "now",
+        ];
+        let numbers =
+            [0, 1, 7, 511, 512, 4095, 4096, 65_535, u64::from(u32::MAX), 1 << 32, u64::MAX - 1, u64::MAX];
+        for arithmetic in all {
+            assert_eq!(said(arithmetic, &[]), "", "{arithmetic:?}");
+            for first in numbers {
+                for second in numbers {
+                    let given = |(index, name)| (name, if index % 2 == 0 { first } else { second });
+                    said(arithmetic, &names.into_iter().enumerate().map(given).collect::<Vec<_>>());
+                    for name in names {
+                        said(arithmetic, &[(name, first)]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Numbers that devices and images report, and those of requests to them.
+
+use super::{LARGE, MIB, NO_LIMIT, Numbers, SMALL, bytes};
+
+pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
+    let mut said = Vec::new();
+    if let (Some(logical), Some(physical)) = (numbers.get("logical"), numbers.get("physical")) {
+        said.push(match (logical, physical) {
+            (SMALL, SMALL) => {
+                "512 / 512: 512n, or a drive, SSD, adapter or image that does not say what it has (S022). In doubt count on 4096.".to_owned()
+            }
+            (LARGE, LARGE) => "4096 / 4096: 4Kn, or a drive behind an adapter that shows it so (S030).".to_owned(),
+            (SMALL, LARGE) => "512 / 4096: 512e. Starts at multiples of 8 sectors are aligned.".to_owned(),
+            (logical, physical) if logical == 0 || physical < logical => {
+                format!("{logical} / {physical}: no device has such sectors.")
+            }
+            (logical, physical) if physical % logical == 0 => {
+                format!("{logical} / {physical}: starts at multiples of {} sectors are aligned.", physical / logical)
+            }
+            (logical, physical) => format!("{logical} / {physical}: neither is a multiple of the other; no device has such sectors."),
+        });
+    }
+    if let (Some(minimum), Some(optimal)) = (numbers.get("minimum"), numbers.get("optimal")) {
+        said.push(match optimal {
+            0 => format!("Minimum {minimum}; no optimal size is reported."),
+            NO_LIMIT => {
+                format!("Optimal {}: 'no limit', not a boundary (S021).", odd_sectors(optimal))
+            }
+            _ if minimum > 0 && optimal % minimum != 0 => format!(
+                "Optimal {} is not a multiple of the minimum, {minimum}: it is not a boundary (S021).",
+                bytes(optimal)
+            ),
+            _ if minimum == optimal || minimum == 0 => format!("Minimum and optimal are the same: {}.", bytes(optimal)),
+            _ => format!(
+                "Optimal {} is {} times the minimum, {}: the stripe of an array of {} data disks with such chunks, or the largest transfer that a \
+                 controller likes, which is not a boundary. straddle check says which it takes it for.",
+                bytes(optimal),
+                optimal / minimum,
+                bytes(minimum),
+                optimal / minimum,
+            ),
+        });
+    }
+    Some(said)
+}
+
+fn odd_sectors(size: u64) -> String {
+    let past = size % LARGE;
+    let so = if past == 0 {
+        "a multiple of 4096".to_owned()
+    } else {
+        format!("{past} bytes past a multiple of 4096")
+    };
+    format!("{} is {} sectors of 512, {so}", bytes(size), size / SMALL)
+}
+
+pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
+    let optimal = numbers.get("optimal").filter(|optimal| *optimal > 0);
+    let minimum = numbers.get("minimum").filter(|minimum| *minimum > 0);
+    let size = optimal.or(minimum)?;
+    let kept = "The kernel leaves it out, so that tools align to 1 MiB";
+    let unit = numbers.get("unit");
+    let said = match (unit, numbers.get("page")) {
+        (Some(0), _) => "The device has not reported its unit (0 bytes): its answers failed or were cut. The numbers decide nothing; look for errors \
+                         of the device in the log."
+            .to_owned(),
+        (Some(unit), _) if size % unit != 0 => {
+            let no_limit = if size == NO_LIMIT { " It is the adapter's way to say 'no limit'." } else { "" };
+            format!("{}: {} bytes more than a multiple of {unit}.{no_limit} {kept}.", odd_sectors(size), size % unit)
+        }
+        (None, Some(page)) if size < page => {
+            format!("{} is smaller than a page of memory, {page} bytes. {kept}.", bytes(size))
+        }
+        (None, None) => format!("{}.", odd_sectors(size)),
+        _ => return None,
+    };
+    Some(vec![said])
+}
+
+pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
+    let (offset, length) = (numbers.get("offset")?, numbers.get("length")?);
+    let off = |size: u64| match (offset % size, length % size) {
+        (0, 0) => None,
+        (past, 0) => Some(format!("the offset is {past} bytes past a multiple of {size}")),
+        (0, rest) => Some(format!("the length leaves {rest} bytes by {size}")),
+        (past, rest) => Some(format!(
+            "the offset is {past} bytes past a multiple of {size}, and the length leaves {rest}"
+        )),
+    };
+    let said = match (off(SMALL), off(LARGE)) {
+        (Some(what), _) => format!(
+            "Offset {offset}, length {length}: {what}. Direct I/O takes whole logical sectors, of 512 bytes at least: give bs, offset and the sizes of a \
+             range (bsrange, bssplit, kb_base) as multiples of 4096."
+        ),
+        (None, Some(what)) => format!(
+            "Offset {offset}, length {length}: {what}, and both are multiples of 512. The logical sectors are of 4096 bytes then (blockdev --getss \
+             DEVICE): use bs=4k and offsets that are multiples of it."
+        ),
+        (None, None) => format!(
+            "Offset {offset} and length {length} are multiples of 4096: sectors are most likely not the reason. What is left: a file system without direct I/O, \
+             memory that is not aligned (fio: iomem_align), larger sectors (blockdev --getss DEVICE), a zoned disk."
+        ),
+    };
+    Some(vec![said])
+}
+
+pub(super) fn mixed_sectors(numbers: &Numbers) -> Option<Vec<String>> {
+    let (one, other) = (numbers.get("one")?, numbers.get("other")?);
+    let (small, large) = (one.min(other), one.max(other));
+    (small > 0 && small < large && large % small == 0).then(|| {
+        vec![format!(
+            "Logical sectors of {small} and of {large} bytes. A volume with a piece on each has those of {large}: a file system with blocks or sectors \
+             of less, made on the {small}-byte device, cannot be mounted from then on."
+        )]
+    })
+}
+
+pub(super) fn image_size(numbers: &Numbers) -> Option<Vec<String>> {
+    let size = numbers.get("size").filter(|size| *size > 0)?;
+    let rest = size % MIB;
+    let next = size.checked_next_multiple_of(MIB)?;
+    Some(vec![if rest == 0 {
+        format!("{} is a whole number of MiB: the size is not the reason.", bytes(size))
+    } else {
+        format!(
+            "{} is {rest} bytes more than a whole number of MiB. The next is {next}: grow the raw image to it (qemu-img resize -f raw disk.raw \
+             {next}) and convert again with force_size, which keeps the size; without it qemu-img 7.2 rounds up to cylinders.",
+            bytes(size)
+        )
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Arithmetic::{ImageSize, IoSizes, MixedSectors, OptimalTransfer, Request};
+    use super::super::tests::said;
+
+    #[test]
+    fn sectors_and_sizes_of_devices() {
+        for (logical, physical, part) in [
+            (512, 512, "512n"),
+            (512, 4096, "512e"),
+            (4096, 4096, "4Kn"),
+            (512, 16_384, "multiples of 32 sectors"),
+            (4096, 512, "no device"),
+        ] {
+            let text = said(IoSizes, &[("logical", logical), ("physical", physical)]);
+            assert!(text.contains(part), "{text}");
+        }
+        for (minimum, optimal, part) in [
+            (512, 33_553_920, "65535 sectors of 512, 3584 bytes past"),
+            (4096, 16_773_120, "4095 times the minimum"),
+            (65_536, 196_608, "array of 3 data disks"),
+            (65_536, 100_000, "not a multiple of the minimum"),
+            (4096, 4096, "the same"),
+            (4096, 0, "no optimal"),
+        ] {
+            let text = said(IoSizes, &[("minimum", minimum), ("optimal", optimal)]);
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_size_is_left_out_for_a_reason() {
+        for (numbers, part) in [
+            (
+                &[("optimal", 33_553_920), ("unit", 4096)][..],
+                "3584 bytes more than a multiple of 4096. It is the adapter's",
+            ),
+            (&[("optimal", 8192), ("unit", 16_384)], "8192 bytes more"),
+            (&[("optimal", 33_553_920), ("unit", 0)], "has not reported its unit"),
+            (&[("minimum", 512), ("unit", 2048)], "512 bytes more than a multiple of 2048"),
+            (&[("optimal", 512), ("page", 4096)], "smaller than a page"),
+            (&[("optimal", 33_553_920)], "65535 sectors"),
+        ] {
+            let text = said(OptimalTransfer, numbers);
+            assert!(text.contains(part), "{numbers:?}: {text}");
+        }
+        assert_eq!(said(OptimalTransfer, &[("optimal", 8192), ("unit", 4096)]), "");
+    }
+
+    #[test]
+    fn a_request_that_fits_is_not_blamed_on_sectors() {
+        for (offset, length, parts) in [
+            (5120, 32, &["length leaves 32 bytes by 512"][..]),
+            (32, 4096, &["offset is 32 bytes past a multiple of 512"]),
+            (241_252_000, 4000, &["offset is 160 bytes past a multiple of 512, and the length leaves 416"]),
+            (0, 512, &["length leaves 512 bytes by 4096", "blockdev --getss"]),
+            (512, 4096, &["512 bytes past a multiple of 4096"]),
+            (8192, 4096, &["most likely not the reason", "iomem_align"]),
+        ] {
+            let text = said(Request, &[("offset", offset), ("length", length)]);
+            assert!(parts.iter().all(|part| text.contains(part)), "{offset} {length}: {text}");
+        }
+    }
+
+    #[test]
+    fn mixed_sectors_and_odd_images() {
+        let of = |one, other| said(MixedSectors, &[("one", one), ("other", other)]);
+        assert_eq!(of(512, 4096), of(4096, 512));
+        assert!(of(512, 4096).contains("has those of 4096") && of(512, 512).is_empty());
+        let of = |size| said(ImageSize, &[("size", size)]);
+        assert!(
+            of(21_475_270_656).contains("434176 bytes more")
+                && of(21_475_270_656).contains("is 21475885056:")
+        );
+        assert!(of(1 << 30).contains("not the reason"));
+    }
+}

@@ -1,0 +1,321 @@
+//! Numbers of partition tables.
+
+use super::{LARGE, MIB, Numbers, SMALL, bytes, sectors};
+
+/// Sectors that a backup GPT takes at the end of a disk, with 512-byte sectors.
+const BACKUP: u64 = 33;
+
+/// What an adapter or a RAID controller keeps at the end of a disk, at most: a few MiB.
+const KEPT: u64 = 64 * MIB / SMALL;
+
+const RELOCATE: &str = "Nothing is lost; what lies behind the table cannot be used until the backup GPT is at the end (S034): straddle plan \
+                        DISK --repair --relocate-backup, or sgdisk -e. fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'.";
+
+/// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
+fn is_eightfold(small: u64, large: u64) -> bool {
+    small > 0 && (large / 8).abs_diff(small) <= small / 1000
+}
+
+pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<String>> {
+    if let Some(extra) = numbers.get("extra") {
+        let first = format!(
+            "The disk is larger than its GPT by {}, if its sectors are of 512.",
+            sectors(extra, SMALL)?
+        );
+        return (extra > 0).then(|| vec![first, RELOCATE.to_owned()]);
+    }
+    // The kernel compares the numbers of a table that it has found in the disk's own sectors.
+    let found = numbers.get("header").zip(numbers.get("last"));
+    let (table, disk) = found.or_else(|| numbers.get("table").zip(numbers.get("disk")))?;
+    let (by_table, by_disk) = (table.checked_add(1)?, disk.checked_add(1)?);
+    if found.is_none() && is_eightfold(by_table, by_disk) {
+        return Some(other_sectors(by_table, by_disk, "4096", "512"));
+    }
+    if found.is_none() && is_eightfold(by_disk, by_table) {
+        return Some(other_sectors(by_table, by_disk, "512", "4096"));
+    }
+    if table > disk {
+        return cut_off(by_table, by_disk);
+    }
+    if disk > u64::from(u32::MAX) && table == disk & u64::from(u32::MAX) {
+        return Some(vec![format!(
+            "{table} is {disk} without the bits above 2^32: a tool wrote the size into the protective MBR, which has 32 bits for it, without \
+             the limit of 4294967295. No system reads that number. If straddle check says nothing of the GPT, it is right, and the next \
+             table that fdisk or straddle writes corrects the number."
+        )]);
+    }
+    let grown = disk.checked_sub(table).filter(|grown| *grown > 0)?;
+    Some(vec![
+        format!(
+            "The disk is larger than its table by {}, if its sectors are of 512.",
+            sectors(grown, SMALL)?
+        ),
+        RELOCATE.to_owned(),
+    ])
+}
+
+fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<String> {
+    let ratio = if by_disk > by_table { "8 times" } else { "an eighth of" };
+    vec![
+        format!(
+            "The disk has {by_disk} sectors, {ratio} the {by_table} of its table: most likely it is one disk, and its GPT was written in \
+             {then}-byte sectors by an adapter, enclosure or host that showed them so; here they are of {now} bytes (S030)."
+        ),
+        "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they do not see the GPT: sgdisk 1.0.9 -e \
+         replaces it by an empty one."
+            .to_owned(),
+        format!(
+            "straddle check DISK finds the table in either size and reports S030. The data are all there where the disk has {then}-byte sectors again: \
+             behind the adapter it was used with, or, on Linux and without a write, by losetup --find --show --read-only --partscan -b {then} DISK. \
+             straddle plan DISK --convert-table rewrites the table, where its contents fit {now}-byte sectors."
+        ),
+        "If check reports S034 instead, the disk or image has another size by a factor of 8 in truth.".to_owned(),
+    ]
+}
+
+fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<String>> {
+    let lacks = by_table.checked_sub(by_disk)?;
+    let whole = by_table.checked_mul(SMALL)?;
+    let mut said = vec![format!(
+        "The disk or image is shorter than its table by {}, if its sectors are of 512 (S035): write nothing to it, neither 'w' nor sgdisk -e; \
+         that moves the table's end, not the data.",
+        sectors(lacks, SMALL)?
+    )];
+    if lacks <= KEPT {
+        said.push(
+            "So little may be kept at the end by an adapter, a RAID controller or a host protected area: look at the disk without it first."
+                .to_owned(),
+        );
+    }
+    said.push(format!(
+        "A copy or download that was cut off: make it again. If only the size was lost (a sparse file, trailing zeros), truncate -s {whole} FILE \
+         gives an image its length again; straddle check says which partitions reach past the end."
+    ));
+    Some(said)
+}
+
+pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<String>> {
+    if let Some(blocks) = numbers.get("main") {
+        let first = 34_u64.checked_sub(blocks)?;
+        return Some(vec![format!(
+            "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33: the first partition starts at sector {first}. It is an MBR's, from \
+             before 1 MiB was usual; a GPT fits with {} entries fewer, or after a move to 1 MiB (straddle realign).",
+            blocks.checked_mul(4)?
+        )]);
+    }
+    let blocks = numbers.get("backup")?;
+    let said = match blocks {
+        0 => return None,
+        1..=BACKUP => format!(
+            "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends {blocks} sectors inside of them. Make it \
+             and what is in it smaller by {blocks} sectors or more (the file system first), and the GPT has room."
+        ),
+        _ => format!(
+            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past the end of the disk. That is not a question \
+             of room: the disk is cut off (S042), or the table counts other sectors than the disk now has (S030). Write no table; see straddle \
+             check.",
+            blocks - BACKUP
+        ),
+    };
+    Some(vec![said])
+}
+
+pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<String>> {
+    let maximum = numbers.get("maximum")?;
+    let (what, count) = match (numbers.get("length"), numbers.get("start")) {
+        (Some(length), _) => ("length", length),
+        (None, start) => ("start", start?),
+    };
+    let size = |sector: u64| Some(bytes(maximum.checked_add(1)?.checked_mul(sector)?));
+    if maximum != u64::from(u32::MAX) || count <= maximum {
+        return None;
+    }
+    Some(vec![
+        format!(
+            "An MBR has 32 bits for a {what}: {} with 512-byte sectors, {} with 4096-byte ones. {count} is {} more.",
+            size(SMALL)?,
+            size(LARGE)?,
+            count - maximum
+        ),
+        "Make a GPT (straddle plan DISK --table gpt, for a disk without data), or a shorter partition. An MBR's partition may also start below \
+         2^32 sectors and end past it, which not every system reads (S046)."
+            .to_owned(),
+    ])
+}
+
+pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
+    let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset % SMALL == 0)?;
+    if offset >= LARGE {
+        let so = if offset % LARGE == 0 {
+            "The start is aligned to 4096 bytes."
+        } else {
+            "The start is off a multiple of 4096 as well."
+        };
+        return Some(vec![format!(
+            "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the chunk of an array or the unit of an SSD, which \
+             this message does not name (lsblk -t: MIN-IO). {so} straddle check says what it costs."
+        )]);
+    }
+    let past = LARGE - offset;
+    let rest = past / SMALL;
+    // The first such sector from 34 on, where partitions may start.
+    let such = (34..).find(|sector| sector % 8 == rest)?;
+    Some(vec![format!(
+        "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, as is that of any sector with the rest {rest} by 8, such as \
+         {such}; or the drive's own boundaries are shifted (S023)."
+    )])
+}
+
+pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
+    let (start, grain) = (numbers.get("start")?, numbers.get("grain").filter(|grain| *grain > 0)?);
+    let past = numbers.get("past")?;
+    let rest = start % grain;
+    if rest == past {
+        return None;
+    }
+    let byte = start.checked_mul(SMALL)?;
+    let shifted = start.abs_diff(past) % 8;
+    let judged = match (shifted, past) {
+        (0, 0) => {
+            "a multiple of 4096: aligned for 512e and 4Kn, and what parted wants is only its grain (S008)"
+                .to_owned()
+        }
+        (0, _) => format!(
+            "on a boundary of 4096 bytes, as the drive's begin at sector {past} (S023): what parted wants is only its grain"
+        ),
+        _ => format!(
+            "{} bytes past a boundary of 4096: misaligned on a drive with 4096-byte sectors (S001)",
+            if start >= past { shifted * SMALL } else { LARGE - shifted * SMALL }
+        ),
+    };
+    let mut said = vec![format!(
+        "{start} is {rest} past a multiple of {grain}. With 512-byte sectors it is byte {byte}, {judged}."
+    )];
+    if grain % 8 != 0 && grain > 8 {
+        said.push(format!(
+            "A grain of {grain} sectors is none of any drive: it comes from an impossible optimal I/O size (S021). Give the start as 1MiB and ignore \
+             the message, or use parted -a minimal."
+        ));
+    } else if grain == MIB / LARGE {
+        said.push(
+            "256 sectors are 1 MiB where sectors are of 4096 bytes: any start is aligned there.".to_owned(),
+        );
+    }
+    Some(said)
+}
+
+pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
+    let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
+    let size = boundary.checked_mul(SMALL)?;
+    let meaning = if size % MIB == 0 {
+        "the usual grain, not the drive's: what is off it need not be misaligned (S008)"
+    } else if size == LARGE {
+        "a physical sector of most drives: a start off it is misaligned there (S001)"
+    } else if size < LARGE {
+        "less than a physical sector of 4096 bytes: what is off it is off that, too (S001)"
+    } else {
+        "what the other partitions have in common; straddle check compares with the drive"
+    };
+    Some(vec![format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Arithmetic::{GptSize, Grain, OffsetBy, SectorBoundary, TableOverlap, TooLong};
+    use super::super::tests::said;
+
+    #[test]
+    fn eight_times_and_an_eighth_are_another_sector_size() {
+        for (table, disk) in
+            [(732_566_645, 5_860_533_167), (3_747_583, 29_980_671), (244_190_645, 1_953_525_167)]
+        {
+            for (table, disk, then, now) in [(table, disk, "4096", "512"), (disk, table, "512", "4096")] {
+                let text = said(GptSize, &[("table", table), ("disk", disk)]);
+                assert!(
+                    text.contains(&format!("in {then}-byte sectors")) && text.contains("WRITE NOTHING"),
+                    "{text}"
+                );
+                assert!(
+                    text.contains(&format!("-b {then} DISK")) && text.contains(&format!("fit {now}-byte")),
+                    "{text}"
+                );
+                assert!(!text.contains("Nothing is lost") && !text.contains("relocate"), "{text}");
+            }
+        }
+        // A bridge that keeps 1 MiB for itself, and a disk without a whole last sector of 4096.
+        for disk in [5_860_533_167 - 2048, 5_860_533_167 + 7] {
+            assert!(said(GptSize, &[("table", 732_566_645), ("disk", disk)]).contains("S030"));
+        }
+        // The kernel has found the table, so that its sectors are the disk's.
+        let grown = said(GptSize, &[("header", 131_071), ("last", 1_048_575)]);
+        assert!(grown.contains("S034") && grown.contains("917504 sectors"), "{grown}");
+    }
+
+    #[test]
+    fn grown_cut_off_and_wrapped_disks_are_told_apart() {
+        for (table, disk, parts) in [
+            (
+                131_071,
+                196_607,
+                &["larger", "65536 sectors of 512 bytes, 33554432 bytes (32 MiB)", "S034"][..],
+            ),
+            (131_071, 262_143, &["larger", "131072 sectors"]),
+            (
+                196_607,
+                131_071,
+                &["shorter", "65536 sectors", "S035", "truncate -s 100663296 FILE", "host protected"],
+            ),
+            (20_971_519, 10_485_759, &["shorter", "truncate -s 10737418240 FILE"]),
+            (1_953_525_167, 1_953_523_055, &["shorter", "2112 sectors", "RAID controller"]),
+            (1_565_565_871, 5_860_533_167, &["without the bits above 2^32", "4294967295"]),
+        ] {
+            let text = said(GptSize, &[("table", table), ("disk", disk)]);
+            assert!(parts.iter().all(|part| text.contains(part)), "{table} {disk}: {text}");
+            assert_eq!(text.contains("sgdisk -e. "), text.contains("larger than its table"), "{text}");
+        }
+        assert_eq!(said(GptSize, &[("table", 7), ("disk", 7)]), "");
+        assert!(said(GptSize, &[("extra", 2048)]).contains("1048576 bytes (1 MiB)"));
+    }
+
+    #[test]
+    fn starts_are_judged_in_bytes() {
+        for (offset, parts) in [
+            (512, &["512 + 3584 = 4096", "rest 7", "such as 39"][..]),
+            (3072, &["3072 + 1024 = 4096", "rest 2", "such as 34"]),
+            (2048, &["2048 + 2048 = 4096", "rest 4"]),
+            (65_536, &["larger unit", "aligned to 4096"]),
+            (65_024, &["larger unit", "off a multiple of 4096"]),
+        ] {
+            let text = said(OffsetBy, &[("offset", offset)]);
+            assert!(parts.iter().all(|part| text.contains(part)), "{offset}: {text}");
+        }
+        assert_eq!(said(OffsetBy, &[("offset", 100)]), "");
+        for (start, grain, past, part) in [
+            (63, 2048, 0, "byte 32256, 3584 bytes past"),
+            (34, 2048, 0, "byte 17408, 1024 bytes past"),
+            (40, 2048, 0, "a multiple of 4096"),
+            (2048, 65_535, 0, "impossible optimal"),
+            (63, 2048, 7, "on a boundary of 4096"),
+            (64, 2048, 7, "512 bytes past"),
+            (6, 256, 0, "any start is aligned"),
+        ] {
+            let text = said(Grain, &[("start", start), ("grain", grain), ("past", past)]);
+            assert!(text.contains(part), "{start} % {grain} != {past}: {text}");
+        }
+        assert!(said(SectorBoundary, &[("boundary", 8)]).contains("S001"));
+        assert!(said(SectorBoundary, &[("boundary", 2048)]).contains("1 MiB"));
+    }
+
+    #[test]
+    fn a_table_without_room_is_not_a_disk_that_is_cut_off() {
+        assert!(said(TableOverlap, &[("backup", 33)]).contains("smaller by 33 sectors"));
+        let cut = said(TableOverlap, &[("backup", 2113)]);
+        assert!(cut.contains("2080 sectors past the end") && cut.contains("Write no table"), "{cut}");
+        assert!(said(TableOverlap, &[("main", 14)]).contains("sector 20"));
+        let long = said(TooLong, &[("length", 6_442_448_896), ("maximum", 4_294_967_295)]);
+        assert!(
+            long.contains("2 TiB") && long.contains("16 TiB") && long.contains("2147481601 more"),
+            "{long}"
+        );
+    }
+}

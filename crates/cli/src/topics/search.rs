@@ -1,0 +1,216 @@
+//! Words that name nothing: where they stand in the rules, the topics and the FAQ, and names that are spelt alike.
+
+use std::sync::OnceLock;
+
+use straddle_audit::RULES;
+use straddle_drive::Profile;
+
+use super::{Subject, all, plain, questions};
+
+/// The most that is found.
+const MOST: usize = 9;
+
+/// Words that stand nearly everywhere.
+const COMMON: &[&str] = &[
+    "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for",
+    "from", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not", "of", "on",
+    "or", "should", "so", "that", "the", "there", "this", "to", "was", "what", "when", "which", "why",
+    "will", "with", "you",
+];
+
+/// Something with the words that were asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// What it is.
+    pub(crate) subject: Subject,
+    /// Its name, for `straddle explain`.
+    pub(crate) name: &'static str,
+    /// Its title.
+    pub(crate) title: &'static str,
+}
+
+/// A text that is searched.
+struct Document {
+    found: Found,
+    /// The words of its name and title, and of what else it is called.
+    names: Vec<String>,
+    /// Its other words.
+    text: Vec<String>,
+}
+
+fn split<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let words = |text: &str| plain(text).split(' ').map(str::to_owned).collect::<Vec<_>>();
+    texts.into_iter().flat_map(words).collect()
+}
+
+fn documents() -> &'static [Document] {
+    static DOCUMENTS: OnceLock<Vec<Document>> = OnceLock::new();
+    DOCUMENTS.get_or_init(|| {
+        let rules = RULES.iter().map(|rule| Document {
+            found: Found { subject: Subject::Rule(rule), name: rule.code.as_str(), title: rule.title },
+            names: split([rule.code.as_str(), rule.title]),
+            text: split([rule.what, rule.why, rule.cost, rule.fix]),
+        });
+        let topics = all().iter().map(|topic| Document {
+            found: Found { subject: Subject::Topic(topic.into()), name: &topic.name, title: &topic.title },
+            names: split(
+                [&topic.name, &topic.title]
+                    .into_iter()
+                    .chain(&topic.words)
+                    .chain(&topic.messages)
+                    .map(String::as_str),
+            ),
+            text: split(topic.about.iter().chain(&topic.otherwise).map(String::as_str)),
+        });
+        let questions = questions().iter().map(|question| Document {
+            found: Found {
+                subject: Subject::Question(question),
+                name: &question.name,
+                title: &question.title,
+            },
+            names: split([question.name.as_str(), &question.title]),
+            text: split(question.about.iter().map(String::as_str)),
+        });
+        topics.chain(questions).chain(rules).collect()
+    })
+}
+
+/// Whether a word of a text is the one asked for, in another form perhaps.
+fn is_form(word: &str, asked: &str) -> bool {
+    let stem = asked.strip_suffix('s').filter(|stem| stem.len() > 3).unwrap_or(asked);
+    word == asked || (stem.len() > 3 && word.starts_with(stem))
+}
+
+/// Returns what has at least `share` of the words in thirds, the best first.
+fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
+    let mut asked: Vec<String> = plain(&words.join(" ")).split(' ').map(str::to_owned).collect();
+    asked.retain(|word| word.len() > 1 && !COMMON.contains(&word.as_str()));
+    asked.sort();
+    asked.dedup();
+    if asked.iter().any(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
+        // Other numbers stand in the same message elsewhere.
+        asked.retain(|word| word.parse::<u64>().is_err());
+    }
+    let has = |words: &[String], asked: &str| words.iter().any(|word| is_form(word, asked));
+    // A word counts for the more, the fewer texts have it, and three times where it is part of a name.
+    let mut ranked = vec![(0_usize, 0_usize); documents().len()];
+    for word in &asked {
+        let points: Vec<usize> = documents()
+            .iter()
+            .map(|document| match (has(&document.names, word), has(&document.text, word)) {
+                (true, _) => 3,
+                (false, true) => 1,
+                (false, false) => 0,
+            })
+            .collect();
+        let common = points.iter().filter(|points| **points > 0).count();
+        for (rank, points) in ranked.iter_mut().zip(points) {
+            rank.0 += usize::from(points > 0);
+            rank.1 += points * 1000 / common.max(1);
+        }
+    }
+    let mut found: Vec<(usize, &Found)> = documents()
+        .iter()
+        .zip(ranked)
+        .filter(|(_, (count, _))| *count > 0 && 3 * count >= thirds * asked.len())
+        .map(|(document, (_, points))| (points, &document.found))
+        .collect();
+    found.sort_by_key(|(points, _)| std::cmp::Reverse(*points));
+    found.into_iter().map(|(_, found)| found).take(MOST).collect()
+}
+
+/// Returns what has all of the words, the best first.
+pub(crate) fn search(words: &[String]) -> Vec<&'static Found> {
+    with_words(words, 3)
+}
+
+/// How alike two words are for one to be suggested for the other, of 1.
+const ALIKE: f64 = 0.84;
+
+/// The most suggestions.
+const SUGGESTED: usize = 3;
+
+/// Returns the names of what words may be meant for, the most likely first: those that are spelt much alike, and those
+/// of texts with most of the words.
+pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
+    let asked = plain(&words.join(" "));
+    let spelt = |name: &str| {
+        let name = plain(name);
+        let of_word = |word: &str| strsim::jaro_winkler(word, &name);
+        asked.split(' ').filter(|word| word.len() > 2).map(of_word).fold(of_word(&asked), f64::max)
+    };
+    let of_topic = |topic: &'static super::Topic| {
+        let names = [&topic.name].into_iter().chain(&topic.words);
+        (names.map(|name| spelt(name)).fold(0.0, f64::max), topic.name.as_str())
+    };
+    let named = RULES.iter().map(|rule| rule.code.as_str()).chain(Profile::names());
+    let mut found: Vec<(f64, &'static str)> =
+        named.map(|name| (spelt(name), name)).chain(all().iter().map(of_topic)).collect();
+    found.retain(|(likeness, _)| *likeness >= ALIKE);
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut names: Vec<&'static str> = found.into_iter().map(|(_, name)| name).collect();
+    if words.len() > 2 || asked.split(' ').count() > 2 {
+        for found in with_words(words, 2) {
+            if !names.contains(&found.name) {
+                names.push(found.name);
+            }
+        }
+    }
+    names.truncate(SUGGESTED);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn near_misses_are_suggested() {
+        for (asked, name) in
+            [("fdsik", "fdisk"), ("S0001", "S001"), ("windos", "windows"), ("wd10eras", "wd10ears")]
+        {
+            assert!(alike(&words(asked)).contains(&name), "{asked}: {:?}", alike(&words(asked)));
+        }
+        assert!(alike(&words("xyzzy")).is_empty() && alike(&words("")).is_empty());
+    }
+
+    /// Whatever word stands in a rule, a topic or the FAQ, the search finds it there.
+    #[test]
+    fn every_word_is_found_where_it_stands() {
+        let mut count = 0;
+        for document in documents() {
+            for word in document.names.iter().chain(&document.text).step_by(7) {
+                if word.len() < 2 || COMMON.contains(&word.as_str()) {
+                    continue;
+                }
+                let found = with_words(std::slice::from_ref(word), 3);
+                let is_there = |found: &&Found| std::ptr::eq(*found, &document.found);
+                assert!(
+                    found.len() == MOST || found.iter().any(is_there),
+                    "{word} of {}",
+                    document.found.name
+                );
+                count += 1;
+            }
+        }
+        assert!(count > 1000, "{count}");
+    }
+
+    #[test]
+    fn a_rare_word_and_a_name_come_first() {
+        for (asked, name) in [
+            ("fastboot", "image-size"),
+            ("hibernated", "windows-dual-boot"),
+            ("the partition is not properly aligned for performance", "best-performance"),
+            ("postgresql", "databases"),
+            ("jumper pins", "jumper"),
+        ] {
+            assert_eq!(search(&words(asked)).first().map(|found| found.name), Some(name), "{asked}");
+        }
+        assert!(search(&words("xyzzy fdisk")).is_empty() && search(&words("of the")).is_empty());
+    }
+}
