@@ -1,6 +1,7 @@
 #!/bin/bash
 # Messages of the kernel and of tools about sectors, each as it was printed: $OUT/said has a line for each, a word
 # before it saying where it comes from.
+# shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 
 say() { # say NAME COMMAND... : the kernel's and the command's lines

@@ -130,7 +130,7 @@ mod tests {
     use super::super::tests::said;
 
     #[test]
-    fn a_block_below_the_sector_is_told_from_one_above_the_page() {
+    fn a_block_below_the_sector_differs_from_one_above_the_page() {
         for (numbers, part) in [
             (&[("device", 4096), ("block", 512)][..], "count in 512"),
             (&[("device", 4096), ("block", 512)], "-b 512 DEVICE"),

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn grown_cut_off_and_wrapped_disks_are_told_apart() {
+    fn grown_cut_off_and_wrapped_disks_differ() {
         for (table, disk, parts) in [
             (
                 131_071,
