@@ -205,6 +205,38 @@ fn defaults_are_for_what_the_command_line_leaves_out() {
     assert!(codes(&["--assume", "512e"]).1.contains(&"S001".to_owned()));
 }
 
+/// Disks of one array may have different sectors.
+#[test]
+fn a_topology_can_be_that_of_one_target() {
+    let dir = folder("assume = \"512n\"\n");
+    fs::copy(dir.join("disk.img"), dir.join("a=b.img")).unwrap();
+    let physical = |words: &[&str]| {
+        let (_, shown, _) = ran(&dir, &[&["check", "--json", "disk.img", "a=b.img"], words].concat());
+        let report: Value = serde_json::from_str(&shown).unwrap();
+        let of = |target: &Value| target["device"]["physical_sector_bytes"]["value"].as_u64().unwrap();
+        list(&report, "targets").iter().map(of).collect::<Vec<_>>()
+    };
+    for (words, expected) in [
+        (&[][..], [512, 512]),
+        (&["--assume", "512e"], [4096, 4096]),
+        (&["--assume", "disk.img=512e"], [4096, 512]),
+        (&["--assume", "a=b.img=physical=8192"], [512, 8192]),
+        (&["--assume", "a=b.img=physical=8192", "--assume", "512e"], [4096, 8192]),
+        (&["--assume", "disk.img=physical=8192", "--assume", "a=b.img=512e"], [8192, 4096]),
+    ] {
+        assert_eq!(physical(words), expected, "{words:?}");
+    }
+    for (words, why) in [
+        (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
+        (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
+        (&["--assume", "other.img=512e"], "other.img is none of the targets"),
+        (&["--assume", "disk.img=512z"], "disk.img=512z"),
+    ] {
+        let (code, _, complaints) = ran(&dir, &[&["check", "disk.img", "a=b.img"], words].concat());
+        assert!(code == 2 && complaints.contains(why), "{words:?}: {code}: {complaints}");
+    }
+}
+
 #[test]
 fn another_file_is_read_if_it_is_named() {
     let dir = folder("not TOML");

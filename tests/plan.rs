@@ -374,16 +374,16 @@ fn what_depends_on_its_sectors_is_not_converted() {
     }
     let dir = Dir::new("depends");
     let cases: [Case<'_>; 13] = [
-        ("xfs512", 512, "4096", "mkfs.xfs -q -s size=512", Some("xfs has sectors of 512 bytes")),
+        ("xfs512", 512, "4096", "mkfs.xfs -q -s size=512", Some("xfs: its sectors of 512 bytes")),
         ("xfs4096", 512, "4096", "mkfs.xfs -q -s size=4096", None),
         ("xfs4kn", 4096, "512", "mkfs.xfs -q -s size=4096", None),
-        ("ext1k", 512, "4096", "mkfs.ext4 -q -F -b 1024", Some("ext4 has blocks of 1024 bytes")),
+        ("ext1k", 512, "4096", "mkfs.ext4 -q -F -b 1024", Some("ext4: its blocks of 1024 bytes")),
         ("ext4k", 512, "4096", "mkfs.ext4 -q -F -b 4096", None),
         ("btrfs", 512, "4096", "mkfs.btrfs -q", None),
         ("swap", 512, "4096", "mkswap -q", None),
-        ("ntfs", 512, "4096", "mkfs.ntfs -q -F -f -s 512 -p 0", Some("ntfs was made with sectors of 512")),
-        ("fat", 512, "4096", "mkfs.vfat -S 512", Some("vfat was made with sectors of 512")),
-        ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat was made with sectors of 4096")),
+        ("ntfs", 512, "4096", "mkfs.ntfs -q -F -f -s 512 -p 0", Some("ntfs: its sectors have 512 bytes")),
+        ("fat", 512, "4096", "mkfs.vfat -S 512", Some("vfat: its sectors of 512 bytes")),
+        ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat: its sectors have 4096 bytes")),
         ("luks512", 512, "4096", "LUKS luks2 --sector-size 512", Some("LUKS2 encrypts in sectors of 512")),
         ("luks4096", 512, "4096", "LUKS luks2 --sector-size 4096", None),
         ("luks1", 512, "4096", "LUKS luks1", Some("LUKS1 encrypts in sectors of 512")),
@@ -407,6 +407,12 @@ fn what_depends_on_its_sectors_is_not_converted() {
             }
         }
         assert!(Contents::of(&image) == before, "{name}: a plan writes nothing");
+        // `check` decides alike, but for what neither sees.
+        let drive = if to == "512" { "512n" } else { "4kn" };
+        let report = tools::check(&image, &["--assume", drive]);
+        let has = |code| list(&report, "findings").iter().any(|finding| word(finding, "code") == code);
+        assert!(has("S030") && !has("S061"), "{name}: {report:#}");
+        assert_eq!(has("S069"), why.is_some_and(|why| !why.contains("encrypts")), "{name}: {report:#}");
         fs::remove_file(&image).unwrap();
     }
 }

@@ -8,6 +8,7 @@
 //! - A partition of an array gets the kernel's verdict from each member, whichever member holds its first
 //!   byte.
 //! - One cause is one finding in a run over all disks.
+//! - What the kernel does not mount or open on 4096-byte sectors is an error (S069), and nothing else is.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tools;
@@ -191,4 +192,58 @@ fn verdicts_agree_with_the_kernel_and_with_each_other() {
     check_arrays(&guest);
     check_once(&guest);
     check_below(&guest);
+}
+
+/// The contents in tests/guest/fits.sh that this kernel's guest is certain to have.
+const SURELY: usize = 20;
+
+/// Contents made on 512-byte sectors and attached with 4096-byte ones.
+#[test]
+fn what_linux_does_not_use_does_not_fit() {
+    let tools = ["linux.uml", "sfdisk", "mdadm", "lvm", "cryptsetup", "integritysetup", "make-bcache"];
+    let makers = ["mkfs.ext4", "mkfs.xfs", "mkfs.fat", "mkfs.btrfs", "mkfs.f2fs", "mkfs.nilfs2", "wipefs"];
+    if !present(&[&tools[..], &makers].concat()) {
+        return;
+    }
+    let guest = Guest::run("fits.sh", "2G");
+    let names = guest.names("", ".used");
+    assert!(names.len() >= SURELY, "{names:?}");
+    for name in &names {
+        let is_used = guest.text(&format!("{name}.used")).trim() == "1";
+        let target = &guest.targets(name)[0];
+        let unfit = findings(target, &["S069"]);
+        println!("{name:24} {} {unfit:?}", if is_used { "used" } else { "not used" });
+        assert_eq!(is_used, unfit.is_empty(), "{name}: {target:#}");
+        for finding in unfit {
+            assert_eq!((word(finding, "severity"), word(target, "status")), ("error".into(), "error".into()));
+            assert!(findings(target, &["S060", "S061", "S062"]).is_empty(), "{name}: one cause: {target:#}");
+            if name.starts_with("fs-") {
+                let view = guest.text(&format!("{name}.view"));
+                assert_eq!(view.trim(), "1", "{name}: {}", finding["fix"]);
+            }
+        }
+    }
+    // The sectors are those of the whole stack, whichever device shows it.
+    for (name, at) in [
+        ("array", "xfs"),
+        ("array.0", "xfs"),
+        ("array.1", "xfs"),
+        ("array.stopped", "xfs"),
+        ("group", "xfs"),
+        ("group.0", "xfs"),
+        ("nested.0", "gpt"),
+        ("nested.stopped", "gpt"),
+        ("container", "xfs"),
+        ("container.0", "xfs"),
+    ] {
+        let target = &guest.targets(name)[0];
+        let unfit = findings(target, &["S069"]);
+        assert_eq!(unfit.len(), 1, "{name}: {target:#}");
+        let ends =
+            |end: &str| word(unfit[0], "layer").rsplit(" > ").next().is_some_and(|last| last.contains(end));
+        assert!(ends(at) || at == "gpt", "{name}: {}", unfit[0]);
+    }
+    assert_eq!(findings(&guest.targets("nested")[0], &["S030"]).len(), 1);
+    let all = guest.targets("array.all");
+    assert_eq!(all.iter().map(|target| findings(target, &["S069"]).len()).sum::<usize>(), 1, "{all:#?}");
 }

@@ -136,6 +136,7 @@ rules! {
         S066 PAGE_STRADDLES,
         S067 PAGE_NOT_ATOMIC,
         S068 HIDDEN_SECTORS,
+        S069 UNFIT,
     }
     container {
         S070 CONTAINER_OFF,

@@ -10,7 +10,7 @@
 //! - the boundaries of a device: optimum, boundaries
 //! - what stands on it, and what that needs: shell, makeup, weigh, hidden
 //! - fixes: reformat, rebuild, moves, fix
-//! - the rules: filesystems, layers, placement, table, container, device, live
+//! - the rules: fit, filesystems, layers, placement, table, container, device, live
 //! - what the findings come to: causes, repeated, member, judgement
 //! - arithmetic and pictures for `explain`: efficiency, picture, rmw
 //!
@@ -79,6 +79,7 @@ mod efficiency;
 mod filesystems;
 mod finding;
 mod findings;
+mod fit;
 mod fix;
 mod hidden;
 mod judgement;
@@ -119,6 +120,7 @@ pub use container::Platform;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Cause, Command, Effect, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
 pub use findings::Findings;
+pub use fit::{Misfit, Unfit, unfit};
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
@@ -277,6 +279,7 @@ pub fn run(context: &Context<'_>) -> Findings {
         others.flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
     layers::check(context, &mut findings);
+    fit::check(context, &mut findings);
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso() {

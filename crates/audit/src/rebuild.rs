@@ -109,6 +109,12 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     if luks.sector_size.get() >= sector {
         return Fix::advice("none: 4096 bytes are the largest sectors of LUKS2");
     }
+    if !luks.is_plain {
+        return Fix::advice(format!(
+            "none in place: cryptsetup changes the sectors of no container with an integrity profile, nor of one that is being \
+             re-encrypted. Make the container again with --sector-size {sector}, and restore its contents"
+        ));
+    }
     // cryptsetup requires both to be whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
     let unit = ByteCount::new(sector);
     let payload = luks.payload.map_or(ByteCount::ZERO, |payload| ByteCount::new(payload.get()));
@@ -157,6 +163,7 @@ mod tests {
             drive: None,
             facts: Facts::Luks(Luks { version, ..Luks::default() }),
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: Vec::new(),
         }
@@ -184,13 +191,20 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_no_command() {
-        let sector = |bytes, version| Luks { version, sector_size: ByteCount::new(bytes), ..Luks::default() };
+        let sector = |bytes, version| Luks {
+            version,
+            sector_size: ByteCount::new(bytes),
+            is_plain: true,
+            ..Luks::default()
+        };
         let lines = |luks: &Luks, physical| {
             larger_luks_sector(luks, ByteCount::new(1 << 30), ByteCount::new(physical)).commands.len()
         };
         assert_eq!(lines(&sector(512, 2), 4096), 1);
         assert_eq!(lines(&sector(512, 1), 4096), 0);
         assert_eq!(lines(&sector(4096, 2), 16384), 0);
+        // An integrity profile.
+        assert_eq!(lines(&Luks { is_plain: false, ..sector(512, 2) }, 4096), 0);
     }
 
     /// cryptsetup accepts whole sectors only, both for the device and for the size in the header.
@@ -210,6 +224,7 @@ mod tests {
                 sector_size: ByteCount::new(512),
                 payload: Some(ByteOffset::new(payload)),
                 size: size.map(ByteCount::new),
+                is_plain: true,
                 ..Luks::default()
             };
             let fix = larger_luks_sector(&luks, ByteCount::new(len), ByteCount::new(4096));

@@ -5,7 +5,7 @@
 
 use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
-use straddle_units::{ByteCount, MIB};
+use straddle_units::{BlockSize, ByteCount, MIB};
 
 use crate::finding::{Command, Fix, Risk};
 
@@ -73,9 +73,39 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
     Some(Command::other("mkfs", line))
 }
 
+/// The fix for a file system on `len` bytes whose units are smaller than the logical sectors of what it is on. Not for exFAT:
+/// mkfs.exfat 1.2.0 takes the sectors of the device, which an image has not.
+pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors: BlockSize) -> Option<Fix> {
+    let bytes = sectors.get();
+    let cluster = fs.cluster.unwrap_or(fs.block).max(sectors.bytes());
+    let line = match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if bytes <= PAGE => {
+            format!("mkfs.{kind} -b {} DEVICE", bytes.max(fs.block.get()))
+        }
+        FsKind::Xfs if bytes <= PAGE => {
+            format!("mkfs.xfs -f -s size={bytes} -b size={} DEVICE", bytes.max(fs.block.get()))
+        }
+        FsKind::Nilfs2 if bytes <= PAGE && len.get() > NILFS2_LEAST => {
+            format!("mkfs.nilfs2 -f -b {bytes} DEVICE")
+        }
+        FsKind::Vfat => return fat_in(fs, len, bytes, cluster).map(remake),
+        FsKind::Ntfs => format!("mkfs.ntfs -Q -s {bytes} -c {} DEVICE", cluster.get()),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Xfs | FsKind::Nilfs2 | FsKind::Exfat => {
+            return None;
+        }
+        FsKind::Jbd | FsKind::Btrfs | FsKind::F2fs | FsKind::Jfs | FsKind::Reiserfs => return None,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Swap | FsKind::Zfs => return None,
+    };
+    Some(remake(Command::other("mkfs", line)))
+}
+
 /// The command for a FAT file system with clusters of `cluster` bytes, aligned to their own size.
 pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option<Command> {
-    let sector = fs.sector.unwrap_or(ByteCount::new(512)).get().max(512);
+    fat_in(fs, len, fs.sector.unwrap_or(ByteCount::new(512)).get().max(512), cluster)
+}
+
+/// The same, with sectors of `sector` bytes.
+fn fat_in(fs: &FileSystem, len: ByteCount, sector: u64, cluster: ByteCount) -> Option<Command> {
     let sectors = cluster.get() / sector;
     let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;
     // The FAT type is kept: firmware, cameras or DOS may be able to read that type only.

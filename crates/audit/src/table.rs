@@ -1,7 +1,6 @@
 //! Rules about the partition table: damage, limits, and tables written for another sector size.
 
 use straddle_layout::format::mbr;
-use straddle_layout::layer::Facts;
 use straddle_layout::{Damage, Problem, Role, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
@@ -306,16 +305,14 @@ fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
     }
     // With that in it the plan is refused.
     let depends = context.stack.partitions.iter().find_map(|partition| {
-        let layer = partition.layer.as_ref()?;
-        let kind = layer.kind.file_system().filter(|kind| kind.has_boot_sector())?;
-        let Facts::FileSystem(fs) = &layer.facts else { return None };
-        let sector = fs.sector.filter(|sector| *sector != device.bytes())?;
-        Some((partition.number, kind.name(), sector.get()))
+        let unfit = crate::fit::unfit(partition.layer.as_ref()?, device).into_iter().next()?;
+        Some((partition.number, unfit))
     });
-    if let Some((number, kind, sector)) = depends {
+    if let Some((number, unfit)) = depends {
         return Fix::advice(format!(
             "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably showed it so), and copy what it \
-             holds: the table cannot be rewritten in place, as the {kind} in partition {number} was made with sectors of {sector} bytes"
+             holds: with {device}-byte sectors the contents of partition {number} could not be used ({}: {})",
+            unfit.layer.kind, unfit.misfit
         ));
     }
     let Some(seen) = seen.filter(|_| is_alone) else {

@@ -66,6 +66,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
         drive: Some(ByteOffset::new(drive)),
         facts,
         space: Vec::new(),
+        logical: None,
         children: Vec::new(),
         remarks: Vec::new(),
     };

@@ -41,7 +41,7 @@ pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
 use crate::cost::Pricing;
 use crate::exit;
-use crate::target::{self, ReadTarget};
+use crate::target::{self, Assumed, ReadTarget};
 
 /// Examples for `--help`.
 const EXAMPLES: &str = "\
@@ -256,9 +256,9 @@ pub(crate) struct CheckArguments {
     /// (drive:NAME). Overrides what a device reports.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
-    pub(crate) assume: Option<Assume>,
+    /// atomic-boundary. TARGET=TOPOLOGY is about one of several targets, and can be repeated.
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
+    pub(crate) assume: Vec<Assumed>,
 
     /// File written by 'straddle probe'; its measurements override what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]

@@ -118,7 +118,9 @@ impl Source<'_> {
             false => target::assume_below(Path::new("."), text),
         })?;
         if arguments.measured.is_none() {
-            arguments.assume = arguments.assume.or(assume);
+            let is_given = arguments.assume.iter().any(|assumed| assumed.of.is_none());
+            let of_all = assume.filter(|_| !is_given).map(|assume| target::Assumed { of: None, assume });
+            arguments.assume.extend(of_all);
         }
         arguments.page = arguments.page.or(self.value(file.page.as_ref(), args::page_size)?);
         let severity = |text: &str| {

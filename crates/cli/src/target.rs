@@ -198,6 +198,27 @@ pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     straddle_examine::assume(text).map_err(|error| printable_lines(&error))
 }
 
+/// A declared topology: that of the target at a path, or of all others.
+#[derive(Clone, Debug)]
+pub(crate) struct Assumed {
+    pub(crate) of: Option<PathBuf>,
+    pub(crate) assume: Assume,
+}
+
+/// Parses a topology, or `TARGET=TOPOLOGY`.
+pub(crate) fn assumed(text: &str) -> Result<Assumed, String> {
+    let error = match assume(text) {
+        Ok(assume) => return Ok(Assumed { of: None, assume }),
+        Err(error) => error,
+    };
+    let of_one = |(at, _): (usize, &str)| {
+        let of = text.get(..at).filter(|of| !of.is_empty())?;
+        let assume = assume(text.get(at + 1..)?).ok()?;
+        Some(Assumed { of: Some(PathBuf::from(of)), assume })
+    };
+    text.match_indices('=').find_map(of_one).ok_or(error)
+}
+
 /// As [`assume`], for a file that is read without being named.
 pub(crate) fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
     straddle_examine::assume_below(folder, text).map_err(|error| printable_lines(&error))

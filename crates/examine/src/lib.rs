@@ -164,6 +164,15 @@ impl Examiner {
         }
     }
 
+    /// Creates an examiner with the same options and view of the machine, but for what is declared of the targets'
+    /// sectors.
+    #[must_use]
+    pub fn assuming(&self, assume: straddle_device::Assume) -> Self {
+        let open = straddle_device::Options { assume, ..self.options.open.clone() };
+        let options = Options { open, ..self.options.clone() };
+        Self { machine: Arc::clone(&self.machine), ..Self::new(options) }
+    }
+
     /// The options in effect.
     pub fn options(&self) -> &Options {
         &self.options

@@ -121,6 +121,7 @@ impl Walk {
             drive: base.drive_at(span.start()),
             facts: Facts::Opaque,
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: Vec::new(),
         };
@@ -227,6 +228,7 @@ impl Walk {
             drive: part.start.and_then(|start| local.drive_at(start)),
             facts: part.facts,
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: part.remarks,
         };

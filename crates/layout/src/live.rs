@@ -72,6 +72,7 @@ impl Place<'_> {
             drive: self.ground.drive_at(ByteOffset::ZERO),
             facts,
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: Vec::new(),
         }
@@ -121,6 +122,7 @@ fn upper(place: &Place<'_>, holder: &LiveDevice, kind: Content, facts: Facts) ->
 fn finish(layer: Layer, above: &Place<'_>) -> Layer {
     Layer {
         space: above.ground.pieces(),
+        logical: above.device.logical,
         children: on(above, false),
         remarks: above.device.remarks.clone(),
         ..layer

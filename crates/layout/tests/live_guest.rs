@@ -67,7 +67,7 @@ fn tree(name: &str) -> Answer {
 }
 
 fn print(layer: &Layer, depth: usize) {
-    let Layer { kind, name, uuid: _, below, drive, facts, space, children, remarks } = layer;
+    let Layer { kind, name, uuid: _, below, drive, facts, space, logical: _, children, remarks } = layer;
     let drive = drive.map_or("-".to_owned(), |drive| drive.to_string());
     let facts = match facts {
         Facts::Table(table) => format!("{} partitions", table.partitions.len()),

@@ -33,6 +33,7 @@ fn disk(start: u64, offset: u64, facts: fn(u64) -> (VolumeKind, Facts)) -> (Memo
         drive: Some(partition.span.start()),
         facts,
         space: vec![Piece { span, below: data, drive: data }],
+        logical: None,
         children: Vec::new(),
         remarks: Vec::new(),
     });

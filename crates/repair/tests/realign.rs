@@ -68,6 +68,7 @@ impl Disk {
             drive: Some(partition.span.start()),
             facts: Facts::FileSystem(fs),
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: Vec::new(),
         });

@@ -145,3 +145,27 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
         "ntfs-3g include/ntfs-3g/layout.h, struct BIOS_PARAMETER_BLOCK, hidden_sectors",
     ],
 };
+
+pub(super) const UNFIT: Definition = Definition {
+    code: Code::S069,
+    severity: Severity::Error,
+    kind: Kind::Layers,
+    about: About::FileSystem,
+    title: "does not fit the logical sectors of what it is on",
+    what: "A file system, a volume, a nested partition table or a database page (--page) has a unit of its own that is smaller \
+           than the logical sector of what it is on, or begins or ends inside one; or a LUKS2 container ends inside one of its \
+           encryption sectors.",
+    why: "It was made on a drive or an image with 512-byte sectors and came to one with 4096: a copy to a 4Kn drive, another \
+          adapter, a larger member in an array or a volume group, LUKS2 with 4096-byte sectors below it.",
+    cost: "Linux does not mount, open, activate or find it; FAT, exFAT and NTFS whose sectors are not the drive's are not \
+           mounted by Windows. How it is aligned does not matter.",
+    fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. losetup --sector-size 512 shows the contents \
+         as they are, to be copied to a new file system. Making the file system again is the last resort.",
+    sources: &[
+        "Linux block/bdev.c, sb_set_blocksize",
+        "Linux fs/xfs/xfs_mount.c, xfs_readsb; fs/fat/inode.c, fat_fill_super",
+        "Linux drivers/md/dm-table.c, device_area_is_invalid; drivers/md/dm-crypt.c, crypt_ctr",
+        "Linux drivers/md/bcache/super.c, read_super",
+        "Microsoft Windows-driver-samples, filesys/fastfat/fsctrl.c, FatMountVolume",
+    ],
+};

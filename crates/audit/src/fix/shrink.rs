@@ -208,6 +208,7 @@ mod tests {
                 drive: None,
                 facts: Facts::FileSystem(fs),
                 space: Vec::new(),
+                logical: None,
                 children: Vec::new(),
                 remarks: Vec::new(),
             };

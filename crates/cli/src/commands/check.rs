@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     }
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
-    let run = Run::new(config, form, styles);
+    let run = Run::new(config, form, styles)?;
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;

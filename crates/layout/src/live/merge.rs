@@ -29,6 +29,7 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             if layer.drive.is_none() {
                 layer.drive = same.drive;
             }
+            layer.logical = same.logical;
             if layer.space.is_empty() {
                 layer.space.clone_from(&same.space);
             }

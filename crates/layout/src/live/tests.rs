@@ -85,6 +85,7 @@ fn on_disk(kind: Content, name: &str, drive: u64, facts: Facts) -> Layer {
         drive: Some(ByteOffset::new(drive)),
         facts,
         space: Vec::new(),
+        logical: None,
         children: Vec::new(),
         remarks: Vec::new(),
     }

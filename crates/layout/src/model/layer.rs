@@ -5,7 +5,7 @@
 //! whatever the bytes say.
 
 use straddle_device::topology::striped_data_members;
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::content::{Content, FsKind};
 use super::stack::Stack;
@@ -37,6 +37,8 @@ pub struct Layer {
     /// Where the space that it provides lies, on the device below and on the drive. Empty for layers that
     /// provide none (file systems, swap) and for those whose space lies elsewhere.
     pub space: Vec<Piece>,
+    /// The size of that space's logical sectors, where the kernel reports it.
+    pub logical: Option<BlockSize>,
     /// The layers on that space.
     pub children: Vec<Layer>,
     /// What could not be followed, and why.
@@ -293,7 +295,18 @@ mod tests {
         let below = Span::first(ByteCount::new(100));
         let (kind, children) = (Content::LogicalVolume, Vec::new());
         let (name, uuid, remarks) = (String::new(), String::new(), Vec::new());
-        Layer { kind, name, uuid, below, drive: None, facts, space: Vec::new(), children, remarks }
+        Layer {
+            kind,
+            name,
+            uuid,
+            below,
+            drive: None,
+            facts,
+            space: Vec::new(),
+            logical: None,
+            children,
+            remarks,
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
             if open.sysroot.is_none() {
                 refuse_bare_drive(path)?;
             }
-            run.examiner.examine(path)?
+            run.examiner_for(path).examine(path)?
         }
         Subject::Object(address) => run.examiner.examine_object(address)?,
         Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,

@@ -1,18 +1,20 @@
 //! What all targets of a run share.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Result;
 use straddle_device::image::Limits;
 use straddle_examine::{Alongside, Examiner, Options, Price};
 
 use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
+use crate::exit::UsageError;
 use crate::output::{self, Styles};
-use crate::target::ReadTarget;
+use crate::target::{Assumed, ReadTarget};
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +28,27 @@ pub(crate) enum Form {
 /// What all targets of a run share.
 pub(super) struct Run {
     pub(super) examiner: Examiner,
+    /// Those for targets with a topology of their own.
+    own: Vec<(PathBuf, Examiner)>,
     pub(super) arguments: CheckArguments,
     pub(super) form: Form,
     pub(super) styles: Styles,
 }
 
 impl Run {
-    pub(super) fn new(config: Config, form: Form, styles: Styles) -> Arc<Self> {
+    pub(super) fn new(config: Config, form: Form, styles: Styles) -> Result<Arc<Self>> {
         let Config { arguments, exceptions } = config;
+        let paths = ReadTarget::paths(&arguments.targets);
+        let (of_one, of_all): (Vec<&Assumed>, Vec<&Assumed>) =
+            arguments.assume.iter().partition(|assumed| assumed.of.is_some());
+        if of_all.len() > 1 {
+            return Err(UsageError("--assume: more than one topology for all targets".to_owned()).into());
+        }
+        let of_all = of_all.first().map(|assumed| assumed.assume.clone());
         let options = Options {
             open: straddle_device::Options {
                 sysroot: arguments.captured().map(Path::to_owned),
-                assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
+                assume: of_all.or_else(|| arguments.measured.clone()).unwrap_or_default(),
                 logical: arguments.logical,
                 format: arguments.format,
                 allow_backing: arguments.allow_backing.clone(),
@@ -51,12 +62,31 @@ impl Run {
             exceptions,
             alongside: match arguments.is_of_this_machine() {
                 true => Alongside::Everything,
-                false => Alongside::These(ReadTarget::paths(&arguments.targets)),
+                false => Alongside::These(paths.clone()),
             },
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
         };
-        Arc::new(Self { examiner: Examiner::new(options), arguments, form, styles })
+        let examiner = Examiner::new(options);
+        let mut own: Vec<(PathBuf, Examiner)> = Vec::new();
+        for Assumed { of, assume } in of_one {
+            let Some(path) = of.clone() else { continue };
+            let shown = output::printable(&path.display().to_string());
+            if !paths.contains(&path) {
+                return Err(UsageError(format!("--assume: {shown} is none of the targets")).into());
+            }
+            if own.iter().any(|(known, _)| *known == path) {
+                return Err(UsageError(format!("--assume: more than one topology for {shown}")).into());
+            }
+            own.push((path, examiner.assuming(assume.clone())));
+        }
+        Ok(Arc::new(Self { examiner, own, arguments, form, styles }))
+    }
+
+    /// The examiner for the target at `path`.
+    pub(super) fn examiner_for(&self, path: &Path) -> &Examiner {
+        let own = self.own.iter().find(|(of, _)| of == path);
+        own.map_or(&self.examiner, |(_, examiner)| examiner)
     }
 
     /// Returns the exceptions for the target of this name, by index.
