@@ -271,7 +271,7 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
         _ => false,
     };
     let is_windows = unfit.misfit.refusal == Refusal::Windows;
-    // That nobody said which sectors an image has is no reason.
+    // An image without a declared sector size may be that of a drive with such sectors.
     if is_for_larger && *context.topology.logical.source() == Source::Assumed {
         return;
     }

@@ -225,7 +225,6 @@ mod tests {
                 payload: Some(ByteOffset::new(payload)),
                 size: size.map(ByteCount::new),
                 is_plain: true,
-                ..Luks::default()
             };
             let fix = larger_luks_sector(&luks, ByteCount::new(len), ByteCount::new(4096));
             assert_eq!(!fix.commands.is_empty(), command, "{len} {size:?} {payload}: {}", fix.summary);

@@ -118,6 +118,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
                     drive: Some(ByteOffset::new(drive + on_pv)),
                     facts: Facts::Lv(Lv { segments: vec![segment] }),
                     space: piece(on_pv, drive + on_pv),
+                    logical: None,
                     children: on(above, drive + on_pv),
                     remarks: Vec::new(),
                 });
@@ -212,7 +213,9 @@ proptest! {
         let (findings, written) = on_partition(start, kind.as_ref());
         let is_off = |at: &&u64| !at.is_multiple_of(PHYSICAL);
         let off = written.iter().filter(is_off).count();
-        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+        // A container in a container whose data begin inside one of its sectors is not opened, wherever they are.
+        let is_placed = |finding: &&Finding| finding.severity == Severity::Error && finding.rule.code != Code::S069;
+        let errors = findings.iter().filter(is_placed).count();
         prop_assert_eq!(errors > 0, off > 0, "{:?} {:?}", written, codes(&findings));
         if off < written.len() && !start.is_multiple_of(8) {
             // A move would misalign data that is now aligned.
@@ -508,6 +511,7 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
             drive: Some(ByteOffset::new(at)),
             facts: Facts::Md(Md { data_offset, role: Some(u32::from(first > 0)), ..md }),
             space: vec![Piece { span, ..piece(at + MIB, at + MIB)[0] }],
+            logical: None,
             children: if is_seen { vec![file_system] } else { Vec::new() },
             remarks: Vec::new(),
             uuid: String::new(),
