@@ -99,7 +99,7 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     // sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
     let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
     let lvm = format!("LVM would start its data at byte {start} ({})", judged(start));
-    let ignored = KERNEL_SECTOR.blocks_floor(opt).get() % 4 != 0;
+    let ignored = !KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4);
     let lvm = if ignored { format!("{lvm}; from 2.03.31 on LVM ignores it") } else { lvm };
     format!("By it {parted}; {lvm}")
 }

@@ -222,7 +222,9 @@ mod tests {
             assert_eq!(said(arithmetic, &[]), "", "{arithmetic:?}");
             for first in numbers {
                 for second in numbers {
-                    let given = |(index, name)| (name, if index % 2 == 0 { first } else { second });
+                    let given = |(index, name): (usize, &'static str)| {
+                        (name, if index.is_multiple_of(2) { first } else { second })
+                    };
                     said(arithmetic, &names.into_iter().enumerate().map(given).collect::<Vec<_>>());
                     for name in names {
                         said(arithmetic, &[(name, first)]);

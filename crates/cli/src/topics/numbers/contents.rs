@@ -61,7 +61,7 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<Vec<String>> {
     }
     let width = numbers.get("width")?;
     let said = match (unit, width) {
-        (Some(unit), width) if width >= unit && width % unit == 0 => format!(
+        (Some(unit), width) if width >= unit && width.is_multiple_of(unit) => format!(
             "{width} is {} times {unit}: an array of that number of data disks, whatever the unit of the numbers.",
             width / unit
         ),

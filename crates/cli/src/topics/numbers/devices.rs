@@ -14,7 +14,7 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
             (logical, physical) if logical == 0 || physical < logical => {
                 format!("{logical} / {physical}: no device has such sectors.")
             }
-            (logical, physical) if physical % logical == 0 => {
+            (logical, physical) if physical.is_multiple_of(logical) => {
                 format!("{logical} / {physical}: starts at multiples of {} sectors are aligned.", physical / logical)
             }
             (logical, physical) => format!("{logical} / {physical}: neither is a multiple of the other; no device has such sectors."),
@@ -26,7 +26,7 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
             NO_LIMIT => {
                 format!("Optimal {}: 'no limit', not a boundary (S021).", odd_sectors(optimal))
             }
-            _ if minimum > 0 && optimal % minimum != 0 => format!(
+            _ if minimum > 0 && !optimal.is_multiple_of(minimum) => format!(
                 "Optimal {} is not a multiple of the minimum, {minimum}: it is not a boundary (S021).",
                 bytes(optimal)
             ),
@@ -64,7 +64,7 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
         (Some(0), _) => "The device has not reported its unit (0 bytes): its answers failed or were cut. The numbers decide nothing; look for errors \
                          of the device in the log."
             .to_owned(),
-        (Some(unit), _) if size % unit != 0 => {
+        (Some(unit), _) if !size.is_multiple_of(unit) => {
             let no_limit = if size == NO_LIMIT { " It is the adapter's way to say 'no limit'." } else { "" };
             format!("{}: {} bytes more than a multiple of {unit}.{no_limit} {kept}.", odd_sectors(size), size % unit)
         }
@@ -107,7 +107,7 @@ pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
 pub(super) fn mixed_sectors(numbers: &Numbers) -> Option<Vec<String>> {
     let (one, other) = (numbers.get("one")?, numbers.get("other")?);
     let (small, large) = (one.min(other), one.max(other));
-    (small > 0 && small < large && large % small == 0).then(|| {
+    (small > 0 && small < large && large.is_multiple_of(small)).then(|| {
         vec![format!(
             "Logical sectors of {small} and of {large} bytes. A volume with a piece on each has those of {large}: a file system with blocks or sectors \
              of less, made on the {small}-byte device, cannot be mounted from then on."

@@ -5,7 +5,7 @@ use super::{LARGE, MIB, Numbers, SMALL, bytes, sectors};
 /// Sectors that a backup GPT takes at the end of a disk, with 512-byte sectors.
 const BACKUP: u64 = 33;
 
-/// What an adapter or a RAID controller keeps at the end of a disk, at most: a few MiB.
+/// What an adapter or a RAID controller keeps at the end of a disk, in sectors: some MiB.
 const KEPT: u64 = 64 * MIB / SMALL;
 
 const RELOCATE: &str = "Nothing is lost; what lies behind the table cannot be used until the backup GPT is at the end (S034): straddle plan \
@@ -144,9 +144,9 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<String>> {
 }
 
 pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
-    let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset % SMALL == 0)?;
+    let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset.is_multiple_of(SMALL))?;
     if offset >= LARGE {
-        let so = if offset % LARGE == 0 {
+        let so = if offset.is_multiple_of(LARGE) {
             "The start is aligned to 4096 bytes."
         } else {
             "The start is off a multiple of 4096 as well."
@@ -191,7 +191,7 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     let mut said = vec![format!(
         "{start} is {rest} past a multiple of {grain}. With 512-byte sectors it is byte {byte}, {judged}."
     )];
-    if grain % 8 != 0 && grain > 8 {
+    if !grain.is_multiple_of(8) && grain > 8 {
         said.push(format!(
             "A grain of {grain} sectors is none of any drive: it comes from an impossible optimal I/O size (S021). Give the start as 1MiB and ignore \
              the message, or use parted -a minimal."
@@ -207,7 +207,7 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
 pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
     let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
     let size = boundary.checked_mul(SMALL)?;
-    let meaning = if size % MIB == 0 {
+    let meaning = if size.is_multiple_of(MIB) {
         "the usual grain, not the drive's: what is off it need not be misaligned (S008)"
     } else if size == LARGE {
         "a physical sector of most drives: a start off it is misaligned there (S001)"
