@@ -110,17 +110,14 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
                     stripe_size: ByteCount::ZERO,
                     on_pv: Some(ByteOffset::new(on_pv)),
                 };
+                let facts = Facts::Lv(Lv { segments: vec![segment] });
                 children.push(Layer {
-                    kind: Content::LogicalVolume,
                     name: format!("vg/{index}"),
-                    uuid: String::new(),
                     below: span(on_pv),
                     drive: Some(ByteOffset::new(drive + on_pv)),
-                    facts: Facts::Lv(Lv { segments: vec![segment] }),
                     space: piece(on_pv, drive + on_pv),
-                    logical: None,
                     children: on(above, drive + on_pv),
-                    remarks: Vec::new(),
+                    ..bare(Content::LogicalVolume, facts)
                 });
             }
             if volumes.is_empty() {
