@@ -44,8 +44,8 @@ pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
 /// Why the optimal I/O size cannot be true, if it cannot.
 pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let figure = topology.io_opt.as_ref()?;
-    // A declared figure is accepted as it is; the kernel's own limit is a correct statement about the kernel.
-    if matches!(*figure.source(), Source::Declared | Source::KERNEL_LIMIT) {
+    // The kernel's own limit is a correct statement about the kernel.
+    if *figure.source() == Source::KERNEL_LIMIT {
         return None;
     }
     let opt = figure.value();
@@ -149,6 +149,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_declared_figure_passes_the_same_checks() {
+        for opt in [33_553_920, 16_773_120, 1_000_448, 512 << 20] {
+            for source in [Source::Declared, Source::Measured, Source::Sysfs("queue/optimal_io_size")] {
+                let topology = with(opt, 4096, 4096, source);
+                assert!(bogus_io_opt(&topology).is_some() && boundary(&topology).is_none(), "{opt}");
+            }
+        }
+        assert_eq!(
+            boundary(&with(192 << 10, 4096, 65_536, Source::Declared)),
+            Some(ByteCount::new(192 << 10))
+        );
     }
 
     #[test]

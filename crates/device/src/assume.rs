@@ -64,6 +64,9 @@ const KEYS: &str =
 /// typing errors.
 const LARGEST: u64 = 1 << 32;
 
+/// What USB bridges report that fill a count of blocks with ones; it is a unit of no device.
+const ALL_ONES: ByteCount = ByteCount::new(65_535 * 512);
+
 impl FromStr for Assume {
     type Err = AssumeError;
 
@@ -156,6 +159,14 @@ impl Assume {
                 Some(size) if size.get() > LARGEST => return reject(key, size, "it is over 4 GiB"),
                 Some(size) if !size.is_multiple_of(ByteCount::new(512)) => {
                     return reject(key, size, "not a multiple of 512");
+                }
+                // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
+                Some(size) if key != "io-opt" && size.is_multiple_of(ALL_ONES) => {
+                    return reject(
+                        key,
+                        size,
+                        "it is 65535 blocks of 512 bytes, a 16-bit count filled with ones",
+                    );
                 }
                 _ => {}
             }
@@ -332,6 +343,8 @@ mod tests {
             "atomic-boundary=4096",
             "logical=1000",
             "atomic=12288",
+            "stripe=33553920",
+            "io-min=67107840",
         ] {
             assert!(text.parse::<Assume>().is_err(), "{text} was accepted");
         }
