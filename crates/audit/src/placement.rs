@@ -95,7 +95,10 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
     let is_last =
         partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !fix.moves_data());
     let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
-    let mut all = [here, first, in_place, last].into_iter().flatten();
+    // What is swapped out is not worth a move: the swap is made again where it belongs.
+    let is_remade = in_place.as_ref().is_some_and(|fix| fix.commands.iter().any(fix::remakes_swap));
+    let order = if is_remade { [in_place, here, first, last] } else { [here, first, in_place, last] };
+    let mut all = order.into_iter().flatten();
     let (first, second) = (all.next(), all.next());
     (first.or(other), second)
 }

@@ -37,6 +37,9 @@ pub(super) fn caution(
     }
     if how == How::Swap {
         say(swap::ORDER);
+        if !context.is_image {
+            say("replace DEVICE with the partition");
+        }
     } else if commands.is_empty() && swap::of(partition).is_some() {
         say(
             "what is swapped out is worth nothing after swapoff: make the partition again at that place, and a swap with the same UUID and label in it \

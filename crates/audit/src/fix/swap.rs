@@ -9,27 +9,43 @@ use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
 use crate::finding::Command;
-use crate::shell::quote;
+use crate::shell::{operand, quote};
 
 /// The page size of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;
 
 /// The caution for the line.
 pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in between: what is swapped out is not moved, the swap is made again \
-                                under the same UUID (replace DEVICE with the partition)";
+                                under the same UUID, by which fstab finds it; a resume_offset= must be renewed";
 
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
 }
 
-/// The line that changes the entry and recreates the swap. `None` on an image, which has no partition device
-/// that would follow the entry, and if the UUID or label that the swap is found by is not fully known.
+/// Whether a command makes a swap again.
+pub(crate) fn remakes(command: &Command) -> bool {
+    command.line.contains(" mkswap ")
+}
+
+/// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if
+/// the UUID or label that the swap is found by is not fully known, or for an image that is not raw.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
-    if entry.context.is_image {
-        return None;
-    }
-    let line = format!("swaplabel DEVICE && {} && mkswap {}DEVICE", entry.sfdisk().line, kept(layer)?);
+    let (kept, sfdisk) = (kept(layer)?, entry.sfdisk().line);
+    let line = match entry.context.is_image {
+        false => format!("swaplabel DEVICE && {sfdisk} && mkswap {kept}DEVICE"),
+        // Only of a raw image a move is planned.
+        true => {
+            entry.context.moves.planned.as_ref()?;
+            let block = entry.context.stack.block;
+            let (at, len) = (entry.start.to_bytes(block)?, entry.count.to_bytes(block)?);
+            format!(
+                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && mkswap {kept}\"$loop\"; losetup --detach \"$loop\"",
+                len.get(),
+                operand(entry.context.target)
+            )
+        }
+    };
     Some(Command::of_table("sfdisk", line))
 }
 
