@@ -29,6 +29,8 @@ pub struct Moves {
     pub refused: Option<String>,
     /// The first byte of data that rewriting the copies of a damaged GPT would destroy.
     pub in_the_way: Option<ByteOffset>,
+    /// Why a table for another logical sector size cannot be converted, if it cannot.
+    pub not_converted: Option<String>,
 }
 
 impl Default for Moves {
@@ -40,6 +42,7 @@ impl Default for Moves {
             copy: None,
             refused: None,
             in_the_way: None,
+            not_converted: None,
         }
     }
 }

@@ -104,7 +104,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
                 None,
             ),
         },
-        Problem::OtherBlockSize { table, device, .. } => (convert(context, *table, *device), None),
+        Problem::OtherBlockSize { table, device, .. } => other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => (
             Fix::advice(
                 "if the contents are in use, copy the disk or image again, whole; if they are left over, remove them with wipefs",
@@ -289,43 +289,54 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// The fix for a table that counts in sectors of another size than the device has.
-fn convert(context: &Context<'_>, table: BlockSize, device: BlockSize) -> Fix {
-    let back = format!(
+/// The fixes for a table that counts in sectors of another size than the device has: the one that has it rewritten, if a plan
+/// does that, and the one that reads what it lists without a write.
+fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
+    let way = format!(
         "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably \
-         showed it so), or have the table rewritten in place"
+         showed it so)"
     );
+    if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
+        return (Fix::advice(way), None);
+    }
+    if let Some(why) = &context.moves.not_converted {
+        let summary = format!("{way}, or read it as it was through a loop device, without a write; {why}");
+        return (as_it_was(context, table, summary), None);
+    }
+    let view =
+        as_it_was(context, table, "read it as it was through a loop device, without a write".to_owned());
     // With --convert-table, --logical is the size of the table's sectors.
     let seen = context.moves.options.as_ref().filter(|options| !options.contains("--logical"));
     let is_alone = matches!(&context.stack.problems[..], [_]);
-    if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
-        return Fix::advice(format!(
-            "connect the disk the way it was partitioned (with {table}-byte sectors)"
-        ));
-    }
-    // With that in it the plan is refused.
-    let depends = context.stack.partitions.iter().find_map(|partition| {
-        let unfit = crate::fit::unfit(partition.layer.as_ref()?, device).into_iter().next()?;
-        Some((partition.number, unfit))
-    });
-    if let Some((number, unfit)) = depends {
-        return Fix::advice(format!(
-            "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably showed it so), and copy what it \
-             holds: with {device}-byte sectors the contents of partition {number} could not be used ({}: {})",
-            unfit.layer.kind, unfit.misfit
-        ));
-    }
     let Some(seen) = seen.filter(|_| is_alone) else {
-        return Fix::advice(format!("{back} (straddle plan --convert-table {device})"));
+        let rewritten =
+            format!("{way}, or have the table rewritten in place (straddle plan --convert-table {device})");
+        return (Fix::advice(rewritten), Some(view));
     };
-    let commands = planned(context, &format!("{seen} --convert-table {device}"));
-    Fix {
-        summary: back,
-        commands,
+    let fix = Fix {
+        summary: format!("{way}, or have the table rewritten in place"),
+        commands: planned(context, &format!("{seen} --convert-table {device}")),
         risk: Risk::Backup,
         caution: Some(
-            "the first command refuses where what is inside depends on the size of the sectors; afterwards the disk no \
-             longer works where it was partitioned; the second one prints how to revert it"
+            "afterwards the disk no longer works where it was partitioned; the second command prints how to revert it"
+                .to_owned(),
+        ),
+    };
+    (fix, Some(view))
+}
+
+/// The fix that makes a loop device with sectors of `table` bytes over the disk.
+fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
+    let line = format!(
+        "losetup --find --show --read-only --partscan --sector-size {table} {}",
+        operand(context.target)
+    );
+    Fix {
+        summary,
+        commands: vec![Command::other("losetup", line)],
+        risk: Risk::Safe,
+        caution: Some(
+            "it prints the loop device, whose partitions (loop0p1) are mounted read-only; losetup --detach removes it"
                 .to_owned(),
         ),
     }

@@ -8,7 +8,7 @@ use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Target};
 use straddle_layout::{Damage, Stack};
-use straddle_repair::{Situation, in_the_way_of_copies, realign};
+use straddle_repair::{Request, Seed, Situation, in_the_way_of_copies, realign};
 use straddle_units::ByteOffset;
 
 use crate::{Examiner, in_use, sectors};
@@ -60,7 +60,8 @@ pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack
     if let Some(unfinished) = found(target, stack, Path::new(name)) {
         return Moves { unfinished: Some(unfinished), ..moves };
     }
-    let moves = Moves { in_the_way: in_the_way(target, stack), ..moves };
+    let not_converted = not_converted(target, stack);
+    let moves = Moves { in_the_way: in_the_way(target, stack), not_converted, ..moves };
     // Arrays and mappings have no table of their own as a rule.
     let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
     // A damaged table is mended first.
@@ -80,6 +81,16 @@ fn in_the_way(target: &Target, stack: &Stack) -> Option<ByteOffset> {
     stack.problems.iter().any(|problem| is_rewritten(problem.damage())).then_some(())?;
     let medium = target.medium.as_deref()?;
     in_the_way_of_copies(&Situation { medium, topology: &target.topology, stack, serial: None })
+}
+
+/// Returns why the table cannot be converted to the device's sectors, if it counts in others.
+fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
+    stack.problems.iter().any(|problem| problem.damage() == Damage::Sectors).then_some(())?;
+    let medium = target.medium.as_deref()?;
+    let mut request = Request::new(Seed(0));
+    request.convert = true;
+    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    straddle_repair::make(&situation, &request).err().map(|error| error.to_string())
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.

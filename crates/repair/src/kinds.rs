@@ -78,6 +78,14 @@ pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     }
 }
 
+/// The name of the GPT type for an MBR type, if it has one; FAT and NTFS are Microsoft's data.
+pub(crate) fn gpt_of(mbr: u8) -> Option<&'static str> {
+    if matches!(mbr, 0x01 | 0x04 | 0x06 | 0x0B | 0x0C | 0x0E) {
+        return Some("msdata");
+    }
+    ALIASES.iter().find(|alias| alias.mbr == Some(mbr)).map(|alias| alias.name)
+}
+
 /// The name of the partition type for a file system.
 pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
     match (fs, format) {

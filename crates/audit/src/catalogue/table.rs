@@ -14,7 +14,8 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
           MBR is found, but every number in it means eight times more or less.",
     cost: "The partitions are invisible or at the wrong place: data seems lost, and a \
            \"repair\" overwrites it.",
-    fix: "Connect the drive as it was when it was partitioned, or have the table rewritten in place (straddle plan --convert-table), or copy the data off and make a new table.",
+    fix: "Connect the drive as it was when it was partitioned, or read it through a loop device with the table's sectors (losetup --sector-size), \
+          which needs no write, and copy the data off; or have the table rewritten in place (straddle plan --convert-table).",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",

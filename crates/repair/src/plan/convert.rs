@@ -15,6 +15,7 @@ use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LEAD, Plan, Slot, Table, 
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
+use crate::kinds;
 
 /// How many bytes of its sector an MBR or an extended boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);
@@ -38,8 +39,8 @@ impl Draft<'_> {
         let (stack, block) = (self.situation.stack, self.block());
         check_sizes(stack, block)?;
         self.check_problems(stack)?;
-        self.notes.extend(contents::check(self.situation.medium, stack, block)?);
-        match stack.kind {
+        let notes = contents::check(self.situation.medium, stack, block);
+        let table = match stack.kind {
             TableKind::Gpt => self.converted_gpt(stack),
             TableKind::Mbr => self.converted_mbr(stack),
             TableKind::HybridMbr => Err(cannot(
@@ -50,6 +51,16 @@ impl Draft<'_> {
             TableKind::None | TableKind::Kernel => {
                 Err(PlanError::NoTable { found: "nothing known is on it".to_owned() })
             }
+        };
+        match (table, notes) {
+            (Err(PlanError::CannotConvert(one)), Err(PlanError::CannotConvert(other))) => {
+                Err(cannot(format!("{one}; besides, {other}")))
+            }
+            (Ok(table), Ok(notes)) => {
+                self.notes.extend(notes);
+                Ok(table)
+            }
+            (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
 
@@ -133,8 +144,9 @@ impl Draft<'_> {
         {
             let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
-                "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors",
-                far.number
+                "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors{}",
+                far.number,
+                as_gpt(&partitions)
             )));
         }
         let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
@@ -145,6 +157,22 @@ impl Draft<'_> {
         let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
         Ok(Table { format: Format::Mbr, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
     }
+}
+
+/// The plan of a GPT that lists these partitions at the same bytes, where logical ones are not among them.
+fn as_gpt(partitions: &[Entry]) -> String {
+    if partitions.iter().any(|entry| entry.slot != Slot::Primary) {
+        return "; a GPT can".to_owned();
+    }
+    let part = |entry: &Entry| {
+        let kind = u8::from_str_radix(&entry.kind, 16).ok().and_then(kinds::gpt_of);
+        let kind = kind.map_or_else(String::new, |kind| format!(",type={kind}"));
+        format!(" --part {}s,start={}s{kind}", entry.sectors.get(), entry.start.get())
+    };
+    let mut in_order: Vec<&Entry> = partitions.iter().collect();
+    in_order.sort_by_key(|entry| entry.start);
+    let parts: String = in_order.into_iter().map(part).collect();
+    format!("; a GPT can, at the same bytes: straddle plan DISK --table gpt --allow-misaligned{parts}")
 }
 
 /// Checks that the table's size and the wanted one differ, and that both are 512 or 4096 bytes.
