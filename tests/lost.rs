@@ -6,8 +6,12 @@
 mod besides;
 #[path = "lost/hibernated.rs"]
 mod hibernated;
+#[path = "lost/listed.rs"]
+mod listed;
 #[path = "tools/made.rs"]
 mod made;
+#[path = "lost/rescue.rs"]
+mod rescue;
 #[path = "lost/tables.rs"]
 mod tables;
 mod tools;

@@ -25,6 +25,7 @@
 
 mod list;
 mod record;
+mod remains;
 mod removed;
 mod whole;
 
@@ -38,6 +39,7 @@ use crate::fault::{self, Fault};
 use crate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
+pub use remains::{body_at, says_nothing};
 pub(crate) use removed::{erase_titles, slots};
 
 /// The bytes of a [`Hash`].

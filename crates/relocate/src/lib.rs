@@ -171,7 +171,7 @@ pub use engine::{Progress, Verify, Watch};
 pub use error::{Device, RelocateError};
 pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
-pub use journal::is_title;
+pub use journal::{body_at, is_title, says_nothing};
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, Unneeded, begin, forget, inspect,
     inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open, slots,

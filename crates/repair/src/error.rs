@@ -89,6 +89,30 @@ pub enum PlanError {
         /// Their first byte.
         at: ByteOffset,
     },
+    /// The table would go over what is in a partition that it does not keep.
+    #[error(
+        "partition {number} ({content}) has byte {at}, where the new table would be written: --wipe gives its contents up"
+    )]
+    OverPartition {
+        /// The partition's number.
+        number: u32,
+        /// Its contents, in words.
+        content: String,
+        /// The first byte that would be overwritten.
+        at: ByteOffset,
+    },
+    /// Contents that no partition lists lie where a partition would be.
+    #[error(
+        "byte {at} is unallocated and begins {content}, perhaps of a deleted partition, over which partition {number} would lie: --wipe gives it up"
+    )]
+    Unlisted {
+        /// The number of the partition that would lie there.
+        number: u32,
+        /// The contents, in words.
+        content: String,
+        /// Their first byte.
+        at: ByteOffset,
+    },
     /// A partition type that is not known.
     #[error(
         "'{text}' is not a {format} type{}: use a name (linux, esp, swap, …), {}",

@@ -32,6 +32,8 @@ impl PlanError {
             | Self::WouldHarm { .. }
             | Self::WouldLose { .. }
             | Self::Occupied { .. }
+            | Self::OverPartition { .. }
+            | Self::Unlisted { .. }
             | Self::NotItsTable { .. }
             | Self::TwoOwners { .. }
             | Self::TwoSteps(_)

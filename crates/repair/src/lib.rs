@@ -34,6 +34,7 @@ pub mod realign;
 mod request;
 mod sfdisk;
 mod target;
+mod unlisted;
 
 pub use encode::{Step, encode};
 pub use error::PlanError;

@@ -15,6 +15,7 @@ use straddle_units::{BlockSize, ByteOffset, Span};
 
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Slot, Table, WIPED, span_of};
+use crate::unlisted;
 
 /// The contents of at most this many partitions are read; further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
@@ -33,6 +34,24 @@ pub struct Lost {
     pub label: String,
     /// The bytes it occupies.
     pub at: Span,
+    /// Whether the new table is written over part of it.
+    pub is_overwritten: bool,
+}
+
+impl Lost {
+    /// What it is, in words.
+    pub(crate) fn what(&self) -> String {
+        let unknown = if self.partition.is_some() { "no known content" } else { UNKNOWN };
+        let content = self.content.as_deref().unwrap_or(unknown);
+        if self.label.is_empty() { content.to_owned() } else { format!("{content} \"{}\"", self.label) }
+    }
+
+    /// Whether a new partition of `table` begins with it and has all of it.
+    pub(crate) fn is_led_to(&self, table: &Table, block: BlockSize) -> bool {
+        let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
+        let mut spans = table.partitions.iter().filter(is_new).filter_map(|entry| span_of(entry, block));
+        spans.any(|span| span.start() == self.at.start() && span.contains(self.at))
+    }
 }
 
 impl fmt::Display for Lost {
@@ -43,11 +62,7 @@ impl fmt::Display for Lost {
             None if self.at.start() != ByteOffset::ZERO => write!(f, "outside of partitions: ")?,
             None => write!(f, "the whole disk: ")?,
         }
-        let unknown = if self.partition.is_some() { "no known content" } else { UNKNOWN };
-        write!(f, "{}", self.content.as_deref().unwrap_or(unknown))?;
-        if !self.label.is_empty() {
-            write!(f, " \"{}\"", self.label)?;
-        }
+        write!(f, "{}", self.what())?;
         let (start, size) = (self.at.start(), self.at.len());
         write!(f, ", {size} ({} bytes) from byte {start}", size.get())
     }
@@ -99,33 +114,68 @@ pub(crate) fn find(
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
     }
+    if table.partitions.iter().any(|entry| matches!(entry.change, Change::New | Change::Grown { .. })) {
+        let unlisted = unlisted(medium, stack, (table, block));
+        let is_new = |lost: &Lost| {
+            let is_reached = !wipe && lost.is_led_to(table, block);
+            !is_reached && !found.iter().any(|other| other.at.overlaps(lost.at))
+        };
+        let unlisted: Vec<Lost> = unlisted.into_iter().filter(is_new).collect();
+        found.extend(unlisted);
+    }
     if wipe {
-        found.extend(wiped(medium, stack, (table, block), &found)?);
+        found.extend(wiped(medium, (table, block), &found)?);
     }
     Ok(found)
 }
 
-/// What is where new partitions begin, and is in nothing of `found`: contents of deleted partitions, and bytes that are
-/// not recognised. A wipe takes their beginning.
+/// Contents that no partition of `stack` lists, where new partitions are, or where partitions grow to.
+pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Table, BlockSize)) -> Vec<Lost> {
+    let claimed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let gaps = Span::first(medium.len()).gaps(claimed.map(|partition| partition.span));
+    let taken = table.partitions.iter().filter(|entry| entry.slot != Slot::Extended).filter_map(|entry| {
+        let span = span_of(entry, block)?;
+        match entry.change {
+            Change::New => Some(span),
+            Change::Grown { from } => {
+                let old = Span::of_blocks(entry.start, from, block)?;
+                Span::new(old.end(), span.end().checked_since(old.end())?)
+            }
+            Change::Kept | Change::Moved { .. } => None,
+        }
+    });
+    let mut all: Vec<Lost> = Vec::new();
+    for span in taken {
+        for gap in gaps.iter().filter(|gap| gap.overlaps(span)) {
+            let mut found = unlisted::reaching(medium, *gap, span, block);
+            // Some contents are found from their end.
+            if gap.contains(span) && !found.iter().any(|(at, _)| at.start() == span.start()) {
+                let layer = read_layers(&View::of_drive(medium), span, Some(block));
+                found.extend(layer.map(|layer| (span, layer)));
+            }
+            let new = found.into_iter().filter(|(at, _)| !all.iter().any(|lost| lost.at.overlaps(*at)));
+            let new: Vec<Lost> = new
+                .map(|(at, layer)| Lost { label: layer.name, ..lost(None, Some(layer.kind.name()), at) })
+                .collect();
+            all.extend(new);
+        }
+    }
+    all
+}
+
+/// Bytes that are not recognised where new partitions begin, and are in nothing of `found`: a wipe takes them.
 fn wiped(
     medium: &dyn Medium,
-    stack: &Stack,
     (table, block): (&Table, BlockSize),
     found: &[Lost],
 ) -> Result<Vec<Lost>, PlanError> {
-    let drive = View::of_drive(medium);
     let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
     let spans = table.partitions.iter().filter(is_new).filter_map(|entry| span_of(entry, block));
     let mut all = Vec::new();
     for span in spans.filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
         let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
-        match read_layers(&drive, span, Some(stack.block)) {
-            Some(layer) => {
-                let content = Some(layer.kind.name());
-                all.push(Lost { label: layer.name, ..lost(None, content, span) });
-            }
-            None if first_written(medium, head)?.is_some() => all.push(lost(None, None, head)),
-            None => {}
+        if first_written(medium, head)?.is_some() {
+            all.push(lost(None, None, head));
         }
     }
     Ok(all)
@@ -147,7 +197,8 @@ pub(crate) fn outside(at: Span) -> Lost {
 }
 
 fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
-    Lost { partition, content: content.map(str::to_owned), label: String::new(), at: span }
+    let content = content.map(str::to_owned);
+    Lost { partition, content, label: String::new(), at: span, is_overwritten: false }
 }
 
 /// Returns the content outside the table that a plan would destroy. A plan that only changes the present

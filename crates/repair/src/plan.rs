@@ -154,12 +154,19 @@ impl Plan {
     fn over_accounted(mut self, situation: &Situation<'_>, wipes: bool) -> Result<Self, PlanError> {
         let Situation { medium, stack, .. } = *situation;
         if wipes {
-            self.lost.extend(self.writes_over(medium, stack)?.into_iter().map(lost::outside));
+            let (outside, partitions) = self.writes_over(medium, stack)?;
+            let lost = self.lost.iter_mut().filter(|lost| lost.partition.is_some());
+            lost.for_each(|lost| lost.is_overwritten = partitions.contains(&lost.partition));
+            self.lost.extend(outside.into_iter().map(lost::outside));
             return Ok(self);
         }
         match encode::encode(&self, medium, stack) {
             // Why else it cannot be written is said where it would be.
-            Err(error @ (PlanError::Occupied { .. } | PlanError::CannotConvert(_))) => Err(error),
+            Err(
+                error @ (PlanError::Occupied { .. }
+                | PlanError::OverPartition { .. }
+                | PlanError::CannotConvert(_)),
+            ) => Err(error),
             _ => Ok(self),
         }
     }
@@ -286,6 +293,9 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         true => Vec::new(),
         false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
     };
+    if !fresh && !request.convert && !request.wipe {
+        draft.spare_unlisted(&table)?;
+    }
     let Draft { notes, wipe, .. } = draft;
     let plan = Plan {
         disk: fingerprint,

@@ -32,6 +32,7 @@ mod boot;
 mod bystanders;
 mod carry;
 mod chosen;
+mod debris;
 mod detours;
 mod displaced;
 mod error;
@@ -277,10 +278,13 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
     base.note(format!("there is no room for all on the grain of {grain}: new starts are on {starts}"));
-    match attempt(&base, &fine) {
+    let second = attempt(&base, &fine);
+    match (&first, &second) {
         // What is only off the advised grain is fine as it is.
-        Err(RealignError::Nothing | RealignError::Occupied { .. }) => first,
-        second => second,
+        (_, Err(RealignError::Nothing)) => first,
+        // It is data in the way that have to go, not contents that have to be smaller.
+        (Err(error), Err(_)) if error.is_given_up_by_wipe() => first,
+        _ => second,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod copy;
 
+use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
@@ -109,6 +110,19 @@ pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
         let is_alone =
             GptCopy::read(reader, block, PRIMARY_LBA).is_err_and(|primary| !primary.is_announced());
         is_alone.then(|| backup.at.checked_back(ByteCount::new(BACKUP_ARRAY)).unwrap_or(ByteOffset::ZERO))
+    })
+}
+
+/// The copy of a GPT whose header is at byte `at`, if it is whole and in its own place, in sectors of 512 or of 4096 bytes:
+/// the bytes of its header, and of its entries up to the end of a sector. What a table has left behind it is, whatever table
+/// the disk has now.
+pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
+    let reader = Reader::open(medium, BlockSize::B512).ok()?;
+    [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
+        let copy = GptCopy::read(&reader, block, Lba::from_bytes_exact(at, block)?).ok()?;
+        let array = copy.header.array;
+        let sectors = ByteCount::new(array.len().get().next_multiple_of(block.get()));
+        Some([Span::new(at, block.bytes())?, Span::new(array.start(), sectors)?])
     })
 }
 

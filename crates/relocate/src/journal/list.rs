@@ -13,10 +13,10 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::job::Job;
 
-const MAGIC: &[u8; 8] = b"relobad1";
+pub(super) const MAGIC: &[u8; 8] = b"relobad1";
 /// The list has no more bytes, or two blocks.
 const LARGEST: u64 = 4 << 20;
-const HEAD: usize = 8 + 16 + 8;
+pub(super) const HEAD: usize = 8 + 16 + 8;
 const ENTRY: usize = 3 * 8;
 
 /// The blocks of the list: one for each window, within limits.

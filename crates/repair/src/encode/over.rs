@@ -10,13 +10,15 @@ use straddle_device::fields::{array, has, le32, le64};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt::{self, entry, header};
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, is_erased};
+use straddle_layout::view::View;
+use straddle_layout::{Stack, gpt_copy, is_erased, read_layers};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::mbr::slot;
 use super::{Step, Steps};
 use crate::error::PlanError;
 use crate::fingerprint::{Structure, bytes_of, structures};
+use crate::lost::Lost;
 use crate::plan::{Change, Plan, former};
 
 /// The unit in which data are found.
@@ -35,6 +37,10 @@ pub(super) fn check(
     stack: &Stack,
     steps: &[Step],
 ) -> Result<(), PlanError> {
+    if let Some((lost, at)) = overwritten(plan, medium, stack, steps)?.first() {
+        let number = lost.partition.unwrap_or_default();
+        return Err(PlanError::OverPartition { number, content: lost.what(), at: *at });
+    }
     let Some(first) = unaccounted(plan, medium, stack, steps)?.first().copied() else { return Ok(()) };
     let at = first.start();
     if plan.converts().is_some() {
@@ -54,6 +60,55 @@ pub(super) fn check(
     Err(PlanError::Occupied { at })
 }
 
+/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the first byte. A
+/// plan that lists them as overwritten may.
+///
+/// Contents have all bytes up to their end, whatever is in them: zeros may be data too. Where nothing is recognised, what is
+/// not erased counts.
+pub(super) fn overwritten<'a>(
+    plan: &'a Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+    steps: &[Step],
+) -> Result<Vec<(&'a Lost, ByteOffset)>, ReadError> {
+    let mut found = Vec::new();
+    let is_kept = |lost: &&Lost| plan.is_fresh() && lost.partition.is_some() && !lost.is_overwritten;
+    for lost in plan.lost().iter().filter(is_kept) {
+        let mut written = changed(steps).filter(|(span, ..)| span.overlaps(lost.at)).peekable();
+        if written.peek().is_none() {
+            continue;
+        }
+        let layer = read_layers(&View::of_drive(medium), lost.at, Some(stack.block));
+        let used = layer.map(|layer| layer.used(lost.at.len()).unwrap_or(lost.at.len()));
+        let end = used.and_then(|used| lost.at.start().checked_add(used)).unwrap_or(lost.at.start());
+        let debris = [BlockSize::B512, BlockSize::B4096].map(|block| {
+            let last = block.blocks_floor(medium.len()).last_lba()?.to_bytes(block)?;
+            gpt_copy(medium, last)
+        });
+        let is_debris = |span: Span| debris.iter().flatten().flatten().any(|one| one.contains(span));
+        let is_data = |(span, old, _): &(Span, &[u8], &[u8])| {
+            span.start() < end || !(is_erased(old) || is_debris(*span))
+        };
+        found.extend(written.find(is_data).map(|(span, ..)| (lost, span.start().max(lost.at.start()))));
+    }
+    Ok(found)
+}
+
+/// What `steps` change, sector by sector.
+fn changed(steps: &[Step]) -> impl Iterator<Item = (Span, &[u8], &[u8])> {
+    let writes = steps.iter().filter_map(|step| match step {
+        Step::Write { at, old, new, .. } => Some((*at, old, new)),
+        Step::Flush => None,
+    });
+    writes.flat_map(|(at, old, new)| {
+        let sectors = (at..).step_by(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
+        sectors.filter(|(at, (old, new))| *at != 0 && old != new).filter_map(|(at, (old, new))| {
+            let span = Span::new(ByteOffset::new(at), ByteCount::new(old.len() as u64))?;
+            Some((span, old, new))
+        })
+    })
+}
+
 /// The spans that `steps` would write over although no table accounts for what is there.
 pub(super) fn unaccounted(
     plan: &Plan,
@@ -62,15 +117,13 @@ pub(super) fn unaccounted(
     steps: &[Step],
 ) -> Result<Vec<Span>, ReadError> {
     let mut odd: Vec<Span> = Vec::new();
-    for step in steps {
-        let Step::Write { at, old, new, .. } = step else { continue };
-        let sectors = old.chunks(SECTOR).zip(new.chunks(SECTOR));
-        for (at, (old, new)) in (*at..).step_by(SECTOR).zip(sectors) {
-            let is_structure =
-                is_erased(old) || is_header(at, old, new) || is_record(old) || are_entries(old, new);
-            if at != 0 && old != new && !is_structure {
-                odd.extend(Span::new(ByteOffset::new(at), ByteCount::new(old.len() as u64)));
-            }
+    for (span, old, new) in changed(steps) {
+        let is_structure = is_erased(old)
+            || is_header(span.start().get(), old, new)
+            || is_record(old)
+            || are_entries(old, new);
+        if !is_structure {
+            odd.push(span);
         }
     }
     if odd.is_empty() {
@@ -95,6 +148,7 @@ pub(super) fn unaccounted(
 /// The places of which it is known what is there: listed as lost, moved away before the table is written, or
 /// structures of a table that are whole, which are records and arrays of entries whose checksum is right.
 fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
+    // Of partitions that go, see `overwritten`.
     let mut known: Vec<Span> = plan.lost().iter().map(|lost| lost.at).collect();
     known.extend(plan.table().partitions.iter().filter_map(|entry| match entry.change {
         Change::Moved { from, sectors } => former(from, sectors, plan.block()),
@@ -183,11 +237,18 @@ fn array_of(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
 }
 
 impl Plan {
-    /// What its table would be written over although no table accounts for it; nothing if it cannot be written.
-    pub(crate) fn writes_over(&self, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, PlanError> {
-        match Steps::of_table(self, medium, stack) {
-            Ok(steps) => Ok(unaccounted(self, medium, stack, &steps.steps)?),
-            Err(_) => Ok(Vec::new()),
-        }
+    /// What its table would be written over although no table accounts for it, and the partitions whose contents it would be
+    /// written over; nothing if it cannot be written.
+    pub(crate) fn writes_over(
+        &self,
+        medium: &dyn Medium,
+        stack: &Stack,
+    ) -> Result<(Vec<Span>, Vec<Option<u32>>), PlanError> {
+        let Ok(Steps { steps, .. }) = Steps::of_table(self, medium, stack) else {
+            return Ok(Default::default());
+        };
+        let partitions = overwritten(self, medium, stack, &steps)?;
+        let partitions = partitions.into_iter().map(|(lost, _)| lost.partition).collect();
+        Ok((unaccounted(self, medium, stack, &steps)?, partitions))
     }
 }

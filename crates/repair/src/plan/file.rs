@@ -199,6 +199,9 @@ pub struct LostFile {
     pub start: u64,
     /// Length in bytes.
     pub size: u64,
+    /// Whether the new table is written over part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overwritten: bool,
 }
 
 impl TryFrom<PlanFile> for Plan {
@@ -370,16 +373,17 @@ impl From<&Considered> for ConsideredFile {
 impl TryFrom<LostFile> for Lost {
     type Error = PlanError;
 
-    fn try_from(LostFile { partition, content, label, start, size }: LostFile) -> Result<Self, PlanError> {
+    fn try_from(file: LostFile) -> Result<Self, PlanError> {
+        let LostFile { partition, content, label, start, size, overwritten: is_overwritten } = file;
         let at = Span::new(ByteOffset::new(start), ByteCount::new(size));
         let at = at.ok_or_else(|| invalid(format!("it loses {size} bytes from byte {start}")))?;
-        Ok(Self { partition, content, label, at })
+        Ok(Self { partition, content, label, at, is_overwritten })
     }
 }
 
 impl From<&Lost> for LostFile {
     fn from(lost: &Lost) -> Self {
-        let Lost { partition, content, label, at } = lost.clone();
-        Self { partition, content, label, start: at.start().get(), size: at.len().get() }
+        let Lost { partition, content, label, at, is_overwritten: overwritten } = lost.clone();
+        Self { partition, content, label, start: at.start().get(), size: at.len().get(), overwritten }
     }
 }

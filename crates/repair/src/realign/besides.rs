@@ -4,18 +4,18 @@
 //! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the ends and
 //! samples are read, and again, of all bytes, where it is carried out.
 
-use std::collections::BTreeSet;
-
 use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::Facts;
 use straddle_layout::view::View;
 use straddle_layout::{is_erased, read_layers};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, Lba, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::debris::Debris;
 use super::payload::wrapped::HEAD;
 use super::{Realign, RealignError, Trim};
 use crate::plan::{Slot, span_of};
 use crate::target::Disk;
+use crate::unlisted;
 
 /// What is read at once.
 const PIECE: ByteCount = ByteCount::new(MIB);
@@ -42,12 +42,6 @@ pub(crate) enum Look {
 /// What [`Look::Ends`] reads of each end.
 const END: ByteCount = ByteCount::new(64 * KIB);
 
-/// How many of the MiBs of a space are looked at.
-const EVENS: u64 = 64;
-
-/// Where the first partition begins on a disk with tracks of 63 sectors.
-const TRACK: u64 = 63;
-
 /// How many bytes at the end of a disk the backup of a new GPT takes, and what is kept in the last sectors.
 const LAST: ByteCount = ByteCount::new(33 * 4096);
 
@@ -63,8 +57,11 @@ impl Realign {
             return Ok(());
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
+        let mut debris = Debris::of(medium, self.plan.block());
+        let is_nothing =
+            &mut |at, sector: &[u8]| (self.is_wrap() && is_boot_copy(sector)) || debris.has(at, sector);
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
-            if let Some(at) = first_data(medium, looked_at(span, look), self.is_wrap())
+            if let Some(at) = first_data(medium, looked_at(span, look), is_nothing)
                 .map_err(crate::error::PlanError::from)?
             {
                 return Err(RealignError::Occupied { at });
@@ -102,29 +99,12 @@ impl Realign {
         }
     }
 
-    /// Contents that reach into `span` and that no partition has, such as those of a partition that was deleted: they may
-    /// hold zeros there. They are looked for where partitions begin: behind another one or such contents, at sector 63,
-    /// and on the first MiBs of the space.
+    /// Contents that reach into `span` and that no partition has: they may hold zeros there.
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
-        let block = self.plan.block();
         let disk = Span::first(self.plan.disk().size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
-        let even = gap.start().get().max(1).next_multiple_of(MIB);
-        let evens = (0..EVENS).map(|index| even.saturating_add(index * MIB));
-        let track = Lba::new(TRACK).to_bytes(block)?.get();
-        let mut starts: BTreeSet<u64> = evens.chain([gap.start().get(), track]).collect();
-        while let Some(start) = starts.pop_first().filter(|start| *start < span.start().get()) {
-            let at = ByteOffset::new(start);
-            let Some(rest) = gap.end().checked_since(at).and_then(|len| Span::new(at, len)) else { break };
-            let Some(contents) = contents_at(medium, rest, block).filter(|_| gap.start() <= at) else {
-                continue;
-            };
-            if contents.overlaps(span) {
-                return Some(contents);
-            }
-            starts.insert(contents.end().get());
-        }
-        None
+        let found = unlisted::reaching(medium, gap, span, self.plan.block());
+        found.first().map(|(contents, _)| *contents)
     }
 
     /// What the moves write, but for the journal and for the sectors of the table that are always its own.
@@ -154,7 +134,10 @@ impl Realign {
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
         // Most places with data show it at once.
-        let found = first_data(medium, parts, self.is_wrap())?;
+        let mut debris = Debris::of(medium, self.plan.block());
+        let found = first_data(medium, parts, &mut |at, sector| {
+            (self.is_wrap() && is_boot_copy(sector)) || debris.has(at, sector)
+        })?;
         Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
     }
 
@@ -185,35 +168,28 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
     disk.flush()
 }
 
-/// What begins at the start of `rest`, as far as it says that it reaches.
-fn contents_at(medium: &dyn Medium, rest: Span, block: BlockSize) -> Option<Span> {
-    // Superblocks are in the first bytes: where these are erased there are none.
-    let head = rest.len().min(HEAD);
-    let mut bytes = vec![0; usize::try_from(head.get()).ok()?];
-    medium.read_at(rest.start(), &mut bytes).ok()?;
-    if is_erased(&bytes) {
-        return None;
-    }
-    let layer = read_layers(&View::of_drive(medium), rest, Some(block))?;
-    Span::new(rest.start(), layer.used(rest.len())?)
-}
-
 /// The bytes of an NTFS boot sector by which it is recognised: the manufacturer's name.
 const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
 
-/// The first byte of a sector that holds data. A copy of NTFS's boot sector, which ntfsresize leaves behind, does not if
-/// `leaves_copy`.
+/// Whether a sector is a copy of NTFS's boot sector, which ntfsresize leaves behind.
+fn is_boot_copy(sector: &[u8]) -> bool {
+    sector.get(NTFS.0) == Some(NTFS.1)
+}
+
+/// The first byte of a sector that holds data: it is not erased, nor is it nothing by the caller's account.
 pub(super) fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
-    leaves_copy: bool,
+    is_nothing: &mut dyn FnMut(ByteOffset, &[u8]) -> bool,
 ) -> Result<Option<ByteOffset>, ReadError> {
-    let is_copy = |sector: &[u8]| leaves_copy && sector.get(NTFS.0) == Some(NTFS.1);
     for part in parts {
         let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
         medium.read_at(part.start(), &mut bytes)?;
-        if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector) && !is_copy(sector)) {
-            return Ok(part.start().checked_add(ByteCount::new((index * SECTOR) as u64)));
+        let sectors = (part.start().get()..).step_by(SECTOR).map(ByteOffset::new).zip(bytes.chunks(SECTOR));
+        for (at, sector) in sectors {
+            if !is_erased(sector) && !is_nothing(at, sector) {
+                return Ok(Some(at));
+            }
         }
     }
     Ok(None)
@@ -231,7 +207,7 @@ pub(crate) fn has_data(
     if layer.is_some_and(|layer| matches!(layer.facts, Facts::Luks(luks) if tail.len() < luks.sector_size)) {
         return Ok(false);
     }
-    Ok(first_data(medium, looked_at(tail, look), true)?.is_some())
+    Ok(first_data(medium, looked_at(tail, look), &mut |_, sector| is_boot_copy(sector))?.is_some())
 }
 
 /// The parts of a span that are read: all, or both ends and samples.

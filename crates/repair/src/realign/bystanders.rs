@@ -46,6 +46,7 @@ impl Run<'_> {
     /// What cannot be read may be data.
     fn holds_data(&self, span: Span) -> bool {
         let head = Span::new(span.start(), span.len().min(HEAD)).unwrap_or(Span::first(ByteCount::ZERO));
-        first_data(self.disk, vec![head], false).map_or(true, |at: Option<ByteOffset>| at.is_some())
+        first_data(self.disk, vec![head], &mut |_, _| false)
+            .map_or(true, |at: Option<ByteOffset>| at.is_some())
     }
 }

@@ -266,9 +266,7 @@ impl<'a> Run<'a> {
     /// Writes the journal of a new move, where nothing is.
     fn write_journal(&mut self, job: Job) -> Result<(), MoveError> {
         self.forget_stale()?;
-        if let Some(place) = self.place_on_disk() {
-            self.payload.realign.check_journal_place(self.disk, place)?;
-        }
+        self.clear_place()?;
         let begun = self.with_disks(|disks, place| begin(disks, place, job).map(drop));
         let is_begun = !matches!(
             begun,

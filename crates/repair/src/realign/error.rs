@@ -184,9 +184,12 @@ impl RealignError {
                 | Self::Blocked { .. }
                 | Self::Logical(_)
                 | Self::Mixed(_)
-                | Self::Unclaimed { .. }
-                | Self::Occupied { .. }
         )
+    }
+
+    /// Whether it is not so with [`Wanted::wipe`](super::Wanted::wipe).
+    pub(super) const fn is_given_up_by_wipe(&self) -> bool {
+        matches!(self, Self::Unclaimed { .. } | Self::Occupied { .. })
     }
 
     /// Returns the kind of failure.

@@ -90,7 +90,7 @@ impl Realign {
         let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
-        let mut largest = None;
+        let (mut largest, mut data) = (None, None);
         for most in [DIRECT, LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.window = Job::window(shortest, block, most);
             let job = bare(self)?;
@@ -105,7 +105,8 @@ impl Realign {
                         return Ok(());
                     }
                     // Neither is it where something cannot be read.
-                    Ok(Some(_)) | Err(ReadError::Io { .. }) => {}
+                    Ok(Some(at)) => data = data.or(Some(at)),
+                    Err(ReadError::Io { .. }) => {}
                     Err(error) => return Err(PlanError::from(error).into()),
                 }
             }
@@ -114,6 +115,10 @@ impl Realign {
         if let Some((window, needed)) = largest {
             self.window = window;
             self.journal = Journal::Elsewhere { needed };
+            let note = data.map(|at| {
+                format!("byte {at} is unallocated and holds data, where the journal would have room: --wipe gives them up")
+            });
+            self.plan = self.plan.clone().noting(note.into_iter());
         }
         Ok(())
     }

@@ -10,10 +10,10 @@ use straddle_units::Span;
 
 use super::MoveError;
 use super::carry::Run;
-use super::displaced;
 use super::media::{Carrier, Place};
 use super::payload::Payload;
 use super::sample::Proof;
+use super::{debris, displaced};
 
 impl Run<'_> {
     /// Removes the titles of a journal that does not count, as the table has no marker: of a move that was cut off
@@ -36,6 +36,19 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses data where the journal goes, and clears debris there: what later looks at this space is to find this journal
+    /// only.
+    pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
+        let Some(place) = self.place_on_disk() else { return Ok(()) };
+        let realign = &self.payload.realign;
+        realign.check_journal_place(self.disk, place)?;
+        if realign.wipes {
+            return Ok(());
+        }
+        let cleared = debris::clear(self.disk, place, realign.plan.block());
+        cleared.map_err(|source| MoveError::Write { at: place.start(), source })
     }
 
     /// The same wherever else on the disk journals end as a rule, of moves that are over according to the table. What

@@ -2,12 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use straddle_layout::read_all;
 use straddle_relocate::State;
-use straddle_repair::Format;
-use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run, Wanted};
-use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
+use straddle_repair::realign::{
+    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, RealignError, Run, Wanted, make,
+};
+use straddle_repair::{Format, Request, Seed, Situation};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
-use super::common::{Memory, Random, seeds, target};
+use super::common::power::carry_out;
+use super::common::{Memory, Random, plan_and_write, seeds, target, topology};
 use super::displaced::go;
 use super::{Drive, Shape, Survivor};
 
@@ -70,6 +74,71 @@ fn copied_to(shape: &Shape, free: &[u64], at: u64) -> Option<(u64, Vec<u8>)> {
 fn has_marker(medium: &Memory) -> bool {
     let stack = straddle_layout::read_stack(medium, None, None).unwrap();
     straddle_layout::marker(medium, &stack).unwrap().is_some()
+}
+
+/// Whatever was written of the journal of a move that was killed before any data moved, the next one needs no consent, and
+/// leaves nothing; and no later one does after that.
+#[test]
+fn what_is_left_of_a_journal_is_in_nobodys_way() {
+    let mut left_over = 0;
+    for shape in shapes().into_iter().step_by(2) {
+        for left in 0.. {
+            let mut medium = killed(&shape, left);
+            let state = Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).err();
+            if !matches!(state, Some(MoveError::Nothing)) || has_marker(&medium) {
+                break;
+            }
+            left_over += usize::from(medium != shape.before);
+            for cut in [left / 2, u64::MAX].into_iter().skip(usize::from(left % 4 != 0)) {
+                let again = Shape::plan(&medium, &shape.assume, &shape.wanted);
+                assert_eq!(again.journal(), shape.realign.journal(), "{} killed after {left}", shape.name);
+                let mut drive = Drive::new(medium, cut);
+                let ended = carry_out(&again, &mut drive);
+                let is_done = matches!(ended, Ok(Outcome::Complete(_)));
+                assert!(is_done || cut != u64::MAX, "{} killed after {left}: {ended:?}", shape.name);
+                medium = drive.seen;
+            }
+            assert!(shape.is_new(&medium, &shape.name));
+            let zeros = vec![0; 512];
+            let free = unallocated(&shape, true);
+            let odd = free.iter().find(|at| {
+                let is_whole = (*at / 8 * 8..*at / 8 * 8 + 8).all(|at| free.contains(&at));
+                is_whole && Shape::bytes(&medium, sector(**at)) != zeros
+            });
+            assert_eq!(odd, None, "{} killed after {left}", shape.name);
+        }
+    }
+    assert!(left_over > 20, "{left_over}");
+}
+
+/// The backup of a GPT that stayed where the disk ended once, and data that only look like one.
+#[test]
+fn an_old_backup_of_the_table_is_in_nobodys_way() {
+    let shape = Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 6_000)]);
+    let mut grown = shape.before.clone();
+    grown.len += 16 << 20;
+    let mut request = Request::new(Seed(2));
+    (request.repair, request.relocate_backup) = (true, true);
+    plan_and_write(&mut grown, "512e", &request).unwrap();
+    let old_header = 15_999;
+    assert_eq!(&Shape::bytes(&grown, sector(old_header))[..8], b"EFI PART");
+    let wanted = Wanted { starts: vec![(2, ByteOffset::new(10_240 * 512))], ..Wanted::default() };
+    let realign = Shape::plan(&grown, "512e", &wanted);
+    let to = realign.moves().iter().filter_map(|one| one.destination());
+    assert!(to.into_iter().any(|to| to.contains(sector(old_header))));
+    let mut drive = Drive::new(grown.clone(), u64::MAX);
+    assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete(_))));
+    // A wrong sum, and a header of another place.
+    for (at, byte) in [(15_999, 16), (15_999, 24), (15_980, 3)] {
+        let mut odd = grown.clone();
+        let mut bytes = Shape::bytes(&odd, sector(at));
+        bytes[byte] ^= 1;
+        odd.put(at * 512, &bytes);
+        let (stack, topology) = (read_all(&odd, Some(BlockSize::B512), None).unwrap(), topology("512e"));
+        let made =
+            make(&Situation { medium: &odd, topology: &topology, stack: &stack, serial: None }, &wanted);
+        assert!(matches!(made, Err(RealignError::Occupied { .. })), "{at}: {made:?}");
+    }
 }
 
 #[test]

@@ -66,6 +66,9 @@ struct LostReport {
     start_bytes: u64,
     /// The size in bytes.
     size_bytes: u64,
+    /// Whether the new table is written over part of it; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    overwritten: bool,
 }
 
 /// A partition table.
@@ -246,6 +249,7 @@ fn lost(lost: &Lost) -> LostReport {
         label: lost.label.clone(),
         start_bytes: lost.at.start().get(),
         size_bytes: lost.at.len().get(),
+        overwritten: lost.is_overwritten,
     }
 }
 

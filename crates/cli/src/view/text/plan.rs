@@ -65,8 +65,12 @@ pub(crate) fn plan(
 pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
     let mut text = String::new();
     for lost in plan.lost() {
-        let line =
-            wrap(&format!("will no longer be reachable: {}", printable(&lost.to_string())), width, "  ");
+        let what = if lost.is_overwritten {
+            "will be overwritten in part, and no longer be reachable"
+        } else {
+            "will no longer be reachable"
+        };
+        let line = wrap(&format!("{what}: {}", printable(&lost.to_string())), width, "  ");
         let _ = writeln!(text, "{}", paint(styles.warning, &line));
     }
     text
