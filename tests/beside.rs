@@ -443,6 +443,7 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     }
     let dir = Dir::new("beside-unread");
     hybrid(&dir);
+    shell("head -c 16 /dev/zero | dd of=disk bs=1 seek=446 conv=notrunc status=none", dir.path());
     // Another GPT comes into effect once the MBR lists nothing.
     shell(
         "truncate -s 64M other; printf 'label: gpt\n40960,2048\n' | sfdisk -q --no-tell-kernel other",

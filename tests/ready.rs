@@ -278,3 +278,159 @@ fn an_end_past_the_disk_is_one_finding() {
         assert!(!summary.ends_with('.') && !summary.starts_with("Copy"), "{summary}");
     }
 }
+
+/// The lines of the commands that fix a finding with this code.
+fn fix_of(report: &Value, code: &str) -> Option<String> {
+    let finding = list(report, "findings").iter().find(|finding| word(finding, "code") == code)?;
+    let commands = list(&finding["fix"], "commands");
+    let lines: Vec<String> = commands.iter().map(|command| word(command, "line")).collect();
+    (!lines.is_empty()).then(|| lines.join(" && ").replace("straddle ", &format!("'{STRADDLE}' ")))
+}
+
+/// An image of which the end is missing gets its size back, and the backup of its GPT: of each kind of table, with the
+/// last partition whole or cut.
+#[test]
+fn a_truncated_image_gets_its_size_back() {
+    if !present(&["sfdisk", "sgdisk", "mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let tables = [
+        ("gpt", "label: gpt\nstart=2048, size=4096\nstart=6144, size=100000\n", "S035"),
+        ("dos", "label: dos\nstart=2048, size=4096, type=83\nstart=6144, size=100000, type=83\n", "S042"),
+    ];
+    for (label, script, code) in tables {
+        for len in [106_144 * 512 - 512, 106_144 * 512, 30 << 20] {
+            if label == "dos" && len == 106_144 * 512 {
+                continue;
+            }
+            let dir = Dir::new("truncated");
+            let image = dir.image("an image", 64 << 20);
+            write_table(&image, 512, script);
+            shell(
+                "truncate -s 51200000 fs; mkfs.ext4 -q -b 4096 fs; dd if=fs of='an image' bs=512 seek=6144 conv=notrunc status=none",
+                dir.path(),
+            );
+            shell(&format!("truncate -s {len} 'an image'"), dir.path());
+            let report = tools::check(&image, &[]);
+            let lines = fix_of(&report, code).unwrap_or_else(|| panic!("{label}, {len}: {report}"));
+            shell(&lines, dir.path());
+            let mended = tools::check(&image, &[]);
+            let left = |code: &str| list(&mended, "findings").iter().any(|f| word(f, "code") == code);
+            let of_table = ["S031", "S032", "S034", "S035", "S042", "S048"];
+            assert!(!of_table.into_iter().any(left), "{label}, {len}: {lines}: {mended}");
+            if label == "gpt" {
+                let said = shell("sgdisk -v 'an image'", dir.path());
+                assert!(said.contains("No problems found"), "{len}: {said}");
+            }
+            if len > 50 << 20 {
+                shell(
+                    "dd if='an image' of=back bs=512 skip=6144 count=100000 status=none; e2fsck -fn back",
+                    dir.path(),
+                );
+            }
+        }
+    }
+}
+
+/// A table that lies in one of its partitions, as of two whose records fdisk laid out badly: no command writes it.
+#[test]
+fn no_command_writes_a_table_that_lies_in_a_partition() {
+    use std::os::unix::fs::FileExt;
+    let dir = Dir::new("inside");
+    let image = dir.image("disk", 64 << 20);
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    let record = |at: u64, entries: [(u8, u32, u32); 2]| {
+        let mut sector = [0; 512];
+        for (slot, (kind, start, count)) in entries.into_iter().enumerate() {
+            let entry = &mut sector[446 + 16 * slot..][..16];
+            entry[4] = kind;
+            entry[8..12].copy_from_slice(&start.to_le_bytes());
+            entry[12..].copy_from_slice(&count.to_le_bytes());
+        }
+        sector[510..].copy_from_slice(&[0x55, 0xAA]);
+        file.write_all_at(&sector, at * 512).unwrap();
+    };
+    record(0, [(5, 4096, 120_000), (0, 0, 0)]);
+    record(4096, [(0x83, 4096, 40_000), (5, 40_001, 60_000)]);
+    record(44_097, [(0x83, 8192 + 1, 20_000), (0, 0, 0)]);
+    let report = tools::check(&image, &[]);
+    let of = |code: &str| list(&report, "findings").iter().filter(move |f| word(f, "code") == code).count();
+    assert_eq!((of("S049"), of("S001"), word(&report, "status").as_str()), (1, 1, "error"), "{report}");
+    for finding in list(&report, "findings") {
+        let fix = &finding["fix"];
+        assert!(fix.is_null() || list(fix, "commands").is_empty(), "{finding}");
+    }
+    for args in [["plan", "disk", "--add", "1MiB"], ["plan", "disk", "--delete", "6"]] {
+        let (said, status) = said(&dir, &args);
+        assert!(status == 4 && said.contains("extended boot record"), "{status}: {said}");
+    }
+}
+
+/// Space that an entry of type 0 lists is taken, and its contents are named.
+#[test]
+fn an_entry_of_type_0_is_not_free_space() {
+    use std::os::unix::fs::FileExt;
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("type-0");
+    let image = dir.image("disk", 64 << 20);
+    write_table(
+        &image,
+        512,
+        "label: dos\nstart=2048, size=40000, type=83\nstart=43008, size=80000, type=83\n",
+    );
+    shell(
+        "truncate -s 20480000 fs; mkfs.ext4 -q -L keep fs; dd if=fs of=disk bs=1M seek=1 conv=notrunc status=none",
+        dir.path(),
+    );
+    fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(&[0], 446 + 4).unwrap();
+    let report = tools::check(&image, &[]);
+    assert_eq!(word(&list(&report, "partitions")[0], "content"), "ext4", "{report}");
+    let (said_of_add, status) = said(&dir, &["plan", "disk", "--add", "10MiB"]);
+    assert_ne!(status, 0, "{said_of_add}");
+    let (said_of_table, _) = said(&dir, &["plan", "disk", "--table", "gpt", "--part", "rest"]);
+    assert!(flat(&said_of_table).contains("ext4 \"keep\""), "{said_of_table}");
+    let delete = ["plan", "disk", "--delete", "1", "--save", "plan.json"];
+    assert_eq!(said(&dir, &delete).1, 0);
+    let (applied, status) = said(&dir, &["apply", "plan.json", "--write", "disk"]);
+    assert_eq!(status, 0, "{applied}");
+    let left = shell("sfdisk -d disk", dir.path());
+    assert!(!left.contains("disk1 ") && left.contains("disk2 "), "{left}");
+}
+
+/// What corrects the entry of a hybrid MBR changes it alone, and is named only where that lists the partition.
+#[test]
+fn the_entry_of_a_hybrid_mbr_keeps_its_type_and_flag() {
+    use std::os::unix::fs::FileExt;
+    if !present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("hybrid");
+    let image = dir.image("disk", 64 << 20);
+    write_table(&image, 512, "label: gpt\nfirst-lba: 34\nstart=34, size=20000\nstart=20034, size=40000\n");
+    let mut mbr = [0; 66];
+    mbr[..16].copy_from_slice(&[0x80, 0, 0, 0, 0x0C, 0, 0, 0, 34, 0, 0, 0, 0x20, 0x4E, 0, 0]);
+    mbr[16..32].copy_from_slice(&[0, 0, 0, 0, 0xEE, 0, 0, 0, 1, 0, 0, 0, 33, 0, 0, 0]);
+    mbr[64..].copy_from_slice(&[0x55, 0xAA]);
+    let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    file.write_all_at(&mbr, 446).unwrap();
+    let report = tools::check(&image, &[]);
+    assert_eq!(word(&report["table"], "format"), "hybrid", "{report}");
+    let cautions = |number: u64| {
+        let mine = list(&report, "findings").iter().filter(move |finding| finding["partition"] == number);
+        let all =
+            mine.map(|f| format!("{} {}", word(&f["fix"], "caution"), word(&f["alternative"], "caution")));
+        all.collect::<Vec<_>>().join("\n")
+    };
+    assert!(!cautions(2).contains("hybrid"), "{report}");
+    let tool = "sfdisk --label-nested dos -N 1";
+    assert!(cautions(1).is_empty() || cautions(1).contains(tool), "{report}");
+    shell("echo 'start=40, size=19992' | sfdisk -q -N 1 disk", dir.path());
+    assert!(list(&tools::check(&image, &[]), "findings").iter().any(|f| word(f, "code") == "S038"));
+    shell(&format!("echo 'start=40, size=19992' | {tool} -q disk"), dir.path());
+    assert!(!list(&tools::check(&image, &[]), "findings").iter().any(|f| word(f, "code") == "S038"));
+    let mut after = [0; 32];
+    file.read_exact_at(&mut after, 446).unwrap();
+    assert_eq!((after[0], after[4], after[16 + 4]), (0x80, 0x0C, 0xEE), "{after:?}");
+}

@@ -31,13 +31,44 @@ fn text(dir: &Path, name: &str, args: &[&str]) -> String {
 
 /// Files that are not a disk, or of which nothing can be judged: name, required tools, and the command that
 /// makes it.
-const NO_DISKS: [(&str, &[&str], &str); 14] = [
+const NO_DISKS: [(&str, &[&str], &str); 19] = [
     ("readme", &[], "yes 'Read me first.' | head -c 100000 > readme"),
     ("tiny", &[], "printf x > tiny"),
     ("late", &[], "truncate -s 8M late; printf x | dd of=late bs=1 seek=3000000 conv=notrunc status=none"),
     ("sun", &["fdisk"], "truncate -s 64M sun; printf 's\\nw\\n' | fdisk sun"),
     ("sgi", &["fdisk"], "truncate -s 64M sgi; printf 'G\\nw\\n' | fdisk sgi"),
-    ("bsd", &["parted"], "truncate -s 64M bsd; parted -s bsd mklabel bsd mkpart ext2 63s 40000s"),
+    ("bsd", &["parted"], "truncate -s 64M bsd; parted -s bsd mklabel bsd"),
+    // Tables and databases in partitions. What they list is not read.
+    (
+        "ldm",
+        &["sfdisk"],
+        "truncate -s 64M ldm; printf 'label: dos\nstart=63, size=70000, type=42\n' | sfdisk -q ldm",
+    ),
+    (
+        "ldm on a gpt",
+        &["sfdisk"],
+        "truncate -s 64M 'ldm on a gpt'; printf 'label: gpt\nfirst-lba: 34\nstart=34, size=2048, type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\n\
+         start=4099, size=70000, type=AF9B60A0-1431-4F62-BC68-3311714A69AD\n' | sfdisk -q 'ldm on a gpt'",
+    ),
+    (
+        "solaris",
+        &["sfdisk"],
+        "truncate -s 64M solaris; printf 'label: dos\nstart=63, size=70000, type=bf\n' | sfdisk -q solaris; \
+         printf '\\356\\336\\015\\140' | dd of=solaris bs=1 seek=32780 conv=notrunc status=none",
+    ),
+    (
+        "sun in a partition",
+        &["sfdisk", "fdisk"],
+        "truncate -s 32M s; printf 's\nw\n' | fdisk s; truncate -s 64M 'sun in a partition'; \
+         printf 'label: dos\nstart=2048, type=83\n' | sfdisk -q 'sun in a partition'; \
+         dd if=s of='sun in a partition' bs=1M seek=1 conv=notrunc status=none",
+    ),
+    // With one start in sectors of 2048 bytes the table ends with the disk.
+    (
+        "sectors",
+        &["sfdisk"],
+        "truncate -s 64M sectors; printf 'label: dos\nstart=16, size=32752, type=6\n' | sfdisk -q sectors",
+    ),
     ("mac", &["parted"], "truncate -s 64M mac; parted -s mac mklabel mac mkpart x 65s 40000s"),
     (
         "atari",
@@ -55,6 +86,36 @@ const NO_DISKS: [(&str, &[&str], &str); 14] = [
     ("gz.gz", &["gzip"], "truncate -s 9M r; gzip -c r | gzip -c > gz.gz"),
     ("wim", &[], "truncate -s 9M wim; printf 'MSWIM\\0\\0\\0' | dd of=wim conv=notrunc status=none"),
 ];
+
+/// Damage and misalignment beside what is not read are reported, and the database of a dynamic disk loses nothing.
+#[test]
+fn what_is_not_read_hides_nothing() {
+    if !present(&["sfdisk", "mkfs.ntfs"]) {
+        return;
+    }
+    let dir = Dir::new("not-read");
+    let make = |entries: &str| {
+        shell(&format!("rm -f disk; truncate -s 64M disk; printf '{entries}' | sfdisk -q disk"), dir.path());
+    };
+    let verdicts = |target: &Value| -> Vec<String> {
+        list(target, "partitions").iter().map(|one| word(one, "verdict")).collect()
+    };
+    make("label: dos\\nstart=63, size=20000, type=42\\nstart=20063, size=40000, type=83\\n");
+    let (target, code) = judged(dir.path(), "disk", &[]);
+    assert_eq!((word(&target, "status").as_str(), code), ("error", 1), "{target}");
+    assert_eq!(verdicts(&target), ["not_judged", "misaligned"], "{target}");
+    // A volume that begins where its entry does is judged.
+    make("label: dos\\nstart=63, size=60000, type=42\\n");
+    shell(
+        "truncate -s 30720000 ntfs; mkfs.ntfs -q -F -s 512 ntfs; dd if=ntfs of=disk bs=512 seek=63 conv=notrunc status=none",
+        dir.path(),
+    );
+    let (target, code) = judged(dir.path(), "disk", &[]);
+    assert_eq!((verdicts(&target), code), (vec!["misaligned".to_owned()], 1), "{target}");
+    make("label: gpt\\nfirst-lba: 34\\nstart=34, size=2048, type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\\n");
+    let (target, code) = judged(dir.path(), "disk", &[]);
+    assert_eq!((word(&target, "status").as_str(), code), ("advice", 0), "{target}");
+}
 
 #[test]
 fn what_is_no_disk_is_not_judged() {

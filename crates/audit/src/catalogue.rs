@@ -114,6 +114,7 @@ rules! {
         S046 PAST_2_32,
         S047 UNFINISHED_MOVE,
         S048 CUT_SHORT,
+        S049 TABLE_INSIDE,
     }
     layers {
         S050 MD_DATA_STRADDLES,

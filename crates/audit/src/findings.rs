@@ -7,7 +7,7 @@
 
 use std::ops::Deref;
 
-use straddle_layout::{Partition, Role};
+use straddle_layout::{Partition, Role, Stack};
 
 use crate::finding::{Finding, Fix};
 
@@ -15,13 +15,34 @@ use crate::finding::{Finding, Fix};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
     list: Vec<Finding>,
-    partitions: Vec<(u32, Role)>,
+    partitions: Vec<(u32, Part)>,
+}
+
+/// What a partition is to an audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An extended partition.
+    Container,
+    /// One whose contents are listed by a table that is not read.
+    Unread,
+    /// Any other.
+    Data,
+}
+
+impl Part {
+    fn of(partition: &Partition) -> Self {
+        match partition.role {
+            Role::Extended => Self::Container,
+            _ if Stack::unread(partition).is_some() => Self::Unread,
+            _ => Self::Data,
+        }
+    }
 }
 
 impl Findings {
     /// The findings of a complete audit of these partitions.
     pub(crate) fn complete(list: Vec<Finding>, partitions: &[Partition]) -> Self {
-        let partitions = partitions.iter().map(|partition| (partition.number, partition.role)).collect();
+        let partitions = partitions.iter().map(|partition| (partition.number, Part::of(partition))).collect();
         Self { list, partitions }
     }
 
@@ -30,8 +51,8 @@ impl Findings {
         &mut self.list
     }
 
-    /// The audited partitions by number, each with its role.
-    pub(crate) fn partitions(&self) -> &[(u32, Role)] {
+    /// The audited partitions by number.
+    pub(crate) fn partitions(&self) -> &[(u32, Part)] {
         &self.partitions
     }
 

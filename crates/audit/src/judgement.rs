@@ -6,17 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use straddle_layout::{Role, Stack, TableKind};
+use straddle_layout::{Stack, TableKind};
 
 use crate::catalogue::Code;
 use crate::finding::{Finding, Kind, Reported, Severity, Subject};
-use crate::findings::Findings;
+use crate::findings::{Findings, Part};
 
 /// The verdict on one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
     Container,
+    /// What it holds is listed by a table that is not read.
+    NotJudged,
     /// Every known boundary is met.
     Aligned,
     /// There is only advice: the physical sector is met, or missed where nothing is written.
@@ -74,6 +76,7 @@ impl Recognised {
     pub fn of(stack: &Stack, is_blank: impl FnOnce() -> Result<bool, String>) -> Self {
         match stack.kind {
             TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => Self::Known,
+            TableKind::Foreign(_) if !stack.partitions.is_empty() => Self::Known,
             TableKind::Foreign(name) => Self::Nothing(format!(
                 "it has a partition table of type {name}, whose partitions are not read"
             )),
@@ -208,14 +211,14 @@ fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
     // Nor is one of a disk that is neither in its old layout nor in a new one.
     let is_unfinished = |(_, finding): &Listed<'_>| finding.rule.code == Code::UNFINISHED_MOVE;
     hopeless = findings.iter().enumerate().find(is_unfinished).or(hopeless);
-    let judged = |&(number, role): &(u32, Role)| {
+    let judged = |&(number, part): &(u32, Part)| {
         let own = found.get(&number).map_or(&[][..], Vec::as_slice);
-        (number, of_partition(role, own, hopeless))
+        (number, of_partition(part, own, hopeless))
     };
     findings.partitions().iter().map(judged).collect()
 }
 
-fn of_partition(role: Role, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
+fn of_partition(part: Part, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
     // Among equally severe findings, one about alignment is preferred, and a start to an end, then the first.
     let weight = |(_, f): &Listed<'_>| {
@@ -224,7 +227,7 @@ fn of_partition(role: Role, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) ->
     };
     let decisive = placed.chain(hopeless).first_max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
-    let verdict = verdict(role, decisive.map(|(_, f)| f));
+    let verdict = verdict(part, decisive.map(|(_, f)| f));
     let is_known = !matches!(verdict, Verdict::Container | Verdict::Unfinished);
     let off = own.iter().copied().chain(hopeless).filter(|(_, f)| is_known && f.misaligns());
     OfPartition {
@@ -236,11 +239,14 @@ fn of_partition(role: Role, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) ->
     }
 }
 
-fn verdict(role: Role, decisive: Option<&Finding>) -> Verdict {
-    if role == Role::Extended {
-        return Verdict::Container;
-    }
-    let Some(finding) = decisive else { return Verdict::Aligned };
+fn verdict(part: Part, decisive: Option<&Finding>) -> Verdict {
+    let Some(finding) = decisive.filter(|_| part != Part::Container) else {
+        return match part {
+            Part::Container => Verdict::Container,
+            Part::Unread => Verdict::NotJudged,
+            Part::Data => Verdict::Aligned,
+        };
+    };
     if finding.rule.code == Code::UNFINISHED_MOVE {
         return Verdict::Unfinished;
     }

@@ -1,7 +1,7 @@
 //! Rules about where a partition starts and ends.
 
 use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
-use straddle_layout::{Partition, Role, TableKind, Unclaimed};
+use straddle_layout::{Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
@@ -28,8 +28,9 @@ const DOS_START: Lba = Lba::new(63);
 
 /// Adds all findings about the placement of `partition`.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    // An extended partition holds one-sector structures, which cannot straddle: it is never misaligned.
-    if partition.role == Role::Extended {
+    // An extended partition holds one-sector structures, which cannot straddle: it is never misaligned. Nor is one whose
+    // data begin where a table says that is not read.
+    if partition.role == Role::Extended || Stack::unread(partition).is_some() {
         return;
     }
     let mut found = Vec::new();
@@ -136,6 +137,9 @@ pub fn starts(context: &Context<'_>) -> Vec<(u32, OfStart)> {
 }
 
 fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
+    if Stack::unread(partition).is_some() {
+        return OfStart::Stays("a table in it that is not read lists what it holds".to_owned());
+    }
     let mut found = Vec::new();
     let stays = check_start(context, partition, &mut found);
     check_atomic(context, partition, &mut found);

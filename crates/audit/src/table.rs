@@ -6,7 +6,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{About, Command, Finding, Fix, Risk, Rule, Severity, Subject};
+use crate::finding::{About, Command, Effect, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::shell::{file_about, operand};
 
 /// The size of an entry of a GPT.
@@ -20,7 +20,13 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // The partitions of an ISO image that is also a disk image are windows on a single file system.
     let by_design = |problem: &&Problem| {
         context.stack.is_hybrid_iso()
-            && matches!(problem, Problem::Overlap { .. } | Problem::HybridDiffers { .. })
+            && matches!(
+                problem,
+                Problem::Overlap { .. }
+                    | Problem::HybridDiffers { .. }
+                    | Problem::TableInside { .. }
+                    | Problem::OtherBlockSize { .. }
+            )
     };
     let problems = context.stack.problems.iter().filter(|problem| !by_design(problem));
     findings.extend(problems.map(|problem| from_problem(context, problem)));
@@ -32,9 +38,9 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     let (rule, at) = rule_of(problem);
     let subject = match problem {
-        Problem::Overlap { first: number, .. } | Problem::OutOfRange { number, .. } => {
-            Subject::Partition(*number)
-        }
+        Problem::Overlap { first: number, .. }
+        | Problem::OutOfRange { number, .. }
+        | Problem::TableInside { number, .. } => Subject::Partition(*number),
         Problem::Unreadable { number: Some(number), .. } | Problem::CutShort { number: Some(number), .. } => {
             Subject::Partition(*number)
         }
@@ -81,6 +87,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
         Problem::TooManyPartitions { at } => (rules::TOO_MANY, *at),
         Problem::Overlap { at, .. } => (rules::OVERLAP, *at),
         Problem::OutOfRange { at, .. } => (rules::OUT_OF_RANGE, *at),
+        Problem::TableInside { at, .. } => (rules::TABLE_INSIDE, *at),
         Problem::BadEntry { at, .. } => (rules::BAD_ENTRY, *at),
         Problem::Unreadable { at, .. } => (rules::UNREADABLE, *at),
         Problem::CutShort { at, .. } => (rules::CUT_SHORT, *at),
@@ -89,6 +96,9 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
 
 /// The fix for a problem, and another one if other programs have one: the rule's, if there is no more specific one.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
+    if let Some(fix) = cut_off(context, problem) {
+        return (fix, None);
+    }
     if let Some(at) = context.moves.in_the_way.filter(|_| is_of_copies(problem) && has_copy(context)) {
         return (in_the_way(context, at), None);
     }
@@ -192,11 +202,22 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
     if context.stack.cut_short().next().is_some() {
         // What looks like free space may be data.
-        for finding in findings.iter_mut().filter(|finding| finding.rule.code != rules::CUT_SHORT.code) {
+        let is_of_size = |finding: &&mut Finding| {
+            [rules::CUT_SHORT.code, rules::GPT_PAST_END.code, rules::OUT_OF_RANGE.code]
+                .contains(&finding.rule.code)
+        };
+        for finding in findings.iter_mut().filter(|finding| !is_of_size(finding)) {
             hold_back(
                 finding,
                 "see S048 first, and check again: contents reach past the end of their partition",
             );
+        }
+    }
+    let is_inside = |problem: &Problem| matches!(problem, Problem::TableInside { .. });
+    if !context.stack.is_hybrid_iso() && context.stack.problems.iter().any(is_inside) {
+        // Tools write the table where it is: into a partition.
+        for finding in findings.iter_mut() {
+            hold_back(finding, "see S049 first, and check again: the table itself lies in a partition");
         }
     }
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
@@ -205,7 +226,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
             fix.commands.retain(|command| command.tool != "sgdisk");
         }
         // What mends it reads it as this program does.
-        let mends = fix.commands.iter().all(|command| command.tool == "straddle");
+        let mends = fix.commands.iter().all(|one| one.tool == "straddle" || one.effect == Effect::Other);
         if !is_alike && !mends && fix.writes_table() {
             fix.without_commands();
             fix.summary += ", when the table is mended";
@@ -247,6 +268,54 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
             "look at what the first command lists: that is what the second one writes, and it prints how to revert it"
                 .to_owned(),
         ),
+    })
+}
+
+/// How large a disk would have to be for what this problem says is behind its end.
+fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
+    let end_of = |number: u32| {
+        let partition = context.stack.partitions.iter().find(|partition| partition.number == number)?;
+        Some(partition.span.end().get()).filter(|end| *end > context.size.get())
+    };
+    match problem {
+        Problem::GptPastEnd { at } => at.get().checked_add(context.stack.block.get()),
+        Problem::OutOfRange { number, .. } | Problem::CutShort { number: Some(number), .. } => {
+            end_of(*number)
+        }
+        Problem::CutShort { number: None, recorded, .. } => Some(recorded.get()),
+        _ => None,
+    }
+}
+
+/// The fix for a raw image of which the end is missing: with its size, all that it records is in place again. It is said
+/// once, for the first such problem.
+fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
+    let problems = &context.stack.problems;
+    recorded(context, problem).filter(|_| context.is_image && context.container.is_none())?;
+    let is_gpt = |one: &&Problem| matches!(one, Problem::GptPastEnd { .. });
+    let first = problems
+        .iter()
+        .find(is_gpt)
+        .or_else(|| problems.iter().find(|one| recorded(context, one).is_some()))?;
+    if first != problem {
+        return Some(Fix::advice(format!("see {}: the end of the image is missing", rule_of(first).0.code)));
+    }
+    let size = problems.iter().filter_map(|one| recorded(context, one)).max()?;
+    let has_all = problems.iter().all(|one| is_gpt(&one) || recorded(context, one).is_none());
+    let again = if has_all { "" } else { "copy it again, whole; where nothing is left to copy, " };
+    let mut commands =
+        vec![Command::other("truncate", format!("truncate -s {size} {}", operand(context.target)))];
+    let is_alone = problems.iter().all(|one| recorded(context, one).is_some());
+    let seen = context.moves.options.as_ref().filter(|_| is_alone && is_gpt(&first));
+    commands.extend(seen.into_iter().flat_map(|seen| planned(context, &format!("{seen} --repair"))));
+    let then = if seen.is_some() { ", and have the backup GPT written" } else { "" };
+    Some(Fix {
+        summary: format!("{again}make it {size} bytes long, as it records{then}"),
+        commands,
+        risk: Risk::Backup,
+        caution: (!has_all).then(|| {
+            "what is missing then reads as zeros: check the contents afterwards, with the tool of their format, before they are mounted".to_owned()
+        }),
     })
 }
 
@@ -344,13 +413,16 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
 
 fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(reach) = reach(context) else { return };
-    // A disk that an MBR can address to its end has nothing beyond its reach.
-    let beyond = context.size.saturating_sub(reach);
+    // A disk that an MBR can address to its end has nothing beyond its reach. A partition that begins before that may end
+    // behind it.
+    let ends = context.stack.partitions.iter().map(|partition| ByteCount::new(partition.span.end().get()));
+    let used = ends.max().unwrap_or_default().max(reach);
+    let beyond = context.size.saturating_sub(used);
     if beyond <= NEGLIGIBLE || context.stack.partitions.is_empty() {
         return;
     }
     let message = format!(
-        "an MBR reaches {reach} of this {} disk: the last {beyond} ({} bytes) cannot be used",
+        "an MBR reaches {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, and none can begin there",
         context.size,
         beyond.get()
     );
@@ -363,7 +435,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         ),
     };
     findings
-        .push(Finding::on_disk(rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).fixed_by(fix));
+        .push(Finding::on_disk(rules::MBR_REACH, Some(ByteOffset::new(used.get())), message).fixed_by(fix));
 }
 
 /// How much of the disk its MBR can address, if it has one.

@@ -102,6 +102,8 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
             .then(|| "a boot loader is written there once, and nothing else".to_owned())
     } else if of_gpt && kind == "Microsoft reserved" {
         (partition.content.is_none()).then(|| "nothing is kept in a Microsoft reserved partition".to_owned())
+    } else if of_gpt && kind == "Microsoft LDM metadata" {
+        Some("the database of the dynamic disk is kept there, and nothing else".to_owned())
     } else if is_firmwares {
         (matches!(partition.content, None | Some(FAT)))
             .then(|| "firmware reads it, and only updates of the boot loader write to it".to_owned())

@@ -39,6 +39,7 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         layer: None,
         partitions,
         problems: Vec::new(),
+        hybrid: Vec::new(),
         hybrid_iso: None,
         has_long_entries: false,
     };

@@ -15,7 +15,8 @@ use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{
-    AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology, claim, striped_data_members,
+    AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology, USUAL_PHYSICAL, claim,
+    striped_data_members,
 };
 
 /// Vendor, model and kind of a device, as it reports them.
@@ -141,6 +142,7 @@ pub fn topology(
     }
     limit_of_the_kernel(&mut topology, kind, device);
     quirk(&mut topology, identity);
+    assume_flash(&mut topology, kind, identity);
     topology.formats = offered::formats(answers);
     topology.may_hide = may_hide(kind, identity, ata.as_ref(), &topology);
     array_figures(&mut topology, kind, device);
@@ -351,6 +353,24 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
     claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
 }
 
+/// The model of the kernel's test disk, which says that it does not rotate and is what it reports.
+const SCSI_DEBUG: &str = "scsi_debug";
+
+/// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or eMMC maps its
+/// pages by 512 bytes, and an image of it is judged so as well.
+fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
+    const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever it reports";
+    let is_flash = matches!(kind, DeviceKind::Nvme | DeviceKind::Scsi | DeviceKind::Mmc)
+        && (identity.rotational == Some(false) || identity.rotation == Some(RotationRate::NonRotating))
+        && identity.model.as_deref() != Some(SCSI_DEBUG);
+    let is_said = topology.indirection_unit.is_some()
+        || topology.io_min.as_ref().is_some_and(|min| min.value() > topology.physical.value());
+    let has_figures = !matches!(topology.physical.source(), Source::Assumed | Source::Quirk(_));
+    if is_flash && has_figures && !is_said && topology.format() == SectorFormat::Native512 {
+        topology.physical.overrule(USUAL_PHYSICAL, Source::Assumed, WHY);
+    }
+}
+
 /// Model names of emulated ATA disks, which hide nothing themselves.
 const EMULATED: [&str; 4] = ["QEMU", "VBOX", "VMware", "Virtual"];
 
@@ -443,6 +463,36 @@ mod tests {
         assert_eq!(topology.physical.value(), ByteCount::new(4096));
         assert!(matches!(topology.physical.source(), Source::Quirk(_)));
         assert_eq!(topology.physical.disagreeing().count(), 1);
+    }
+
+    /// An SSD, a cloud's volume and an SD card that report 512-byte sectors are judged as their images are, unless they
+    /// name their unit; a spinning disk is not.
+    #[test]
+    fn flash_that_reports_512_is_taken_for_more() {
+        let physical = |kind, rotational, more: &[(&'static str, &'static str)]| {
+            let mut attributes = vec![
+                ("queue/logical_block_size", "512\n"),
+                ("queue/physical_block_size", "512\n"),
+                ("queue/minimum_io_size", "512\n"),
+                ("queue/rotational", rotational),
+            ];
+            attributes.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
+            attributes.extend(more);
+            let topology = read(kind, &attributes);
+            (topology.physical.value().get(), *topology.physical.source() == Source::Assumed)
+        };
+        for kind in [DeviceKind::Nvme, DeviceKind::Scsi, DeviceKind::Mmc] {
+            assert_eq!(physical(kind, "0\n", &[]), (4096, true), "{kind:?}");
+            assert_eq!(physical(kind, "1\n", &[]), (512, false), "{kind:?}");
+            let sectors = [("queue/physical_block_size", "4096\n"), ("queue/minimum_io_size", "4096\n")];
+            assert_eq!(physical(kind, "0\n", &sectors), (4096, false), "{kind:?}");
+        }
+        assert_eq!(physical(DeviceKind::Nvme, "0\n", &[("queue/minimum_io_size", "16384\n")]), (512, false));
+        assert_eq!(
+            physical(DeviceKind::Scsi, "0\n", &[("device/model", "scsi_debug      \n")]),
+            (512, false)
+        );
+        assert_eq!(physical(DeviceKind::Md, "0\n", &[]), (512, false));
     }
 
     #[test]

@@ -195,7 +195,9 @@ pub(crate) fn examine(
         stack = in_use;
     }
     let disagreements = attach_live(&mut target, examiner, &mut stack);
-    target.remarks.extend(sectors::in_question(&target, &stack));
+    let doubt = sectors::in_question(&target, &stack);
+    let (unsure, doubt): (Vec<_>, Vec<_>) = doubt.into_iter().partition(|doubt| doubt.is_likelier);
+    target.remarks.extend(doubt.into_iter().map(|doubt| doubt.why));
     sectors::adopt(&mut target, &stack);
     let beside = recognised::beside(&target, &stack);
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
@@ -215,7 +217,12 @@ pub(crate) fn examine(
     read_through(&mut target, &findings);
     ready.extend(object::remark_copy(&mut target, &findings));
 
-    let recognised = recognised::recognised(&target, &stack, examiner);
+    let unread =
+        unsure.into_iter().map(|doubt| doubt.why).next().or_else(|| recognised::not_read(&target, &stack));
+    let recognised = match recognised::recognised(&target, &stack, examiner) {
+        Recognised::Known => unread.map_or(Recognised::Known, Recognised::Part),
+        other => other,
+    };
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
     {

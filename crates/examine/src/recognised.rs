@@ -4,7 +4,7 @@ use straddle_audit::Recognised;
 use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::layer::Layer;
-use straddle_layout::{Beside, Class, Content, Named, Neighbour, Stack, TableKind};
+use straddle_layout::{Beside, Class, Content, Named, Neighbour, Partition, Stack, TableKind};
 
 use crate::{Examiner, in_use, member};
 
@@ -89,6 +89,41 @@ fn by_name(
         ) {
             named.push(format!("{kind}{}", place()));
         }
+    }
+}
+
+/// Names what lists data on the target and is not read, so that these data are not judged.
+pub(crate) fn not_read(target: &Target, stack: &Stack) -> Option<String> {
+    let is_asked = |p: &&Partition| target.partition.is_none_or(|asked| asked == p.number);
+    let mut dynamic = Vec::new();
+    let mut found = Vec::new();
+    for partition in stack.partitions.iter().filter(is_asked) {
+        let number = partition.number;
+        match Stack::unread(partition).or_else(|| in_layer(partition.layer.as_ref()?)) {
+            Some(straddle_layout::LDM) => dynamic.push(number.to_string()),
+            Some(table) => found.push(format!("partition {number} holds a table of type {table}")),
+            None => {}
+        }
+    }
+    let whole = stack.layer.as_ref().and_then(in_layer);
+    found.extend(whole.map(|table| format!("a layer on it holds a table of type {table}")));
+    match dynamic.as_slice() {
+        [] => {}
+        [one] => found.push(format!("partition {one} is part of a Windows dynamic disk (LDM)")),
+        all => found.push(format!("partitions {} are parts of a Windows dynamic disk (LDM)", all.join(", "))),
+    }
+    if found.len() > NAMED {
+        let more = found.split_off(NAMED).len();
+        found.push(format!("{more} more"));
+    }
+    (!found.is_empty()).then(|| format!("{}: what that lists is not read", found.join(", ")))
+}
+
+/// The name of a table in a layer that is not read.
+fn in_layer(layer: &Layer) -> Option<&'static str> {
+    match layer.kind {
+        kind if kind.is_foreign_table() => Some(kind.name()),
+        _ => layer.children.iter().find_map(in_layer),
     }
 }
 

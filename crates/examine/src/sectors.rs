@@ -2,7 +2,7 @@
 
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
-use straddle_layout::{Stack, TableKind, read_all, read_stack};
+use straddle_layout::{Evidence, OtherSectors, Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
 /// Returns the sector size if it is known before the table is read: the kernel's for a device, the stated one
@@ -65,16 +65,30 @@ pub(crate) fn read_converted(
     read_all(medium, Some(former), Some(former))
 }
 
-/// Returns a remark if sectors of another size would put the start of a partition where something is, but too
-/// little to conclude that the table counts in them. A size stated by the kernel or the user is not in
-/// question.
-pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<String> {
+/// Why the size of an image's sectors is in doubt.
+pub(crate) struct Doubt {
+    /// The reason, with what to do.
+    pub(crate) why: String,
+    /// Whether the other size explains the table better than the one that is assumed.
+    pub(crate) is_likelier: bool,
+}
+
+/// Returns why a table might count in sectors of another size than is assumed, if there is too little evidence to conclude
+/// that. A size stated by the kernel or the user is not in question.
+pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let is_assumed = target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed;
     let medium = target.medium.as_deref().filter(|_| is_assumed)?;
-    let (block, at) = straddle_layout::other_sectors(medium, stack).ok()??;
-    Some(format!(
-        "its table is taken to count in {}-byte sectors; in {block}-byte ones a partition would start at byte {at}, where \
-         something is that may be left over: if it counts in these, give --logical {block}",
-        stack.block
-    ))
+    let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;
+    let assumed = stack.block;
+    let why = match evidence {
+        Evidence::Content(at) => format!(
+            "its table is taken to count in {assumed}-byte sectors; in {size}-byte ones a partition would start at byte {at}, where something is that may be \
+             left over: if it counts in these, give --logical {size}"
+        ),
+        Evidence::End => format!(
+            "its table may count in {assumed}-byte sectors or, as its last partition then ends with the disk, in {size}-byte ones: give --logical {size} or \
+             --logical {assumed}"
+        ),
+    };
+    Some(Doubt { why, is_likelier: evidence == Evidence::End })
 }

@@ -88,6 +88,8 @@ impl PartitionReport {
 enum VerdictReport {
     /// An extended partition, which cannot be misaligned.
     Container,
+    /// What it holds is listed by a table that is not read.
+    NotJudged,
     /// Aligned to every known boundary.
     Aligned,
     /// Advice only: aligned to the physical sector, or misaligned where nothing is written.
@@ -152,6 +154,7 @@ pub(crate) fn partition_report(partition: &Partition, judgement: &Judgement) -> 
 fn verdict_report(verdict: Verdict) -> VerdictReport {
     match verdict {
         Verdict::Container => VerdictReport::Container,
+        Verdict::NotJudged => VerdictReport::NotJudged,
         Verdict::Aligned => VerdictReport::Aligned,
         Verdict::AlignedWithAdvice => VerdictReport::Advice,
         Verdict::Off => VerdictReport::Off,

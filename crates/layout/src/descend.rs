@@ -15,6 +15,7 @@ use crate::model::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
 use crate::model::stack::{Problem, Role, Stack, TableKind};
 use crate::model::view::{Piece, View};
 use crate::reader::Reader;
+use crate::tables::bsd;
 use crate::tables::read::read_stack;
 use crate::volumes::{self, Part, Provides, Space, Volume};
 use crate::{fs, signature};
@@ -53,7 +54,7 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
         cuts: MAX_CUTS,
         metadata: MAX_METADATA,
     };
-    let place = Place { depth: 0, block, may_hold_table: true };
+    let place = Place { depth: 0, block, may_hold_table: true, is_in_label: false };
     walk.content(device, span, place, &mut Vec::new())
 }
 
@@ -64,12 +65,14 @@ struct Place {
     block: Option<BlockSize>,
     /// Whether the kernel or its tools would look for partitions on this device.
     may_hold_table: bool,
+    /// Whether it is a partition of a BSD label, which may be at its start.
+    is_in_label: bool,
 }
 
 impl Place {
     /// The position one layer up, on a device with blocks of `block`, if these differ.
     fn above(self, block: Option<BlockSize>) -> Self {
-        Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true }
+        Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true, is_in_label: false }
     }
 }
 
@@ -110,7 +113,7 @@ impl Walk {
         // content.
         let found = match volumes::md_at_end(&local) {
             Some(member) => Found::Volume(member),
-            None => self.identify(&local, place, remarks)?,
+            None => self.identify(&local, span.start(), place, remarks)?,
         };
         self.layers -= 1;
         let mut layer = Layer {
@@ -140,13 +143,23 @@ impl Walk {
         Some(layer)
     }
 
-    /// Identifies what `local` holds by its first bytes.
-    fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Found> {
+    /// Identifies what `local`, which begins at byte `start` of its device, holds by its first bytes.
+    fn identify(
+        &mut self,
+        local: &View<'_>,
+        start: ByteOffset,
+        place: Place,
+        remarks: &mut Vec<String>,
+    ) -> Option<Found> {
         // If not everything is mapped, only the first contiguous part can be probed.
         let front = local.slice(ByteOffset::ZERO, front(local));
         let named = || {
             let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
-            signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?)
+            let span = Span::new(ByteOffset::ZERO, front.len())?;
+            match place.is_in_label {
+                false => signature::identify(&reader, span),
+                true => signature::identify_besides_table(&reader, span),
+            }
         };
         // On a partition a table is rare, and looked for last.
         let mut kind = if place.depth == 0 { named() } else { None };
@@ -154,6 +167,9 @@ impl Walk {
             match read_stack(local, place.block, None) {
                 Ok(stack) => match stack.kind {
                     TableKind::Content(content) => kind = Some(content),
+                    TableKind::Foreign(_) if !stack.partitions.is_empty() => {
+                        return Some(Found::Table(stack));
+                    }
                     TableKind::Foreign(name) => kind = signature::named(name),
                     TableKind::None | TableKind::Kernel => {}
                     TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
@@ -167,6 +183,11 @@ impl Walk {
         }
         if place.depth > 0 && kind.is_none() {
             kind = named();
+        }
+        if kind.is_some_and(Content::is_foreign_table)
+            && let Some(stack) = bsd::stack(local, start)
+        {
+            return Some(Found::Table(stack));
         }
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
@@ -278,7 +299,8 @@ impl Walk {
         // A table provides the space that it is on.
         let whole = local.slice(ByteOffset::ZERO, local.len());
         layer.space = self.kept(whole.pieces(), layer.below.start(), &mut layer.remarks);
-        let above = Place { may_hold_table: false, ..place.above(None) };
+        let is_in_label = matches!(stack.kind, TableKind::Foreign(_));
+        let above = Place { may_hold_table: false, is_in_label, ..place.above(None) };
         for partition in stack.partitions.iter().filter(|partition| partition.role != Role::Extended) {
             if local.drive_at(partition.span.start()).is_some() {
                 let child = self.content(local, partition.span, above, &mut layer.remarks);

@@ -26,7 +26,8 @@ pub use descend::read_layers;
 pub use fs::file_system;
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
 pub use model::stack::{
-    Attributes, Damage, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, Unclaimed,
+    Attributes, Damage, LDM, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure,
+    TableKind, Unclaimed,
 };
 pub use model::{content, layer, types, view};
 pub use read::{read_all, read_in_use, read_whole_in_use};
@@ -37,4 +38,4 @@ pub use tables::gpt::gpt_copy;
 pub use tables::kernel::kernel_stack;
 pub use tables::marker::{MARKER_GUID, MARKER_MBR, MARKER_TYPE, Marker, is_marker, marker};
 pub use tables::read::read_stack;
-pub use tables::sectors::other_sectors;
+pub use tables::sectors::{Evidence, OtherSectors, other_sectors};

@@ -43,7 +43,7 @@ pub fn read_whole_in_use(
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
-    let content = |reader: &Reader<'_>, known| Some(content_stack(whole(reader)?, known));
+    let content = |reader: &Reader<'_>, known| Some(content_stack(reader, whole(reader)?, known));
     read_followed(medium, known, |reader, known| {
         content(reader, known).unwrap_or_else(|| read_checked(reader, known))
     })

@@ -144,11 +144,18 @@ const OTHERS: [Magic; 25] = [
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
     let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
     if !is_disk {
-        return by_start(reader, span).or_else(|| ends::identify(reader, span, false));
+        return by_start(reader, span, true).or_else(|| ends::identify(reader, span, false));
     }
     // What a member shows at its start may belong to the array's content. Callers look for md members with
     // the superblock at the end themselves.
-    ends::near(reader, span).or_else(|| by_start(reader, span)).or_else(|| ends::identify(reader, span, true))
+    ends::near(reader, span)
+        .or_else(|| by_start(reader, span, true))
+        .or_else(|| ends::identify(reader, span, true))
+}
+
+/// Identifies the content of a partition that begins with the table that lists it.
+pub(crate) fn identify_besides_table(reader: &Reader<'_>, span: Span) -> Option<Content> {
+    by_start(reader, span, false).or_else(|| ends::identify(reader, span, false))
 }
 
 /// A signature, and the bytes that show it.
@@ -231,7 +238,8 @@ pub(crate) fn named(name: &str) -> Option<Content> {
     named::rows().map(|row| row.content).find(|content| content.name() == name)
 }
 
-fn by_start(reader: &Reader<'_>, span: Span) -> Option<Content> {
+/// Identifies content by its first bytes; tables of other systems count only if `tables`.
+fn by_start(reader: &Reader<'_>, span: Span, tables: bool) -> Option<Content> {
     let read = |range: std::ops::Range<usize>| {
         let start = u64::try_from(range.start).ok().map(ByteCount::new);
         let at = start.and_then(|start| span.start().checked_add(start));
@@ -245,18 +253,20 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<Content> {
         }
         _ => Window::new(NEAR.start, &near),
     };
-    if let Some(name) = in_any_table(&near) {
+    if let Some(name) = in_any_table(&near, tables) {
         return Some(name);
     }
     let far = read(FAR);
     let far = Window::new(FAR.start, &far);
     let in_zfs = || zfs_label(reader, span).map(|_| FileSystem(Zfs));
-    if let Some(name) = in_any_table(&far).or_else(in_zfs) {
+    if let Some(name) = in_any_table(&far, tables).or_else(in_zfs) {
         return Some(name);
     }
-    let further =
-        FURTHER.into_iter().find_map(|range| in_any_table(&Window::new(range.start, &read(range.clone()))));
-    further.or_else(|| first_match(&near, named::WEAK.iter()))
+    let further = FURTHER
+        .into_iter()
+        .find_map(|range| in_any_table(&Window::new(range.start, &read(range.clone())), tables));
+    let weak = named::WEAK.iter().filter(|row| tables || !row.content.is_foreign_table());
+    further.or_else(|| first_match(&near, weak))
 }
 
 /// Identifies the file system's boot sector at the start of a medium, of those that carry the MBR signature.
@@ -267,9 +277,10 @@ pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
         .then_some(found)
 }
 
-fn in_any_table(window: &Window<'_>) -> Option<Content> {
+fn in_any_table(window: &Window<'_>, tables: bool) -> Option<Content> {
     let read = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
-    let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(named::TABLES);
+    let tables = named::TABLES.iter().filter(|_| tables);
+    let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(tables);
     first_match(window, read.chain(named)).or_else(|| named::by_rule(window).map(|(content, _)| content))
 }
 

@@ -1,5 +1,6 @@
 //! Partition tables: GPT, MBR, chains of extended boot records, and the kernel's list.
 
+pub(crate) mod bsd;
 pub(crate) mod check;
 pub mod format;
 pub(crate) mod free;

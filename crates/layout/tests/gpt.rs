@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Gpt, byte, counted, listed, mbr_entry, names, put, put_fat, put_xfs, read, read_as};
-use straddle_layout::{FsKind, MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
+use straddle_layout::{
+    FsKind, MAX_PARTITIONS, PartitionType, Problem, Role, Structure, TableKind, read_stack,
+};
 use straddle_units::{BlockSize, ByteCount, Lba, MIB};
 
 const B512: Option<BlockSize> = Some(BlockSize::B512);
@@ -241,6 +243,11 @@ fn linux_rules_about_the_mbr_are_followed() {
     let stack = read(&hybrid);
     assert_eq!((&stack.kind, stack.partitions.len(), stack.problems.len()), (&TableKind::HybridMbr, 2, 0));
 
+    // An entry without a type is for firmware alone.
+    let mut marked = gpt.build();
+    mbr_entry(&mut marked, 0, 1, 0, 0, 1);
+    assert_eq!((read(&marked).kind, read(&marked).problems.len()), (TableKind::Gpt, 0));
+
     let mut stale = gpt.build();
     mbr_entry(&mut stale, 0, 0, 0x83, 2048, 2048);
     let stack = read(&stale);
@@ -280,6 +287,34 @@ fn linux_rules_about_the_mbr_are_followed() {
     put(&mut reformatted, 446, &[0; 64]);
     put_fat(&mut reformatted, 0);
     assert_eq!(read(&reformatted).kind, TableKind::Content(FsKind::Vfat.into()));
+}
+
+/// A partition over a copy of the table, or over the MBR, in both sector sizes.
+#[test]
+fn a_gpt_in_its_own_partitions_is_reported() {
+    for block in [512, 4096] {
+        let sample = Gpt::sample(block);
+        let (blocks, array) = (sample.blocks as u64, sample.array_blocks() as u64);
+        let backup = blocks - 1 - array;
+        let cases = [
+            ((2 + array, backup - 1), None),
+            ((0, 0), Some((Structure::Mbr, 0))),
+            ((1, 1), Some((Structure::Gpt, 1))),
+            ((1 + array, 5 + array), Some((Structure::Gpt, 1 + array))),
+            ((backup - 9, backup), Some((Structure::BackupGpt, backup))),
+            ((blocks - 1, blocks - 1), Some((Structure::BackupGpt, blocks - 1))),
+        ];
+        for ((first, last), expected) in cases {
+            let gpt = Gpt { entries: vec![(1, first, last)], ..Gpt::sample(block) };
+            let inside = expected.map(|(what, at)| Problem::TableInside {
+                number: 1,
+                what,
+                at: byte(usize::try_from(at).unwrap_or(0) * block),
+            });
+            let found: Vec<Problem> = inside.into_iter().collect();
+            assert_eq!(read(&gpt.build()).problems, found, "{block}: {first} to {last}");
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! MBR tables, chains of EBRs, and structures that only look like an MBR.
 
+#![allow(clippy::cast_possible_truncation, reason = "the images are small and built here")]
+
 mod common;
 
 use common::{
     NTFS, Synthetic, byte, listed, mbr, mbr_entry, names, put, put_fat, put_xfs, read, read_as, sign,
 };
-use straddle_layout::{FsKind, MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
+use straddle_layout::{
+    Evidence, FsKind, MAX_PARTITIONS, PartitionType, Problem, Role, Structure, TableKind, other_sectors,
+    read_stack,
+};
 use straddle_units::{BlockSize, ByteOffset, Lba, MIB, Span};
 
 const B512: Option<BlockSize> = Some(BlockSize::B512);
@@ -33,11 +38,12 @@ fn primary_entries_keep_their_slots() {
     put_xfs(&mut image, 1 << 20);
     let stack = read(&image);
     assert_eq!((&stack.kind, stack.block, stack.problems.len()), (&TableKind::Mbr, BlockSize::B512, 0));
-    assert_eq!(listed(&stack), [(1, 2048, 2048), (4, 8192, 1024)]);
+    assert_eq!(listed(&stack), [(1, 2048, 2048), (2, 4096, 10), (4, 8192, 1024)]);
     assert_eq!(stack.disk_id, [1, 2, 3, 4]);
     assert_eq!(stack.partitions[0].content, Some(FsKind::Xfs.into()));
     assert!(stack.partitions[0].attributes.bootable && !stack.partitions[1].attributes.bootable);
-    assert_eq!(stack.partitions[1].kind, PartitionType::Mbr(0x0C));
+    assert_eq!(stack.partitions[1].kind, PartitionType::Mbr(0));
+    assert_eq!(stack.partitions[2].kind, PartitionType::Mbr(0x0C));
 }
 
 #[test]
@@ -77,6 +83,71 @@ fn a_start_and_count_may_pass_32_bits() {
         assert_eq!(stack.partitions[0].span.end().get(), 2 * u64::from(u32::MAX) * block);
         assert_eq!(stack.problems, []);
     }
+}
+
+/// As the kernel does, an entry of type 0 with a size counts, also in a record, and alone.
+#[test]
+fn only_an_entry_without_a_size_is_empty() {
+    let mut disk = image(32, &[(5, 2048, 8192), (0, 12288, 2048)]);
+    ebr(&mut disk, 512, 2048, (0, 2048, 1000), (4096, 4096));
+    ebr(&mut disk, 512, 2048 + 4096, (0x83, 2048, 100), (0, 0));
+    put_xfs(&mut disk, 12288 * 512);
+    let stack = read(&disk);
+    assert_eq!(listed(&stack), [(1, 2048, 8192), (2, 12288, 2048), (5, 4096, 1000), (6, 8192, 100)]);
+    assert_eq!((stack.partitions[1].content, &stack.problems[..]), (Some(FsKind::Xfs.into()), &[][..]));
+    let alone = image(8, &[(0, 2048, 100), (0, 0, 0)]);
+    assert_eq!((read(&alone).kind, listed(&read(&alone))), (TableKind::Mbr, vec![(1, 2048, 100)]));
+}
+
+/// A record of one logical partition in another, in itself or in a primary one, and the MBR in a partition.
+#[test]
+fn a_table_that_lies_in_its_own_partitions_is_reported() {
+    let inside = |number, what, at: usize| Problem::TableInside { number, what, at: byte(at * 512) };
+    let table = |first: (u8, u32, u32), second: usize, own: (u8, u32, u32)| {
+        let mut disk = image(32, &[(5, 2048, 40_960)]);
+        let link = u32::try_from(second - 2048).unwrap_or(0);
+        ebr(&mut disk, 512, 2048, first, (link, 8192));
+        ebr(&mut disk, 512, second, own, (0, 0));
+        read(&disk).problems
+    };
+    assert_eq!(table((0x83, 2048, 8000), 12_288, (0x83, 2048, 100)), []);
+    for record in [4096, 5000, 12_095] {
+        let problems = table((0x83, 2048, 8000), record, (0x83, 10_000, 100));
+        assert_eq!(problems, [inside(5, Structure::Record, record)], "{record}");
+    }
+    assert_eq!(table((0x83, 2048, 100), 12_288, (0x83, 0, 100)), [inside(6, Structure::Record, 12_288)]);
+    // The first record stays where the container begins, whichever partition is there.
+    assert_eq!(table((0x83, 0, 100), 12_288, (0x83, 8, 8)), [inside(5, Structure::Record, 2048)]);
+    for kind in [0, 0x83] {
+        assert_eq!(read(&image(8, &[(kind, 0, 100)])).problems, [inside(1, Structure::Mbr, 0)]);
+    }
+    let mut primary = image(32, &[(0x83, 2048, 8192), (5, 10_240, 8192)]);
+    ebr(&mut primary, 512, 10_240, (0x83, 8, 8), (0, 0));
+    assert_eq!(read(&primary).problems, []);
+}
+
+/// Tables of magneto-optical disks and of cards for cameras, in sectors of other sizes.
+#[test]
+fn rare_sectors_show_in_what_the_partitions_hold() {
+    for (size, start) in [(1024_u32, 63_u32), (2048, 16), (2048, 63), (4096, 63)] {
+        let blocks = (32 << 20) / size;
+        let mut disk = image(32, &[(6, start, blocks - start)]);
+        let medium = common::counted(disk.clone(), 32 << 20);
+        let assumed = read(&disk);
+        assert_eq!((assumed.block, assumed.block_found), (BlockSize::B512, false));
+        let other = other_sectors(&medium, &assumed).expect("readable").expect("it ends with the medium");
+        assert_eq!((other.size.get(), other.evidence), (u64::from(size), Evidence::End));
+        put_ext(&mut disk, (start * size) as usize, (blocks - start) * size / 4096, 0);
+        let stack = read(&disk);
+        assert_eq!((stack.block.get(), stack.block_found), (u64::from(size), true), "{size}");
+        assert!(stack.partitions[0].content.is_some(), "{size}");
+    }
+    // What current tools make of a part of the disk is as it seems.
+    let part = image(32, &[(0x83, 2048, 14_336)]);
+    assert_eq!(
+        other_sectors(&common::counted(part.clone(), 32 << 20), &read(&part)).expect("readable"),
+        None
+    );
 }
 
 #[test]

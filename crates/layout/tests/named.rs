@@ -31,6 +31,7 @@ type Write<'a> = (i64, &'a [u8]);
 type Known<'a> = (&'a str, &'a [Write<'a>]);
 
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
+const BCACHE: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
 
 /// Contents for which no Debian mkfs is used below.
 const CONTENTS: &[Known<'_>] = &[
@@ -46,7 +47,9 @@ const CONTENTS: &[Known<'_>] = &[
     ("hpt37x_raid_member", &[(4640, b"\xF0\x16\x78\x5A")]),
     ("adaptec_raid_member", &[(-512, b"\x37\xFC\x4D\x1E"), (-256, b"DPTM")]),
     ("jmicron_raid_member", &[(-512, b"JM\x01\x00"), (-512 + 4, b"\xB5\xB2")]),
-    ("bcachefs", &[(4096 + 24, BCACHEFS)]),
+    ("bcachefs", &[(4096 + 24, BCACHEFS), (4096 + 104, b"\x08"), (4096 + 122, b"\0\x01")]),
+    // Its first versions have the magic of bcache.
+    ("bcachefs", &[(4096 + 24, BCACHE), (4096 + 104, b"\x08"), (4096 + 122, b"\x01\x02")]),
     ("ceph_bluestore", &[(0, b"bluestore block device\n")]),
     ("drbd", &[(-4096 + 60, b"\x83\x74\x02\x6B")]),
     ("drbd", &[(-4096 + 60, b"\x83\x74\x02\x6D")]),
@@ -98,6 +101,8 @@ const TABLES: &[Known<'_>] = &[
     ("dasd", &[(8192, b"\xD3\xD5\xE7\xF1")]),
     ("ultrix", &[(16312, b"\x57\x29\x03\0")]),
     ("aix", &[(0, b"\xC9\xC2\xD4\xC1")]),
+    ("solaris", &[(512 + 12, b"\xEE\xDE\x0D\x60")]),
+    ("amiga", &[(15 * 512, b"RDSK")]),
 ];
 
 /// Names on blkid's list that other tests of this crate cover with the tools that write them.

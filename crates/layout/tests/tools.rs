@@ -9,8 +9,11 @@ use std::path::Path;
 use common::names;
 use common::tools::{Image, run};
 use serde_json::Value;
+use straddle_device::KernelPartition;
+use straddle_layout::layer::Facts;
+use straddle_layout::live::compare_partitions;
 use straddle_layout::{Attributes, PartitionType, Problem, Role, Stack, TableKind, types};
-use straddle_units::{BlockSize, MIB};
+use straddle_units::{BlockSize, Lba, LbaCount, MIB, Span};
 
 /// Compares what this crate reads with the output of `sfdisk -J`; `None` if sfdisk is not installed.
 fn compare_with_sfdisk(image: &Image) -> Option<Stack> {
@@ -260,4 +263,110 @@ fn signatures_as_mkfs_writes_them_and_blkid_reads_them() {
         }
         assert_eq!(stack.problems, []);
     }
+}
+
+/// A BSD label: its entries as (type, first sector, sectors), the third of which is "c".
+fn bsd_label(entries: &[(u8, u32, u32)]) -> Vec<u8> {
+    let mut label = vec![0; 512];
+    let mut put = |at: usize, bytes: &[u8]| label[at..at + bytes.len()].copy_from_slice(bytes);
+    for at in [0, 132] {
+        put(at, &0x8256_4557_u32.to_le_bytes());
+    }
+    put(40, &512_u32.to_le_bytes());
+    put(138, &u16::try_from(entries.len()).expect("few").to_le_bytes());
+    for (index, (kind, offset, size)) in entries.iter().enumerate() {
+        let at = 148 + index * 16;
+        put(at, &size.to_le_bytes());
+        put(at + 4, &offset.to_le_bytes());
+        put(at + 12, &[*kind]);
+    }
+    let sum = label.chunks_exact(2).fold(0, |sum, word| sum ^ u16::from_le_bytes([word[0], word[1]]));
+    label[136..138].copy_from_slice(&sum.to_le_bytes());
+    label
+}
+
+/// Labels in slices, as each system counts in them; libblkid, which partx uses, lists their partitions from 5 on.
+#[test]
+fn partx_agrees_on_the_labels_in_slices() {
+    const SLICE: u32 = 2048;
+    const SIZE: u32 = 100_000;
+    let absolute =
+        [(7, SLICE + 63, 40_000), (1, SLICE + 40_063, 8000), (0, SLICE, SIZE), (7, SLICE + 50_000, 50_000)];
+    let relative =
+        [(7, 16, 40_000), (1, 40_016, 8000), (0, 0, SIZE), (7, 48_016, 60_000), (7, 48_016, 51_984)];
+    let open = [(7, SLICE + 64, 40_000), (0, 0, 0), (0, 0, 131_072), (8, 64, 960)];
+    let cases: [(&str, u8, &[(u8, u32, u32)]); 4] = [
+        ("freebsd", 0xA5, &absolute),
+        ("freebsd, from the slice", 0xA5, &relative),
+        ("openbsd", 0xA6, &open),
+        ("netbsd", 0xA9, &absolute),
+    ];
+    for (name, kind, entries) in cases {
+        let image = Image::new(&format!("label-{kind:x}-{}", entries.len()), 64 * MIB);
+        let script = format!("label: dos\nstart={SLICE}, size={SIZE}, type={kind:x}\n");
+        if run("sfdisk", &["-q"], &image.0, &script).is_none() {
+            return;
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("the image is there");
+        let at = u64::from(SLICE + 1) * 512;
+        std::os::unix::fs::FileExt::write_all_at(&file, &bsd_label(entries), at).expect("it can be written");
+        let Some(said) = run("partx", &["-g", "-o", "START,SECTORS"], &image.0, "") else { return };
+        let number = |word: &str| word.parse::<u64>().expect("a number");
+        let mut theirs: Vec<(u64, u64)> = said
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.trim().split_once(' '))
+            .map(|(start, count)| (number(start), number(count.trim())))
+            .collect();
+        theirs.sort_unstable();
+        let stack = straddle_layout::read_all(&image.medium(), None, None).expect("the image can be read");
+        let Some(Facts::Table(table)) = stack.partitions[0].layer.as_ref().map(|layer| &layer.facts) else {
+            panic!("{name}: {stack:?}");
+        };
+        assert_eq!(table.kind, TableKind::Foreign("bsd"), "{name}");
+        let place = |one: &straddle_layout::Partition| (one.start.get() + u64::from(SLICE), one.count.get());
+        let mut ours: Vec<(u64, u64)> = table.partitions.iter().map(place).collect();
+        ours.sort_unstable();
+        assert!(!ours.is_empty() && ours == theirs, "{name}: {ours:?}, {theirs:?}");
+        // Linux lists them as well, behind those of the table.
+        let live = |number: u32, (start, count): (u64, u64)| KernelPartition {
+            name: String::new(),
+            number,
+            span: Span::of_blocks(Lba::new(start), LbaCount::new(count), BlockSize::B512).expect("small"),
+        };
+        let slice = live(1, (u64::from(SLICE), u64::from(SIZE)));
+        let mut kernel: Vec<KernelPartition> =
+            (5..).zip(&theirs).map(|(number, place)| live(number, *place)).chain([slice]).collect();
+        assert_eq!(compare_partitions(&stack, &kernel), [], "{name}");
+        kernel.push(live(9, (u64::from(SLICE + SIZE), 8)));
+        assert_eq!(compare_partitions(&stack, &kernel).len(), 1, "{name}");
+        // The same label on a whole disk.
+        let disk = Image::new(&format!("whole-{kind:x}-{}", entries.len()), 64 * MIB);
+        let file = std::fs::OpenOptions::new().write(true).open(&disk.0).expect("the image is there");
+        std::os::unix::fs::FileExt::write_all_at(&file, &bsd_label(entries), 512).expect("it can be written");
+        let whole = disk.stack(None);
+        let used = entries.iter().filter(|(kind, ..)| *kind != 0);
+        let starts: Vec<u64> = used.map(|(_, start, _)| u64::from(*start)).collect();
+        let found: Vec<u64> = whole.partitions.iter().map(|partition| partition.start.get()).collect();
+        assert_eq!((whole.kind, found), (TableKind::Foreign("bsd"), starts), "{name}");
+    }
+}
+
+/// Entries of type 0 with a size, primary and logical, which sfdisk and the kernel list.
+#[test]
+fn sfdisk_lists_entries_of_type_0() {
+    let image = Image::new("type-0", 64 * MIB);
+    let script = "label: dos\n2048,2048,83\n8192,80000,5\nstart=10240,size=2048,type=83\nstart=20480,size=2048,type=83\n";
+    if run("sfdisk", &["-q"], &image.0, script).is_none() {
+        return;
+    }
+    let file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("the image is there");
+    let clear =
+        |at: u64| std::os::unix::fs::FileExt::write_all_at(&file, &[0], at).expect("it can be written");
+    clear(446 + 4);
+    let Some(stack) = compare_with_sfdisk(&image) else { return };
+    assert_eq!(stack.partitions.len(), 4);
+    let Role::Logical { ebr } = stack.partitions[3].role else { panic!("{stack:?}") };
+    clear(ebr.get() * 512 + 446 + 4);
+    assert_eq!(compare_with_sfdisk(&image).map(|stack| stack.partitions.len()), Some(4));
 }

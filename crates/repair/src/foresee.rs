@@ -81,7 +81,8 @@ pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
         (found.number, found.start, found.count) == (entry.number, entry.start, entry.sectors)
     };
     let listed = |found: &&Partition| table.partitions.iter().any(|entry| is_it(found, entry));
-    if let Some(found) = stack.partitions.iter().find(|found| !listed(found)) {
+    let mut read = stack.partitions.iter().filter(|found| !stack.is_window(found));
+    if let Some(found) = read.find(|found| !listed(found)) {
         let (number, start, sectors) = (found.number, found.start.get(), found.count.get());
         return Some(format!(
             "it lists partition {number} ({sectors} sectors from sector {start}), which the plan does not have"

@@ -9,7 +9,8 @@ use std::fmt;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::view::View;
 use straddle_layout::{
-    Beside, Content, Role, Stack, TableKind, beside, first_written, is_blank, optical_extent, read_layers,
+    Beside, Content, Partition, Role, Stack, TableKind, beside, first_written, is_blank, optical_extent,
+    read_layers,
 };
 use straddle_units::{BlockSize, ByteOffset, Span};
 
@@ -94,7 +95,8 @@ pub(crate) fn find(
         found.push(lost(None, None, whole));
     }
     found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name()), whole)));
-    let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let is_gone = |one: &&Partition| one.role != Role::Extended && (fresh || !stack.is_window(one));
+    let partitions = stack.partitions.iter().filter(is_gone);
     let stays = |span: Span| {
         table.partitions.iter().any(|entry| {
             let there = span_of(entry, block);

@@ -279,7 +279,13 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let before = if request.convert {
         table.partitions.clone()
     } else {
-        situation.stack.partitions.iter().map(kept).collect()
+        let stack = situation.stack;
+        stack
+            .partitions
+            .iter()
+            .filter(|one| request.table.is_some() || !stack.is_window(one))
+            .map(kept)
+            .collect()
     };
     draft.note(&table);
     let is_harming = !names.is_empty();

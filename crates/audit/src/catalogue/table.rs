@@ -127,9 +127,14 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
           grows or shrinks a partition leaves the old entry behind.",
     cost: "A system that reads the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old place, over \
            whatever is there now.",
-    fix: "Make the hybrid MBR again from the GPT (sgdisk -h, with the numbers of its partitions), or put a protective \
-          MBR there if nothing needs it (gdisk: x, n).",
-    sources: &["sgdisk(8), --hybrid and --verify", "https://www.rodsbooks.com/gdisk/hybrid.html"],
+    fix: "Correct the entry alone (sfdisk --label-nested dos -N ENTRY), or put a protective MBR there if nothing needs it \
+          (gdisk: x, n). sgdisk -h makes the whole hybrid MBR again: types and order may change, and the boot flag goes, so \
+          that a board that boots by them no longer does.",
+    sources: &[
+        "sgdisk(8), --hybrid and --verify",
+        "sfdisk(8), --label-nested",
+        "https://www.rodsbooks.com/gdisk/hybrid.html",
+    ],
 };
 
 pub(super) const EBR_DAMAGED: Definition = Definition {
@@ -203,7 +208,7 @@ pub(super) const MBR_REACH: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "the MBR cannot reach the disk's end",
-    what: "The disk is larger than an MBR can address.",
+    what: "The disk is larger than an MBR can address, and its last bytes are in no partition.",
     why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
     cost: "The space behind cannot be used.",
     fix: "Use a GPT.",
@@ -261,5 +266,23 @@ pub(super) const CUT_SHORT: Definition = Definition {
         "Linux fs/ext4/super.c, ext4_geometry_check",
         "LVM2 lib/metadata/pv_manip.c",
         "mm/swapfile.c, read_swap_header",
+    ],
+};
+
+pub(super) const TABLE_INSIDE: Definition = Definition {
+    code: Code::S049,
+    severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
+    title: "the table's own structures lie in a partition",
+    what: "The MBR, a copy of the GPT, or the extended boot record (EBR) of a logical partition lies in a partition.",
+    why: "A table edited by hand, or made by tools that place records where their own arithmetic puts them: old versions of fdisk put \
+          the record of one logical partition into the one before.",
+    cost: "What is written to the partition destroys the table: an EBR takes with it all logical partitions from there on.",
+    fix: "Save the table (sfdisk --dump) and back up what is in it. Then shrink the partition, with its contents, so that it ends \
+          before the structure, or make the table again.",
+    sources: &[
+        "UEFI specification 2.10, sections 5.2 and 5.3",
+        "https://github.com/util-linux/util-linux/issues/3925",
     ],
 };

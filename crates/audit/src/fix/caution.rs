@@ -1,6 +1,6 @@
 //! Cautions to print before the command that moves a partition.
 
-use straddle_layout::{Partition, PartitionType, TableKind, Unclaimed};
+use straddle_layout::{Partition, PartitionType, Unclaimed};
 
 use super::{How, Place, explicit_sector_size, is_known, swap};
 use crate::Context;
@@ -86,8 +86,11 @@ pub(super) fn caution(
             _ => "parted makes the partition again, with another UUID",
         });
     }
-    if context.stack.kind == TableKind::HybridMbr && !commands.is_empty() {
-        say("this changes the GPT: make the hybrid MBR again afterwards (sgdisk -h)");
+    if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
+        say(&format!(
+            "entry {entry} of the hybrid MBR keeps the old place: correct it afterwards (sfdisk --label-nested dos -N {entry}); sgdisk -h would make all of it \
+             again, with other types, another order and no boot flag, so that a Raspberry Pi no longer boots"
+        ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
 }

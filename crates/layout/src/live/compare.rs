@@ -264,7 +264,10 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
 /// Returns where the table on the disk and the kernel's list of partitions differ. Extended partitions are
 /// left out: the kernel lists only their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
-    if matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_)) {
+    // Of a dynamic disk, Linux lists the volumes of its database.
+    let is_of_kernel =
+        matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_));
+    if is_of_kernel || (on_disk.kind == TableKind::Mbr && on_disk.dynamic().is_some()) {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -287,7 +290,11 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
             }
         }
     }
-    for listed in kernel {
+    let is_in_slice = |listed: &&KernelPartition| {
+        let slices = on_disk.partitions.iter().filter(|partition| partition.has_foreign_table());
+        slices.into_iter().any(|slice| slice.span.contains(listed.span))
+    };
+    for listed in kernel.iter().filter(|listed| !is_in_slice(listed)) {
         if !on_disk.partitions.iter().any(|partition| partition.number == listed.number) {
             push(listed.number, "start", Said::nothing(), place(listed.span.start()));
         }

@@ -1,14 +1,20 @@
 //! The stack: what a medium holds, from the partition table up, and what is wrong with it.
 
+use std::fmt;
+
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::content::Content;
 use super::layer::{Facts, Layer};
-use super::types::is_dynamic;
+use super::types::{is_dynamic, is_dynamic_database};
+use crate::tables::format::mbr;
 
 /// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
 /// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
 pub const MAX_PARTITIONS: usize = 1024;
+
+/// The name of the database of a Windows dynamic disk.
+pub const LDM: &str = "LDM";
 
 /// What is at the start of a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +27,8 @@ pub enum TableKind {
     Mbr,
     /// No table: a file system or other recognised content fills the medium.
     Content(Content),
-    /// A partition table of a kind known only by name: its partitions are not read. The text is its name,
-    /// blkid's PTTYPE.
+    /// A partition table of another kind, with its name: blkid's PTTYPE. Its partitions are read if it is a BSD
+    /// label, and otherwise not known.
     Foreign(&'static str),
     /// Neither a table nor recognised content.
     None,
@@ -111,6 +117,16 @@ pub enum Unclaimed {
 }
 
 impl Partition {
+    /// Whether it has a table of another system, read or not. Such tables may list their partitions by their places on
+    /// the disk, and Linux lists these behind those of the disk's own table.
+    pub fn has_foreign_table(&self) -> bool {
+        let table = match self.layer.as_ref().map(|layer| &layer.facts) {
+            Some(Facts::Table(table)) => matches!(table.kind, TableKind::Foreign(_)),
+            _ => false,
+        };
+        table || self.content.is_some_and(Content::is_foreign_table)
+    }
+
     /// Whether its contents are found from its end: superblocks of md 0.90 and 1.0, the metadata of DRBD and of
     /// firmware RAIDs, and whatever is behind what is known. In a shorter or a longer partition they are not found.
     pub fn is_found_from_end(&self) -> bool {
@@ -254,6 +270,16 @@ pub enum Problem {
         /// The first shared byte.
         at: ByteOffset,
     },
+    /// A structure of the table lies in one of its partitions.
+    #[error("{what} is in it, at byte {at}: writing there destroys the table")]
+    TableInside {
+        /// The partition's number.
+        number: u32,
+        /// The structure.
+        what: Structure,
+        /// The first byte that they share.
+        at: ByteOffset,
+    },
     /// A partition lies or ends past the end of the disk.
     #[error("reaches past the end of the disk, from byte {at} on")]
     OutOfRange {
@@ -301,6 +327,30 @@ pub enum Problem {
     },
 }
 
+/// A part of a partition table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// The MBR, or the one that protects a GPT.
+    Mbr,
+    /// An extended boot record.
+    Record,
+    /// The primary GPT: its header, or its array.
+    Gpt,
+    /// The backup GPT.
+    BackupGpt,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mbr => "the MBR",
+            Self::Record => "an extended boot record (EBR)",
+            Self::Gpt => "the GPT",
+            Self::BackupGpt => "the backup GPT",
+        })
+    }
+}
+
 /// What a problem concerns, which decides what may still be written to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
@@ -340,6 +390,7 @@ impl Problem {
             | Self::EbrBadSignature { .. }
             | Self::TooManyPartitions { .. }
             | Self::Overlap { .. }
+            | Self::TableInside { .. }
             | Self::OutOfRange { .. }
             | Self::Unreadable { number: None, .. }
             | Self::BadEntry { .. } => Damage::Table,
@@ -368,6 +419,8 @@ pub struct Stack {
     pub partitions: Vec<Partition>,
     /// What is wrong with the table.
     pub problems: Vec<Problem>,
+    /// What a hybrid MBR lists beside the GPT, by the number of its entry.
+    pub hybrid: Vec<(u32, Span)>,
     /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid): its partitions there are windows on
     /// one read-only file system, and overlap by design. Those behind it, such as for persistence, are like others.
     pub hybrid_iso: Option<Span>,
@@ -387,6 +440,54 @@ impl Stack {
     pub fn is_in_iso(&self, partition: &Partition) -> bool {
         let is_marked = partition.attributes.gpt & READ_ONLY != 0;
         self.hybrid_iso.is_some_and(|iso| is_marked || partition.span.start() < iso.end())
+    }
+
+    /// Whether a partition is only an entry for the ISO 9660 image that is also this disk, for the sake of firmware:
+    /// its type is 0.
+    pub fn is_window(&self, partition: &Partition) -> bool {
+        partition.kind == PartitionType::Mbr(0) && self.is_in_iso(partition)
+    }
+
+    /// Whether a problem of the table is only that such an entry covers others, and the MBR itself.
+    pub fn is_of_window(&self, problem: &Problem) -> bool {
+        let is_window = |number: u32| {
+            self.partitions.iter().any(|partition| partition.number == number && self.is_window(partition))
+        };
+        match problem {
+            Problem::Overlap { first, second, .. } => is_window(*first) || is_window(*second),
+            Problem::TableInside { number, .. } => is_window(*number),
+            _ => false,
+        }
+    }
+
+    /// The number of the entry of the hybrid MBR that lists this partition as well.
+    pub fn in_hybrid(&self, partition: &Partition) -> Option<u32> {
+        self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
+    }
+
+    /// The entries of the hybrid MBR that are not one of the GPT's partitions.
+    pub(crate) fn hybrid_differs(&self) -> impl Iterator<Item = Problem> {
+        let is_listed = |span| self.partitions.iter().any(|partition| partition.span == span);
+        self.hybrid.iter().filter(move |(_, span)| !is_listed(*span)).map(|(number, span)| {
+            let slot = usize::try_from(*number).unwrap_or(1).saturating_sub(1);
+            let at = mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES;
+            Problem::HybridDiffers {
+                slot: *number,
+                at: ByteOffset::new(u64::try_from(at).unwrap_or(0)),
+                start: span.start(),
+                end: span.end(),
+            }
+        })
+    }
+
+    /// What lists the contents of a partition and is not read, by its name: the table of another system, or the database
+    /// of a Windows dynamic disk.
+    pub fn unread(partition: &Partition) -> Option<&'static str> {
+        match (&partition.layer, partition.content) {
+            (None, None) if is_dynamic_database(&partition.kind) => None,
+            (None, None) => is_dynamic(&partition.kind).then_some(LDM),
+            _ => partition.content.filter(|content| content.is_foreign_table()).map(Content::name),
+        }
     }
 
     /// A partition of a Windows dynamic disk (LDM). The database at the end of such a disk, or in a partition of its own,

@@ -76,6 +76,11 @@ pub(super) fn is_dynamic(kind: &PartitionType) -> bool {
     }
 }
 
+/// Whether it is the type of the database of a Windows dynamic disk, which lists the volumes of the other parts.
+pub(super) fn is_dynamic_database(kind: &PartitionType) -> bool {
+    matches!(kind, PartitionType::Guid(_)) && name(kind) == Some("Microsoft LDM metadata")
+}
+
 /// Parses a GUID constant into its bytes on disk at compile time. Anything but a GUID fails the build.
 const fn guid(text: &str) -> [u8; 16] {
     const fn digit(c: u8) -> u8 {
@@ -142,7 +147,8 @@ const GPT_NAMES: [([u8; 16], &str); 40] = [
 ];
 
 /// MBR types with sfdisk's names (`sfdisk -T --label dos`, util-linux include/pt-mbr-partnames.h).
-const MBR_NAMES: [(u8, &str); 41] = [
+const MBR_NAMES: [(u8, &str); 42] = [
+    (0x00, "Empty"),
     (0x01, "FAT12"),
     (0x04, "FAT16 <32M"),
     (0x05, "Extended"),

@@ -9,6 +9,7 @@
 use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window};
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::model::content::{Class, Content, FsKind, Named};
+use crate::tables::bsd;
 
 const fn file_system(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::FileSystem })
@@ -39,7 +40,7 @@ impl Magic {
     }
 }
 
-/// The magic of bcachefs, in the place where bcache has its own (`BCACHEFS_SB_MAGIC`).
+/// The magic of bcachefs, in the place where bcache has its own (`BCACHEFS_SB_MAGIC`); its first versions have bcache's.
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
 /// Offset of the volume recognition sequence of ECMA-167.
 const RECOGNITION: usize = 32 * 1024;
@@ -80,7 +81,8 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
         matches!(be32(w.from(0), 8), 1 | 2) && matches!(be32(w.from(0), 300), 1..=3)
     }),
     row(0, b"EXFS", "exfs"),
-    row(4096 + 24, BCACHEFS, "bcachefs"),
+    checked(4096 + 24, BCACHEFS, "bcachefs", is_bcachefs),
+    checked(4096 + 24, super::BCACHE_MAGIC, "bcachefs", is_bcachefs),
     checked(32, b"NXSB", "apfs", |w| le16(w.from(0), 24) == 1 && le32(w.from(0), 36).is_power_of_two()),
     checked(SUPERBLOCK_1K, b"H+", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 4),
     checked(SUPERBLOCK_1K, b"HX", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 5),
@@ -130,9 +132,11 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
 pub(super) const TABLES: &[Magic] = &[
     checked(508, b"\xDA\xBE", "sun", is_sun).class(Class::Table),
     row(0, b"\x0B\xE5\xA9\x41", "sgi").class(Class::Table),
-    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)).class(Class::Table),
-    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)).class(Class::Table),
-    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)).class(Class::Table),
+    bsd(bsd::PLACES[0], |w| has(w.from(bsd::PLACES[0]), bsd::MAGIC_2, bsd::MAGIC)),
+    bsd(bsd::PLACES[1], |w| has(w.from(bsd::PLACES[1]), bsd::MAGIC_2, bsd::MAGIC)),
+    bsd(bsd::PLACES[2], |w| has(w.from(bsd::PLACES[2]), bsd::MAGIC_2, bsd::MAGIC)),
+    // The table of contents in a slice of Solaris on x86 (`VTOC_SANE`).
+    row(512 + 12, b"\xEE\xDE\x0D\x60", "solaris").class(Class::Table),
     // A volume label in the third block, in EBCDIC: VOL1 after its key, or LNX1 or CMS1.
     row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
     row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
@@ -154,9 +158,22 @@ pub(super) const TABLES: &[Magic] = &[
     checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0).class(Class::Table),
     row(16384 - 72, b"\x57\x29\x03\0", "ultrix").class(Class::Table),
     row(0, b"\xC9\xC2\xD4\xC1", "aix").class(Class::Table),
-    row(0, b"RDSK", "amiga").class(Class::Table),
-    row(512, b"RDSK", "amiga").class(Class::Table),
-    row(1024, b"RDSK", "amiga").class(Class::Table),
+    amiga(0),
+    amiga(1),
+    amiga(2),
+    amiga(3),
+    amiga(4),
+    amiga(5),
+    amiga(6),
+    amiga(7),
+    amiga(8),
+    amiga(9),
+    amiga(10),
+    amiga(11),
+    amiga(12),
+    amiga(13),
+    amiga(14),
+    amiga(15),
     row(0, b"GNU Parted Loopback 0", "loop").class(Class::Table),
     // What parted leaves in unused entries of an Atari table.
     row(0x1C6 + 1, b"PARTEDATARI", "atari").class(Class::Table),
@@ -165,7 +182,14 @@ pub(super) const TABLES: &[Magic] = &[
     row(0x1EA + 1, b"PARTEDATARI", "atari").class(Class::Table),
 ];
 
-const BSD: &[u8] = b"\x57\x45\x56\x82";
+/// The first block of an Amiga's table is one of the first 16 (`RDB_ALLOCATION_LIMIT`, block/partitions/amiga.c).
+const fn amiga(block: usize) -> Magic {
+    row(block * 512, b"RDSK", "amiga").class(Class::Table)
+}
+
+const fn bsd(at: usize, confirm: fn(&Window<'_>) -> bool) -> Magic {
+    checked(at, bsd::MAGIC, bsd::NAME, confirm).class(Class::Table)
+}
 
 /// Contents of any class with a magic of only two or three bytes, tried last.
 pub(super) const WEAK: &[Magic] = &[
@@ -229,6 +253,14 @@ pub const HIBERNATION_REACH: u64 = 64 << 10;
 fn suspended_at(window: &Window<'_>) -> Option<usize> {
     let mut places = PAGES.iter().map(|page| page - 10);
     places.find(|at| SUSPENDED.iter().any(|magic| window.from(*at).starts_with(magic)))
+}
+
+/// bcachefs: the superblock records in which 512-byte sector it is, and which of how many devices this one is
+/// (`struct bch_sb`, fs/bcachefs/bcachefs_format.h).
+fn is_bcachefs(window: &Window<'_>) -> bool {
+    let superblock = window.from(4096);
+    let (index, devices) = (byte(superblock, 122), byte(superblock, 123));
+    le64(superblock, 104) == 8 && index < devices
 }
 
 /// UDF: one of the descriptors of the sequence, 2048 bytes each, is NSR02 or NSR03.

@@ -1,11 +1,12 @@
-//! Checks between partitions, for every kind of table.
+//! Checks of partitions against each other and against the table's own structures, for every kind of table.
 //!
-//! The law of this module: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps. A
-//! table in which everything overlaps therefore costs no more than a correct one.
+//! The law of this module: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps of each kind.
+//! A table in which everything overlaps therefore costs no more than a correct one.
 
-use straddle_units::ByteOffset;
+use straddle_units::{ByteOffset, Span};
 
-use crate::model::stack::{Partition, Problem, Role};
+use super::marker::is_marker;
+use crate::model::stack::{Partition, Problem, Role, Structure};
 
 /// The most overlaps to report: further ones add no information.
 const MAX_OVERLAPS: usize = 16;
@@ -41,6 +42,22 @@ pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
         open.push(partition);
     }
     problems
+}
+
+/// Returns the partitions in which a structure of their own table lies. A container is there for records, the marker of an
+/// unfinished move for whatever is in its way, and a primary partition over a record overlaps the container.
+pub(crate) fn inside(
+    partitions: &[Partition],
+    structures: impl IntoIterator<Item = (Structure, Span)>,
+) -> Vec<Problem> {
+    let holds_data = |p: &&Partition| p.role != Role::Extended && !is_marker(p);
+    let over = |(what, at): (Structure, Span)| {
+        let is_told = |p: &&Partition| what == Structure::Record && p.role == Role::Primary;
+        let others = partitions.iter().filter(holds_data).filter(|partition| !is_told(partition));
+        let over = others.into_iter().find(|partition| partition.span.overlaps(at));
+        over.map(|p| Problem::TableInside { number: p.number, what, at: at.start().max(p.span.start()) })
+    };
+    structures.into_iter().filter_map(over).take(MAX_OVERLAPS).collect()
 }
 
 /// Whether one of the two is the container of the other.

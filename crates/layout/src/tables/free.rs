@@ -6,7 +6,8 @@
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, MIB, Span};
 
 use super::format::mbr;
-use crate::{Partition, Role, Stack};
+use super::gpt::BACKUP_ARRAY as GPT_ARRAY;
+use crate::{Partition, Role, Stack, TableKind};
 
 /// Where on an MBR disk partitions may begin: the space before the first of these partitions belongs to the boot loader,
 /// but no more than 1 MiB.
@@ -49,7 +50,17 @@ impl Stack {
             (boot_area(starts, self.block), ByteOffset::new(end.get()))
         };
         // Entries of a damaged table may end past the disk.
-        Span::new(low, high.min(ByteOffset::new(size.get())).checked_since(low)?)
+        let high = high.min(ByteOffset::new(size.get()));
+        Span::new(low, self.before_backup(high).checked_since(low)?)
+    }
+
+    /// Where partitions may end if the table is known from the kernel only: before the backup of a GPT, which it may be,
+    /// unless one ends behind that.
+    fn before_backup(&self, end: ByteOffset) -> ByteOffset {
+        let backup = ByteCount::new(GPT_ARRAY).checked_add(self.block.bytes());
+        let before = backup.and_then(|backup| end.checked_back(backup)).unwrap_or(end);
+        let is_behind = self.partitions.iter().any(|partition| partition.span.end() > before);
+        if self.kind == TableKind::Kernel && !is_behind { before } else { end }
     }
 
     /// The space between its partitions, on a medium of `size` bytes. An extended partition is not free, whatever is in
@@ -91,7 +102,7 @@ mod tests {
     use straddle_units::Lba;
 
     use super::*;
-    use crate::{TableKind, kernel_stack};
+    use crate::kernel_stack;
 
     const BLOCK: BlockSize = BlockSize::B512;
     /// Blocks of the disk. The boot area ends at 2048.
@@ -135,6 +146,19 @@ mod tests {
             }
             stack
         })
+    }
+
+    /// A list of the kernel's may be that of a GPT, whose backup is at the end.
+    #[test]
+    fn what_only_the_kernel_lists_leaves_the_end_to_a_backup() {
+        let size = ByteCount::new(BLOCKS * 512);
+        let listed = |ends: u64| {
+            let one = KernelPartition { name: String::new(), number: 1, span: blocks(2048, ends - 2048) };
+            let stack = kernel_stack(&[one], BLOCK);
+            stack.free_around(&stack.partitions[0], size).unwrap().end().get() / 512
+        };
+        assert_eq!([3000, BLOCKS - 33].map(listed), [BLOCKS - 33; 2]);
+        assert_eq!([BLOCKS - 32, BLOCKS].map(listed), [BLOCKS; 2]);
     }
 
     /// Whether a partition other than `but`, or a record, has this block.

@@ -11,7 +11,7 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
-use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Unclaimed};
+use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Structure, Unclaimed};
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
@@ -20,7 +20,7 @@ use copy::{Broken, GptCopy, Header, RawEntry};
 const PRIMARY_LBA: Lba = Lba::new(1);
 
 /// The size in bytes of the array before the backup's header, as every tool writes it.
-const BACKUP_ARRAY: u64 = 128 * 128;
+pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 
 /// A usable table.
 pub(crate) struct Table {
@@ -232,6 +232,33 @@ impl Table {
     /// The area that partitions may use.
     pub(crate) fn usable(&self) -> Option<Span> {
         self.copy.header.usable()
+    }
+
+    /// Where the table itself is: the protective MBR, the copy that is used, and the place of the other copy outside
+    /// of the usable area.
+    pub(crate) fn structures(&self) -> Vec<(Structure, Span)> {
+        let header = &self.copy.header;
+        let (array, one) =
+            (LbaCount::new(header.array.len().get().div_ceil(self.block.get())), LbaCount::new(1));
+        let is_primary = header.my_lba == PRIMARY_LBA;
+        let (own, other) = match is_primary {
+            true => (Structure::Gpt, Structure::BackupGpt),
+            false => (Structure::BackupGpt, Structure::Gpt),
+        };
+        let of_other = || {
+            let (first, end) = if is_primary {
+                let behind_usable = header.last_usable.checked_add(one)?;
+                let before = header.alternate.get().checked_sub(array.get())?;
+                (behind_usable.max(Lba::new(before)), header.alternate.checked_add(one)?)
+            } else {
+                let behind = PRIMARY_LBA.checked_add(one)?.checked_add(array)?;
+                (PRIMARY_LBA, behind.min(header.first_usable))
+            };
+            Some((other, Span::of_blocks(first, end.checked_since(first)?, self.block)?))
+        };
+        let own_header = Span::of_blocks(header.my_lba, one, self.block).map(|span| (own, span));
+        let mbr = (Structure::Mbr, Span::first(self.block.bytes()));
+        [Some(mbr), own_header, Some((own, header.array)), of_other()].into_iter().flatten().collect()
     }
 
     /// Returns the partitions, and the problems of entries that are unusable.

@@ -55,6 +55,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
         layer: None,
         partitions,
         problems,
+        hybrid: Vec::new(),
         hybrid_iso: None,
         has_long_entries: false,
     }

@@ -1,8 +1,8 @@
 //! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBRs) in a
 //! container.
 //!
-//! The law of this module: tables are read as Linux does (block/partitions/msdos.c), including the numbers,
-//! except that an entry of type 0 counts as empty. Every EBR is read at most once, and at most
+//! The law of this module: tables are read as Linux does (block/partitions/msdos.c), including the numbers: only
+//! an entry of size 0 is empty, whatever its type. Every EBR is read at most once, and at most
 //! [`MAX_PARTITIONS`] of them. Addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so
 //! that start plus count may exceed 2^32.
 
@@ -11,10 +11,13 @@ use std::collections::BTreeSet;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, byte, has, le32};
-use crate::model::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Unclaimed};
+use crate::model::stack::{
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Structure, Unclaimed,
+};
 use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
 use crate::signature;
+use crate::tables::check;
 use crate::tables::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
 pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 
@@ -40,7 +43,7 @@ impl Entry {
     }
 
     fn is_used(&self) -> bool {
-        self.id != 0 && self.count != LbaCount::new(0)
+        self.count != LbaCount::new(0)
     }
 
     pub(crate) fn is_container(&self) -> bool {
@@ -127,24 +130,23 @@ impl Mbr {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.is_used() && entry.id != PROTECTIVE)
     }
 
+    /// Those of them that show where partitions begin. The entry of type 0 of a hybrid ISO image begins with the MBR.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = &Entry> {
+        self.ordinary().map(|(_, entry)| entry).filter(|entry| entry.id != 0 || entry.start > Lba::new(0))
+    }
+
     /// Whether it lists any partition of its own.
     pub(crate) fn has_ordinary(&self) -> bool {
         self.ordinary().next().is_some()
     }
 
-    /// The entries of a hybrid MBR that are not one of the GPT's partitions.
-    pub(crate) fn differing(&self, listed: &[Partition], block: BlockSize) -> Vec<Problem> {
-        let differs = |(slot, entry): (usize, &Entry)| {
-            let span = entry.span(block)?;
-            let is_listed = listed.iter().any(|partition| partition.span == span);
-            (!is_listed).then_some(Problem::HybridDiffers {
-                slot: u32::try_from(slot).unwrap_or(0) + 1,
-                at: Self::entry_at(slot),
-                start: span.start(),
-                end: span.end(),
-            })
+    /// The entries beside a protective one that make the MBR a hybrid, by number: Linux counts those with a type
+    /// (`is_pmbr_valid`, block/partitions/efi.c).
+    pub(crate) fn hybrid(&self, block: BlockSize) -> Vec<(u32, Span)> {
+        let numbered = |(slot, entry): (usize, &Entry)| {
+            Some((u32::try_from(slot).ok()?.checked_add(1)?, entry.span(block)?))
         };
-        self.ordinary().filter_map(differs).collect()
+        self.ordinary().filter(|(_, entry)| entry.id != 0).filter_map(numbered).collect()
     }
 
     /// Whether each of its partitions is possible on a disk of `len` bytes: after the MBR, and entirely on
@@ -152,7 +154,7 @@ impl Mbr {
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
         let end = ByteOffset::new(len.get());
         self.has_valid_status()
-            && self.ordinary().all(|(_, entry)| {
+            && self.placed().all(|entry| {
                 let span = Span::of_blocks(entry.start, entry.count, block);
                 entry.start > Lba::new(0) && span.is_some_and(|span| span.end() <= end)
             })
@@ -168,7 +170,7 @@ impl Mbr {
             logical: Vec::new(),
             problems: Vec::new(),
         };
-        let mut partitions = Vec::new();
+        let mut partitions: Vec<Partition> = Vec::new();
         for ((_, entry), number) in self.entries.iter().enumerate().zip(1..) {
             if !entry.is_used() || entry.id == PROTECTIVE {
                 continue;
@@ -180,13 +182,18 @@ impl Mbr {
             }
         }
         partitions.append(&mut walk.logical);
+        let record = |lba: &Lba| Some((Structure::Record, Span::of_blocks(*lba, LbaCount::new(1), block)?));
+        let own = Span::first(block.bytes());
+        let structures = std::iter::once((Structure::Mbr, own))
+            .chain(walk.seen.iter().filter(|lba| **lba != Lba::new(0)).filter_map(record));
+        walk.problems.extend(check::inside(&partitions, structures));
         (partitions, walk.problems)
     }
 
     /// Returns the first byte that shows that the table counts in blocks of `block` bytes: a known signature
     /// at the start of a primary partition, or an EBR at the start of a container.
     pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
-        self.ordinary().find_map(|(_, entry)| {
+        self.placed().find_map(|entry| {
             let span = entry.span(block)?;
             let shown = if entry.is_container() {
                 read_table(reader, span.start()).is_some_and(|ebr| ebr.has_valid_status())
@@ -221,7 +228,7 @@ impl Walk<'_> {
     /// Follows the chain of one container. An EBR is a table whose own partitions count from the EBR itself.
     /// Its first container entry is the link to the next EBR and counts from the container.
     fn container(&mut self, container: &Entry) {
-        let mut at = container.start;
+        let (mut at, mut size) = (container.start, container.count);
         // The structure that points to the EBR at `at`; for the first EBR, the MBR.
         let mut from = ByteOffset::ZERO;
         loop {
@@ -239,7 +246,7 @@ impl Walk<'_> {
             let Some(ebr) = read_table(self.reader, offset) else {
                 return self.problems.push(Problem::EbrBadSignature { at: offset });
             };
-            self.list(&ebr, at, offset, container);
+            self.list(&ebr, (at, size), offset, container);
             let Some(link) = ebr.entries.iter().find(|entry| entry.is_container()) else { return };
             let Some(next) = container.start.checked_add(LbaCount::new(link.start.get())) else { return };
             // Linux follows a link out of the container as long as it is on the disk, and so does this code.
@@ -248,7 +255,7 @@ impl Walk<'_> {
             {
                 self.problems.push(Problem::EbrOutOfRange { at: offset, to });
             }
-            (at, from) = (next, offset);
+            (at, size, from) = (next, link.count, offset);
         }
     }
 
@@ -259,9 +266,9 @@ impl Walk<'_> {
         (end <= self.reader.end()).then_some(offset)
     }
 
-    /// Lists the partitions of one EBR. The third and fourth entries are often garbage: as in Linux, they
-    /// count only if they lie in the container.
-    fn list(&mut self, ebr: &Mbr, at: Lba, offset: ByteOffset, container: &Entry) {
+    /// Lists the partitions of one EBR, for which `size` blocks are meant. The third and fourth entries are often
+    /// garbage: as in Linux, they count only if they lie in those blocks and in the container.
+    fn list(&mut self, ebr: &Mbr, (at, size): (Lba, LbaCount), offset: ByteOffset, container: &Entry) {
         let area = Span::of_blocks(container.start, container.count, self.block);
         for (slot, entry) in ebr.entries.iter().enumerate() {
             if !entry.is_used() || entry.is_container() {
@@ -270,7 +277,9 @@ impl Walk<'_> {
             let role = Role::Logical { ebr: at };
             let Some(partition) = entry.partition(self.next, at, role, self.block) else { continue };
             let inside = area.is_some_and(|area| area.contains(partition.span));
-            if slot >= 2 && !inside {
+            let end = entry.start.checked_add(entry.count);
+            let fits = end.is_some_and(|end| end.get() <= size.get());
+            if slot >= 2 && !(inside && fits) {
                 continue;
             }
             if self.logical.len() >= MAX_PARTITIONS {

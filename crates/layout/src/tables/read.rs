@@ -10,7 +10,7 @@ use straddle_units::{BlockSize, ByteOffset, Lba, Span};
 
 use super::gpt::{self, Depth, Found};
 use super::mbr::{Mbr, SIGNATURE_AT};
-use super::{check, member, sectors};
+use super::{bsd, check, member, sectors};
 use crate::beside::optical_extent;
 use crate::model::content::{Content, FsKind};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
@@ -24,8 +24,13 @@ pub(crate) struct Known {
     pub(crate) forced: Option<BlockSize>,
 }
 
+/// The sectors of disks.
+pub(crate) const USUAL: [BlockSize; 2] = [BlockSize::B512, BlockSize::B4096];
+
 /// Sectors of magneto-optical and optical media, of which images exist.
-const RARE: [u64; 2] = [1024, 2048];
+pub(crate) fn rare() -> impl Iterator<Item = BlockSize> {
+    [1024, 2048].into_iter().filter_map(|size| BlockSize::new(size).ok())
+}
 
 /// The most partitions whose contents are identified. Contents change nothing that the table says, and each
 /// costs a read or two.
@@ -56,7 +61,7 @@ pub fn read_stack(
 pub(crate) fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
     let stack = read_table(reader, known);
     match member::member(reader, &stack) {
-        Some(content) => content_stack(content, known),
+        Some(content) => content_stack(reader, content, known),
         None => checked(reader, stack),
     }
 }
@@ -115,7 +120,7 @@ pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
             return stack;
         }
         if let Some(name) = boot_sector {
-            return content_stack(name, known);
+            return content_stack(reader, name, known);
         }
     }
     read_unprotected(reader, mbr.as_ref(), known)
@@ -146,9 +151,10 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     match gpt::find(reader, &known.groups(), Depth::Both) {
         Found::Table(table) => {
             let mut stack = gpt_stack(&table, known);
-            if mbr.has_ordinary() {
+            stack.hybrid = mbr.hybrid(stack.block);
+            if !stack.hybrid.is_empty() {
                 stack.kind = TableKind::HybridMbr;
-                let differing = mbr.differing(&stack.partitions, stack.block);
+                let differing: Vec<Problem> = stack.hybrid_differs().collect();
                 stack.problems.extend(differing);
             }
             if let (None, Some(slot)) = (mbr.protective(), mbr.protective_anywhere()) {
@@ -160,7 +166,7 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
         Found::Nothing => {
             let name = whole(reader).filter(|_| !mbr.has_ordinary());
             let mut stack = match name {
-                Some(name) => content_stack(name, known),
+                Some(name) => content_stack(reader, name, known),
                 None => read_mbr(reader, mbr, known),
             };
             let at = Lba::new(1).to_bytes(stack.block).unwrap_or_default();
@@ -191,7 +197,7 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
     let groups = known.groups();
     let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Found::Table(_));
     if !has_primary && let Some(name) = whole(reader) {
-        return content_stack(name, known);
+        return content_stack(reader, name, known);
     }
     let mut stack = match gpt::find(reader, &groups, Depth::Both) {
         Found::Table(table) => gpt_stack(&table, known),
@@ -223,8 +229,10 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     let mut shown_at = ByteOffset::ZERO;
     if known.forced.is_none() && mbr.has_ordinary() {
         let assumed = stack.block;
-        let of_other =
-            || known.others().find_map(|block| Some((block, sectors::other(reader, mbr, block, assumed)?)));
+        let of_other = || {
+            sectors::others(assumed)
+                .find_map(|block| Some((block, sectors::other(reader, mbr, block, assumed)?)))
+        };
         let shown = mbr.evidence(reader, assumed).map(|at| (assumed, at)).or_else(of_other);
         if let Some((block, at)) = shown {
             (stack.block, shown_at) = (block, at);
@@ -248,6 +256,7 @@ fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
     stack.partitions = partitions;
     stack.problems = table.problems.clone();
     stack.problems.extend(problems);
+    stack.problems.extend(check::inside(&stack.partitions, table.structures()));
     stack.problems.extend(known.other_block(table.block, table.at()));
     stack
 }
@@ -262,10 +271,16 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
     stack
 }
 
-pub(crate) fn content_stack(content: Content, known: Known) -> Stack {
-    let is_table = content.is_foreign_table();
-    let kind = if is_table { TableKind::Foreign(content.name()) } else { TableKind::Content(content) };
-    empty_stack(kind, known)
+/// Makes the stack of a medium that holds one content as a whole. Of the tables of other systems, BSD labels are read.
+pub(crate) fn content_stack(reader: &Reader<'_>, content: Content, known: Known) -> Stack {
+    if !content.is_foreign_table() {
+        return empty_stack(TableKind::Content(content), known);
+    }
+    let mut stack = empty_stack(TableKind::Foreign(content.name()), known);
+    if let Some(label) = bsd::label(reader, ByteOffset::ZERO) {
+        (stack.block, stack.partitions) = label;
+    }
+    stack
 }
 
 /// The name of the table at the start of a medium, whatever else is there: blkid's PTTYPE.
@@ -289,6 +304,7 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
         layer: None,
         partitions: Vec::new(),
         problems: Vec::new(),
+        hybrid: Vec::new(),
         hybrid_iso: None,
         has_long_entries: false,
     }
@@ -302,7 +318,7 @@ impl Known {
 
     /// The sizes to try besides [`Known::block`] if none is forced.
     fn others(self) -> impl Iterator<Item = BlockSize> {
-        [BlockSize::B512, BlockSize::B4096].into_iter().filter(move |size| *size != self.block())
+        USUAL.into_iter().filter(move |size| *size != self.block())
     }
 
     /// The sizes in which to search for a GPT: only the forced one; else the device's before the usual ones, or
@@ -311,9 +327,9 @@ impl Known {
         let mut groups = match (self.forced, self.device) {
             (Some(forced), _) => return vec![vec![forced]],
             (None, Some(device)) => vec![vec![device], self.others().collect()],
-            (None, None) => vec![vec![BlockSize::B512, BlockSize::B4096]],
+            (None, None) => vec![USUAL.to_vec()],
         };
-        groups.push(RARE.into_iter().filter_map(|size| BlockSize::new(size).ok()).collect());
+        groups.push(rare().collect());
         groups
     }
 

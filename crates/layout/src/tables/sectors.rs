@@ -14,6 +14,7 @@ use crate::model::stack::{Stack, TableKind};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
+use crate::tables::read::{USUAL, rare};
 use crate::{fs, signature};
 
 /// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
@@ -45,6 +46,11 @@ enum Shown {
     Whole,
 }
 
+/// The sizes in which an MBR might count instead of `assumed`.
+pub(crate) fn others(assumed: BlockSize) -> impl Iterator<Item = BlockSize> {
+    USUAL.into_iter().chain(rare()).filter(move |size| *size != assumed)
+}
+
 /// Returns the byte that shows that `mbr` counts in blocks of `block` bytes rather than of `assumed`.
 pub(crate) fn other(
     reader: &Reader<'_>,
@@ -52,7 +58,7 @@ pub(crate) fn other(
     block: BlockSize,
     assumed: BlockSize,
 ) -> Option<ByteOffset> {
-    let entries: Vec<&Entry> = mbr.ordinary().map(|(_, entry)| entry).collect();
+    let entries: Vec<&Entry> = mbr.placed().collect();
     let spans: Vec<Span> = entries.iter().filter_map(|entry| entry.span(block)).collect();
     let overlap = |i: usize| spans.iter().skip(i + 1).any(|later| later.overlaps(spans[i]));
     if spans.len() < entries.len() || !mbr.is_sensible(block, reader.len()) || (0..spans.len()).any(overlap) {
@@ -76,31 +82,61 @@ pub(crate) fn other(
         return None;
     }
     let first = |wanted: Shown| shown.iter().position(|shown| *shown == wanted);
-    let of_some = || first(Shown::Something).filter(|_| !entries.iter().any(|entry| is_used(entry)));
+    let is_usual = USUAL.contains(&block);
+    let of_some =
+        || first(Shown::Something).filter(|_| is_usual && !entries.iter().any(|entry| is_used(entry)));
     let found = first(Shown::Whole).or_else(of_some)?;
     spans.get(found).map(|span| span.start())
 }
 
-/// Returns the sector size in which the table of `stack` might count instead, and where content would then be
-/// at the start of a partition. This is too little evidence to take the table for that.
-pub fn other_sectors(
-    medium: &dyn Medium,
-    stack: &Stack,
-) -> Result<Option<(BlockSize, ByteOffset)>, ReadError> {
+/// Sectors in which a table might count instead of those that are assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherSectors {
+    /// Their size.
+    pub size: BlockSize,
+    /// What speaks for it. This is too little evidence to take the table for that.
+    pub evidence: Evidence,
+}
+
+/// What speaks for other sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// In them, content is at the start of a partition, at this byte.
+    Content(ByteOffset),
+    /// In them, the last partition ends with the medium. In those that are assumed nothing is found, and no start is on
+    /// a multiple of 1 MiB.
+    End,
+}
+
+/// Returns the sectors in which the table of `stack` might count instead.
+pub fn other_sectors(medium: &dyn Medium, stack: &Stack) -> Result<Option<OtherSectors>, ReadError> {
     if stack.kind != TableKind::Mbr || stack.block_found || stack.block != BlockSize::B512 {
         return Ok(None);
     }
     let reader = Reader::open(medium, BlockSize::B512)?;
     let Some(mbr) = Mbr::parse(reader.head()) else { return Ok(None) };
-    let block = BlockSize::B4096;
-    if !mbr.is_sensible(block, reader.len()) {
-        return Ok(None);
-    }
-    let place = mbr.ordinary().find_map(|(_, entry)| {
-        let span = entry.span(block)?;
-        matches!(show(&reader, entry, span, block), Shown::Something | Shown::Whole).then_some(span.start())
+    let content = |block: BlockSize| {
+        mbr.placed().find_map(|entry| {
+            let span = entry.span(block)?;
+            let shown = show(&reader, entry, span, block);
+            matches!(shown, Shown::Something | Shown::Whole).then_some(Evidence::Content(span.start()))
+        })
+    };
+    let found = others(stack.block).filter(|block| mbr.is_sensible(*block, reader.len())).find_map(|size| {
+        let evidence = ends_with_medium(&reader, &mbr, size).then_some(Evidence::End);
+        Some(OtherSectors { size, evidence: evidence.or_else(|| content(size))? })
     });
-    Ok(place.map(|at| (block, at)))
+    Ok(found)
+}
+
+/// Whether the last partition ends with the medium in blocks of `block` bytes, up to a track, and no start is on the
+/// grain of today's tools in those of 512: what they make may end at a simple fraction of the medium.
+fn ends_with_medium(reader: &Reader<'_>, mbr: &Mbr, block: BlockSize) -> bool {
+    const TRACK: u64 = 63;
+    let ends = mbr.ordinary().filter_map(|(_, entry)| Some(entry.span(block)?.end().get()));
+    let on_grain = |entry: &Entry| entry.start.get().is_multiple_of(MIB / BlockSize::B512.get());
+    let left = ends.max().and_then(|end| reader.len().get().checked_sub(end));
+    left.is_some_and(|left| left < TRACK * block.get()) && !mbr.ordinary().any(|(_, entry)| on_grain(entry))
 }
 
 fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Shown {

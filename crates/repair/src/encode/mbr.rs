@@ -8,12 +8,12 @@ mod relaid;
 
 use std::collections::BTreeMap;
 
-use straddle_device::fields::{byte, has, le32};
+use straddle_device::fields::{has, le32};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
 use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
 use straddle_layout::types::is_extended;
-use straddle_layout::{Role, Stack, TableKind};
+use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_units::{ByteOffset, Lba, LbaCount};
 
 use super::gpt::CurrentGpt;
@@ -89,15 +89,16 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     put32(bytes, 12, entry.sectors.get())
 }
 
-/// Returns the numbers of the MBR's entries that list no partition but are not zero: the boot code of hybrid
-/// images reads them.
-pub(crate) fn unlisted_slots(medium: &dyn Medium) -> Result<Vec<u32>, ReadError> {
+/// Returns the numbers of the MBR's entries that list no partition but are not zero, or all of a hybrid image: the boot
+/// code of such images reads them.
+pub(crate) fn unlisted_slots(medium: &dyn Medium, stack: &Stack) -> Result<Vec<u32>, ReadError> {
     let mut mbr = [0; SIGNATURE_AT + 2];
     medium.read_at(ByteOffset::ZERO, &mut mbr)?;
     let is_unlisted = |number: &u32| {
         let bytes = &mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
-        let is_none = byte(bytes, 4) == 0 || le32(bytes, 12) == 0;
-        is_none && bytes.iter().any(|byte| *byte != 0)
+        let is_window = |one: &Partition| one.number == *number && stack.is_window(one);
+        (le32(bytes, 12) == 0 && bytes.iter().any(|byte| *byte != 0))
+            || stack.partitions.iter().any(is_window)
     };
     Ok((1..=4).filter(is_unlisted).collect())
 }
@@ -114,12 +115,11 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     }
-    let kept = if plan.is_fresh() { Vec::new() } else { unlisted_slots(steps.medium)? };
+    let kept = if plan.is_fresh() { Vec::new() } else { unlisted_slots(steps.medium, stack)? };
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
         match plan.table().partitions.iter().find(|entry| entry.number == number) {
-            // An entry with no size or type lists no partition, and is kept.
-            None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
+            None if kept.contains(&number) => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
                 Change::Kept if plan.converts().is_none() => {}
@@ -180,7 +180,7 @@ impl Chain {
             }
             let used = |index: usize| {
                 let bytes = &record[slot(index)];
-                byte(bytes, 4) != 0 && le32(bytes, 12) != 0
+                le32(bytes, 12) != 0
             };
             let is_link = |index: usize| used(index) && is_extended(record[slot(index)][4]);
             if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
@@ -229,8 +229,7 @@ impl Chain {
             });
             let at = at.ok_or_else(|| cannot(format!("there is no logical partition {}", entry.number)))?;
             let mut record = steps.read(at.get(), 512)?;
-            let used =
-                |index: usize| byte(&record[slot(index)], 4) != 0 && le32(&record[slot(index)], 12) != 0;
+            let used = |index: usize| le32(&record[slot(index)], 12) != 0;
             if !used(0) || is_extended(record[slot(0)][4]) || used(2) || used(3) {
                 return Err(cannot(
                     "its chain of logical partitions has entries in unusual places".to_owned(),
@@ -322,7 +321,7 @@ impl Chain {
 fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)>) -> Result<(), PlanError> {
     let bytes = &mut record[slot(1)];
     let Some((next, entry)) = next else {
-        if byte(bytes, 4) != 0 {
+        if bytes[4] != 0 || le32(bytes, 12) != 0 {
             bytes.fill(0);
         }
         return Ok(());

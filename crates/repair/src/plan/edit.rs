@@ -130,6 +130,7 @@ impl Draft<'_> {
                 (Damage::Hybrid, _) => {
                     self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
                 }
+                (Damage::Table, problem) if stack.is_of_window(problem) => {}
                 // Only what is in a partition is not known: no entry depends on it.
                 (Damage::Contents, Problem::Unreadable { .. }) => {}
                 // It grows, by what its contents need at least.
@@ -140,7 +141,7 @@ impl Draft<'_> {
                 ) => return unchangeable(problem.to_string()),
             }
         }
-        let partitions = stack.partitions.iter().map(kept).collect();
+        let partitions = stack.partitions.iter().filter(|one| !stack.is_window(one)).map(kept).collect();
         match format {
             Format::Gpt => {
                 let current = CurrentGpt::read(self.situation.medium, stack)?;

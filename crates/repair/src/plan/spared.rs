@@ -23,7 +23,7 @@ pub(super) struct Spared {
 impl Spared {
     pub(super) fn of(situation: &Situation<'_>) -> Result<Self, PlanError> {
         let slots = match situation.stack.kind {
-            TableKind::Mbr => unlisted_slots(situation.medium)?,
+            TableKind::Mbr => unlisted_slots(situation.medium, situation.stack)?,
             _ => Vec::new(),
         };
         Ok(Self { optical: optical_extent(situation.medium)?, slots })

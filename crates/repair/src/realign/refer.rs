@@ -169,10 +169,7 @@ pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u
     if let Some(number) = stack.dynamic() {
         return Some((number, DYNAMIC));
     }
-    let has_table = |p: &&Partition| {
-        let content = p.layer.as_ref().map(|layer| layer.kind).or(p.content);
-        moves(p.number) && content.is_some_and(Content::is_foreign_table)
-    };
+    let has_table = |p: &&Partition| moves(p.number) && p.has_foreign_table();
     stack.partitions.iter().find(has_table).map(|p| (p.number, OWN_TABLE))
 }
 

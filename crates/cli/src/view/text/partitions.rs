@@ -24,7 +24,7 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
             Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
                 styles.error
             }
-            Verdict::Off | Verdict::EndOff | Verdict::BootSector => styles.warning,
+            Verdict::Off | Verdict::EndOff | Verdict::BootSector | Verdict::NotJudged => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
             Verdict::Container => styles.faint,
         };
@@ -106,8 +106,12 @@ fn costs_nothing(finding: &Finding) -> bool {
 /// Returns the verdict on a partition's placement in a few words, with the finding that decides it.
 fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
     let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
-        let is_container = verdict == Verdict::Container;
-        return if is_container { "container of logical partitions" } else { ALIGNED }.to_owned();
+        let text = match verdict {
+            Verdict::Container => "container of logical partitions",
+            Verdict::NotJudged => "not judged",
+            _ => ALIGNED,
+        };
+        return text.to_owned();
     };
     let code = finding.rule.code;
     match (verdict, finding.miss.as_ref()) {
@@ -121,7 +125,7 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
         (Verdict::EndOff, Some(miss)) => format!("end off by {} bytes ({code})", miss.past.get()),
         (Verdict::Off, Some(miss)) => format!("off the {} by {} bytes ({code})", miss.name, miss.past.get()),
-        (Verdict::Container | Verdict::Aligned, _) => ALIGNED.to_owned(),
+        (Verdict::Container | Verdict::NotJudged | Verdict::Aligned, _) => ALIGNED.to_owned(),
         (
             Verdict::Off
             | Verdict::EndOff
