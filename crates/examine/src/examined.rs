@@ -195,9 +195,7 @@ pub(crate) fn examine(
         stack = in_use;
     }
     let disagreements = attach_live(&mut target, examiner, &mut stack);
-    let doubt = sectors::in_question(&target, &stack);
-    let (unsure, doubt): (Vec<_>, Vec<_>) = doubt.into_iter().partition(|doubt| doubt.is_likelier);
-    target.remarks.extend(doubt.into_iter().map(|doubt| doubt.why));
+    let unsure = doubt(&mut target, &stack);
     sectors::adopt(&mut target, &stack);
     let beside = recognised::beside(&target, &stack);
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
@@ -217,12 +215,7 @@ pub(crate) fn examine(
     read_through(&mut target, &findings);
     ready.extend(object::remark_copy(&mut target, &findings));
 
-    let unread =
-        unsure.into_iter().map(|doubt| doubt.why).next().or_else(|| recognised::not_read(&target, &stack));
-    let recognised = match recognised::recognised(&target, &stack, examiner) {
-        Recognised::Known => unread.map_or(Recognised::Known, Recognised::Part),
-        other => other,
-    };
+    let recognised = recognised::all(&target, &stack, examiner, unsure);
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
     {
@@ -262,6 +255,16 @@ pub(crate) fn examine(
         ready,
         is_unread,
     })
+}
+
+/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise a remark names them.
+fn doubt(target: &mut Target, stack: &Stack) -> Option<String> {
+    let doubt = sectors::in_question(target, stack)?;
+    if doubt.is_likelier {
+        return Some(doubt.why);
+    }
+    target.remarks.push(doubt.why);
+    None
 }
 
 /// Has the commands for an image that is not raw connect it, with a remark; returns the one that converts it instead.

@@ -93,7 +93,7 @@ fn by_name(
 }
 
 /// Names what lists data on the target and is not read, so that these data are not judged.
-pub(crate) fn not_read(target: &Target, stack: &Stack) -> Option<String> {
+fn not_read(target: &Target, stack: &Stack) -> Option<String> {
     let is_asked = |p: &&Partition| target.partition.is_none_or(|asked| asked == p.number);
     let mut dynamic = Vec::new();
     let mut found = Vec::new();
@@ -127,8 +127,18 @@ fn in_layer(layer: &Layer) -> Option<&'static str> {
     }
 }
 
+/// Returns what there is to judge on the target; `unsure` is why its sectors are in doubt.
+pub(crate) fn all(target: &Target, stack: &Stack, examiner: &Examiner, unsure: Option<String>) -> Recognised {
+    match recognised(target, stack, examiner) {
+        Recognised::Known => {
+            unsure.or_else(|| not_read(target, stack)).map_or(Recognised::Known, Recognised::Part)
+        }
+        other => other,
+    }
+}
+
 /// Returns whether there is anything on the target that could be judged.
-pub(crate) fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
+fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
     let is_captured = examiner.options().open.sysroot.is_some();
     let is_closed = target.medium.is_none() && !is_captured;
     match (target.kind, &stack.kind) {

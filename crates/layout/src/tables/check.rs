@@ -52,8 +52,8 @@ pub(crate) fn inside(
 ) -> Vec<Problem> {
     let holds_data = |p: &&Partition| p.role != Role::Extended && !is_marker(p);
     let over = |(what, at): (Structure, Span)| {
-        let is_told = |p: &&Partition| what == Structure::Record && p.role == Role::Primary;
-        let others = partitions.iter().filter(holds_data).filter(|partition| !is_told(partition));
+        let is_overlap = |p: &&Partition| what == Structure::Record && p.role == Role::Primary;
+        let others = partitions.iter().filter(holds_data).filter(|partition| !is_overlap(partition));
         let over = others.into_iter().find(|partition| partition.span.overlaps(at));
         over.map(|p| Problem::TableInside { number: p.number, what, at: at.start().max(p.span.start()) })
     };
