@@ -261,19 +261,8 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
         let layer = layer(&kind, 0, 0, "x", &mut Vec::new());
         topology.alignment_offset =
             Figure::new(AlignmentOffset::Bytes(ByteCount::new(3584)), Source::Declared);
-        let stack = Stack {
-            kind: TableKind::Content(VolumeKind::Pv.into()),
-            block: BlockSize::B512,
-            block_found: true,
-            disk_id: Vec::new(),
-            usable: None,
-            layer: Some(layer),
-            partitions: Vec::new(),
-            hybrid: Vec::new(),
-            hybrid_iso: None,
-            has_long_entries: false,
-            problems: Vec::new(),
-        };
+        let kind = TableKind::Content(VolumeKind::Pv.into());
+        let stack = Stack { kind, layer: Some(layer), ..stack() };
         let findings = straddle_audit::run(&Context::of(
             "/dev/sdx",
             straddle_device::DeviceKind::Scsi,
