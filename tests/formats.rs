@@ -230,6 +230,22 @@ fn hints_units_and_pages_are_held_against_the_device() {
     is(&["--page", "4KiB"], &["S067"]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB"], &[]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB,iu=16KiB"], &["S062", "S066"]);
+    is(&["--page", "16KiB", "--assume", "atomic=16KiB"], &["S067"]);
     is(&["--page", "6KiB", "--assume", "atomic=16KiB"], &["S066", "S067"]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB,offset=3584"], &["S066"]);
+    // Clusters of a page are the remedy where the device writes a page in one piece, and only there.
+    let remedy = |options: &[&str]| {
+        let report = tools::check(&image, options);
+        let torn = list(&report, "findings").iter().find(|finding| word(finding, "code") == "S067").cloned();
+        torn.unwrap()["alternative"]["commands"][0]["line"].as_str().map(str::to_owned)
+    };
+    assert_eq!(remedy(&["--page", "16KiB"]), None);
+    assert_eq!(remedy(&["--page", "16KiB", "--assume", "atomic=8KiB"]), None);
+    for (page, atomic) in [("8KiB", "atomic=16KiB"), ("16KiB", "atomic=16KiB"), ("64KiB", "atomic=64KiB")] {
+        let options = ["--page", page, "--assume", atomic];
+        let line = remedy(&options).unwrap();
+        shell(&format!("yes | {}", line.replace("DEVICE", "disk.img")), dir.path());
+        is(&options, &[]);
+        shell(&script, dir.path());
+    }
 }

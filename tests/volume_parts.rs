@@ -11,7 +11,7 @@ use serde_json::Value;
 use tools::{Guest, list, number, present, word};
 
 /// The number of volumes in tests/guest/volume-parts.sh.
-const VOLUMES: usize = 10;
+const VOLUMES: usize = 19;
 
 /// The physical sector of its disks, in sectors of 512 bytes.
 const PHYSICAL: u64 = 32;
@@ -19,9 +19,9 @@ const PHYSICAL: u64 = 32;
 /// The codes of errors about where a partition or a layer on it begins.
 const OFF: [&str; 3] = ["S001", "S051", "S052"];
 
-/// Code and offset of the errors about positions.
+/// Code and offset of the findings about positions. On these sectors of 16 KiB, data 4 KiB past one is a warning.
 fn places(target: &Value) -> BTreeSet<(String, u64)> {
-    let findings = list(target, "findings").iter().filter(|finding| word(finding, "severity") == "error");
+    let findings = list(target, "findings").iter().filter(|finding| word(finding, "severity") != "advice");
     let placed = findings.filter(|finding| OFF.contains(&word(finding, "code").as_str()));
     placed.map(|finding| (word(finding, "code"), number(finding, "offset_bytes"))).collect()
 }
@@ -33,6 +33,7 @@ fn each_disk_of_a_volume_is_judged_by_what_is_on_it() {
     }
     let guest = Guest::run("volume-parts.sh", "2G");
     let (names, mut off) = (guest.names("", ".0.areas"), 0);
+    let mut parts = 0;
     assert_eq!(names.len(), VOLUMES, "{names:?}");
     for (name, disk) in names.iter().flat_map(|name| (0..3).map(move |disk| (name, disk))) {
         let file = format!("{name}.{disk}");
@@ -41,7 +42,7 @@ fn each_disk_of_a_volume_is_judged_by_what_is_on_it() {
             let (place, at) = line.split_once(' ').unwrap();
             (place.parse().unwrap(), at.parse().unwrap())
         };
-        assert!(!areas.is_empty(), "{file}: no part of the volume is there");
+        parts += areas.lines().count();
         let is_off = areas.lines().map(area).any(|(place, at)| place % PHYSICAL != at % PHYSICAL);
         off += usize::from(is_off);
         let [live, offline] = ["live", "offline"].map(|when| {
@@ -52,5 +53,5 @@ fn each_disk_of_a_volume_is_judged_by_what_is_on_it() {
         assert_eq!(places(&live), places(&offline), "{file}: {live} {offline}");
         assert_eq!(word(&live, "status"), word(&offline, "status"), "{file}");
     }
-    assert!(off >= 8, "{off}");
+    assert!(off >= 14 && parts >= 44, "{off} {parts}");
 }

@@ -142,7 +142,24 @@ once() {
 	attr md0 queue/optimal_io_size >"$OUT/once-hints.opt"
 	check once-hints
 	mdadm --quiet --stop /dev/md0
-	below && two
+	below && two && stripe
+}
+
+# Volumes off the stripe of an array: extents of 4 MiB on a stripe of 192 KiB.
+stripe() {
+	local nodes
+	sdbg dev_size_mb=32 physblk_exp=3 add_host=4 per_host_store=1 || return
+	nodes=("${DISKS[@]/#//dev/}")
+	mdadm --create /dev/md0 --quiet --run --assume-clean --level=5 --metadata=1.2 --raid-devices=4 --chunk=64 \
+		"${nodes[@]}" || return
+	pvcreate -qq -y /dev/md0 && vgcreate -qq vg /dev/md0 || return
+	for name in a b c; do lvcreate -qq -y -Wn -n $name -L 8M vg || return; done
+	sync
+	check once-stripe
+	check once-stripe-alone "${nodes[1]}"
+	vgchange -qq -an vg
+	mdadm --quiet --stop /dev/md0
+	check once-stripe-stopped "${nodes[@]}"
 }
 
 # A misalignment shows on every device above: two partitions at sector 63 under an array, one under a

@@ -15,10 +15,10 @@ set -u
 lvm_setup
 modprobe -a dm-mod dm-raid 2>/dev/null
 
-# Prints the parts of vg/it on the device with this number, whose first sector is START of its disk.
+# Prints the parts of vg/it, and of what it keeps data in, on the device with this number, whose first sector is START of its disk.
 areas() { # NUMBER START
 	dmsetup table | awk -v on="$1" -v start="$2" '
-		/^vg-it(_rimage_[0-9]+)?:/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
+		/^vg-(it(-real|_corig|_wcorig|_tdata|_rimage_[0-9]+)?|sn-cow|fast_cvol|fast_cpool_cdata):/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
 }
 
 volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
@@ -43,7 +43,7 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 		start=$(cut -d , -f $((i + 1)) <<<"$gaps")
 		[ "$start" = 0 ] || lvcreate -qq -y -Wn -an -n "gap$i" -l "$start" vg "${nodes[i]}" || return
 	done
-	lvcreate -qq -y -Wn -n it "$@" vg || return
+	if [ "$(type -t "$1")" = function ]; then "$1" "${nodes[@]}"; else lvcreate -qq -y -Wn -n it "$@" vg; fi || return
 	for i in 0 1 2; do
 		number=$(cat "/sys/class/block/${nodes[i]#/dev/}/dev")
 		start=$(cat "/sys/class/block/${nodes[i]#/dev/}/start" 2>/dev/null || echo 0)
@@ -53,6 +53,22 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 	vgchange -qq -an vg
 	for i in 0 1 2; do "$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$name.$i.offline"; done
 	sdbg_rm
+}
+
+# Volumes that keep data in hidden ones. LVM places a pool on the disk that it is told.
+thin() { lvcreate -qq --type thin-pool -n it -L 6M -c 64k --poolmetadatasize 2M -Zn vg "$2" && lvcreate -qq -V 8M --thin -n t vg/it; }
+snapshot() { lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -s -n sn -L 4M vg/it "$2"; }
+cache() {
+	lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y --type cache-pool -n fast -L 8M --poolmetadatasize 2M vg "$2" &&
+		lvconvert -qq -y --type cache --cachepool vg/fast vg/it
+}
+cachevol() {
+	lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -Wn -n fast -L 12M vg "$2" &&
+		lvconvert -qq -y --type cache --cachevol fast vg/it
+}
+writecache() {
+	lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -Wn -an -n fast -L 8M vg "$2" && lvchange -qq -an vg/it &&
+		lvconvert -qq -y --type writecache --cachevol fast vg/it && lvchange -qq -ay vg/it
 }
 
 failed=0
@@ -68,4 +84,13 @@ v linear-over-three 0,0,0 ,, 0,1,3 -L 60M
 v raid0-second 0,0,0 ,, 0,1,0 --type raid0 -i 3 -I 8k -L 6M
 v raid5 0,0,0 ,, 1,0,1 --type raid5 -i 2 -I 8k -L 6M
 v raid1 0,0,0 ,, 1,0,1 --type raid1 -m 2 -L 6M
+v thin-aligned 0,0,0 ,, 0,0,0 thin
+v thin-off 0,0,0 ,, 0,1,0 thin
+v thin-data 0,0,0 ,7k, 0,0,0 thin
+v thin-made-up 0,63,0 ,, 0,0,0 thin
+v snapshot-off 0,0,0 ,, 0,1,0 snapshot
+v snapshot-both 0,2048,0 ,512b, 1,0,0 snapshot
+v cache-off 0,0,0 ,, 0,1,0 cache
+v cachevol-off 0,0,0 ,, 0,3,0 cachevol
+v writecache-off 0,0,0 ,, 1,1,0 writecache
 exit "$failed"

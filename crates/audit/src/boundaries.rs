@@ -3,13 +3,16 @@
 //! The law of this module: boundaries are never mixed; a boundary that another one already covers is not
 //! listed again.
 
-use straddle_device::topology::Topology;
+use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
 use straddle_units::{Boundary, ByteCount, MIB};
 
-use crate::catalogue::{self as rules, Rule, Severity};
+use crate::catalogue::{self as rules, Code, Rule, Severity};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
+
+/// The name of the chunk of the array that a device is.
+pub(crate) const CHUNK: &str = "RAID chunk";
 
 /// The name of the atomic write boundary in a [`Miss`].
 pub const ATOMIC_UNIT: &str = "atomic write unit";
@@ -23,16 +26,29 @@ pub struct Named {
     pub boundary: Boundary,
     /// The rule that a start off this boundary breaks.
     pub rule: &'static Rule,
+    /// The severity of a start that misses it: the rule's, or less where the boundary is only a hint.
+    pub severity: Severity,
+}
+
+impl Named {
+    /// The severity of a start `past` bytes past the boundary. In a sector of more than 4 KiB, a block of 4 KiB costs the
+    /// same wherever it lies, as it does in an indirection unit: only larger writes cover one more.
+    pub(crate) fn severity_at(&self, past: ByteCount) -> Severity {
+        if past.is_multiple_of(USUAL_PHYSICAL) { self.severity.min(Severity::Warning) } else { self.severity }
+    }
 }
 
 /// Every boundary that a start can miss on this device, the finest first. A boundary that another one already
 /// covers (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
 pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let mut named: Vec<Named> = Vec::new();
-    let mut add = |name, size: Option<ByteCount>, rule| {
+    let is_hint = topology.io_min.as_ref().is_some_and(|figure| *figure.source() == Source::HINT);
+    let mut add = |name, size: Option<ByteCount>, rule: &'static Rule| {
         let Some(boundary) = size.and_then(|size| topology.boundary_of(size)) else { return };
         if !named.iter().any(|n| n.boundary.size() == boundary.size()) {
-            named.push(Named { name, boundary, rule });
+            let severity =
+                if is_hint && rule.code == Code::OFF_IO_MIN { Severity::Advice } else { rule.severity };
+            named.push(Named { name, boundary, rule, severity });
         }
     };
     let value =
@@ -42,7 +58,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let io_opt = crate::optimum::boundary(topology);
     add("physical sector", Some(physical), rules::START_STRADDLES);
     add("indirection unit", value(&topology.indirection_unit), rules::OFF_INDIRECTION_UNIT);
-    add("RAID chunk", value(&topology.chunk), rules::OFF_STRIPE);
+    add(CHUNK, value(&topology.chunk), rules::OFF_STRIPE);
     add("stripe", value(&topology.stripe), rules::OFF_STRIPE);
     add("minimum I/O size", value(&topology.io_min).filter(|min| *min > physical), rules::OFF_IO_MIN);
     add("optimal I/O size", io_opt.filter(|opt| *opt > physical), rules::OFF_IO_OPT);
@@ -55,7 +71,6 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
 /// atomic unit, combined. `None` if they contradict each other.
 pub(crate) fn required(topology: &Topology) -> Option<Boundary> {
     let atomic = topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
-    let costly =
-        named_boundaries(topology).into_iter().filter(|named| named.rule.severity > Severity::Advice);
+    let costly = named_boundaries(topology).into_iter().filter(|named| named.severity > Severity::Advice);
     Boundary::meet_all(costly.map(|named| named.boundary).chain(atomic))
 }

@@ -1,11 +1,12 @@
 //! Rules about file systems: block sizes against the drive's units, data areas, and stripe hints.
 
+use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::FileSystem;
 use straddle_layout::{FsKind, Role};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::Context;
-use crate::catalogue as rules;
+use crate::catalogue::{self as rules, Severity};
 use crate::finding::{Command, Finding, Fix, Miss, Risk, Rule, Subject};
 use crate::reformat;
 use crate::way::Step;
@@ -34,19 +35,32 @@ pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut
     check_page(place, fs, findings);
 }
 
-/// The file system's smallest write unit and the name of that unit: the smallest of block, sector and log
-/// sector. FAT, exFAT and NTFS keep a 512-byte sector for their boot structures on every disk, but write
-/// clusters.
-fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str, ByteCount) {
-    if place.kind.has_boot_sector() {
-        return ("cluster", fs.cluster.unwrap_or(fs.block));
-    }
-    let units = [("block", Some(fs.block)), ("sector", fs.sector), ("log sector", fs.log_sector)];
-    units
-        .into_iter()
-        .filter_map(|(name, size)| Some((name, size.filter(|size| *size != ByteCount::ZERO)?)))
-        .min_by_key(|(_, size)| *size)
-        .unwrap_or(("block", ByteCount::ZERO))
+/// The units in which a file system writes, and their names. FAT, exFAT and NTFS keep a 512-byte sector for their boot
+/// structures on every disk, but write clusters.
+fn written_units(place: &FileSystemPlace<'_>, fs: &FileSystem) -> Vec<(&'static str, ByteCount)> {
+    let log_sector = fs.log_sector.filter(|size| fs.sector != Some(*size));
+    let units = match place.kind.has_boot_sector() {
+        true => [("cluster", fs.cluster.or(Some(fs.block))), ("", None), ("", None)],
+        false => [("block", Some(fs.block)), ("sector", fs.sector), ("log sector", log_sector)],
+    };
+    let known = |size: &ByteCount| *size != ByteCount::ZERO;
+    units.into_iter().filter_map(|(name, size)| Some((name, size.filter(known)?))).collect()
+}
+
+/// mke2fs gives file systems of less than this blocks of 1 KiB ("small" in mke2fs.conf of e2fsprogs 1.47).
+const SMALL_EXT: ByteCount = ByteCount::new(512 * MIB);
+
+/// What it costs that units below `wanted` bytes are written. No block that every system mounts fills a sector of more
+/// than 4 KiB, and little is written in a file system as small as those that mke2fs gives small blocks.
+fn severity_of_small(
+    place: &FileSystemPlace<'_>,
+    fs: &FileSystem,
+    rule: &Rule,
+    wanted: ByteCount,
+) -> Severity {
+    let is_ext = matches!(place.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
+    let is_small = is_ext && fs.extent.is_some_and(|size| size < SMALL_EXT);
+    if is_small || wanted > USUAL_PHYSICAL { Severity::Advice } else { rule.severity }
 }
 
 fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -54,10 +68,8 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     if fs.ashift.is_some() || place.kind.is_only_read() {
         return;
     }
-    let (name, size) = smallest_write(place, fs);
-    if size == ByteCount::ZERO {
-        return;
-    }
+    let mut small = written_units(place, fs);
+    let Some(size) = small.iter().map(|(_, size)| *size).min() else { return };
     let topology = place.context.topology;
     let physical = topology.physical.value();
     let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
@@ -66,18 +78,26 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         Some(unit) if size < unit => (rules::FS_BLOCK_BELOW_UNIT, "indirection unit", unit),
         _ => return,
     };
+    small.retain(|(_, size)| *size < wanted);
+    let units: Vec<String> =
+        small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {name} of {} bytes is smaller than the {what}, {} bytes: it writes parts of one even where it is aligned",
+        "{}: its {} {} smaller than the {what}, {} bytes: it writes parts of one even where it is aligned",
         place.label,
-        size.get(),
+        units.join(" and its "),
+        if units.len() == 1 { "is" } else { "are" },
         wanted.get()
     );
+    let severity = severity_of_small(place, fs, rule, wanted);
     let fix = match is_listed_right(place.context) {
+        _ if severity < rule.severity && wanted <= USUAL_PHYSICAL => {
+            Fix::advice("none needed in one so small; mke2fs -b 4096 makes the next one with larger blocks")
+        }
         true if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
         true => reformat::with_block(place.kind, fs, place.len, wanted),
         false => Fix::advice("correct what is wrong with the partition table first"),
     };
-    findings.push(finding(rule, place, place.start, message, fix));
+    findings.push(Finding { severity, ..finding(rule, place, place.start, message, fix) });
 }
 
 /// Whether the table says where each partition is: no tool may make a file system where another partition is.
@@ -155,8 +175,9 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     }
     let shown = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
     let message = format!(
-        "{}: it lays data out for a chunk of {} and a stripe of {}, but the array has {} and {}",
+        "{}: with blocks of {} bytes, it lays data out for a chunk of {} and a stripe of {}, but the array has {} and {}",
         place.label,
+        fs.block.get(),
         shown(fs.stripe_unit),
         shown(fs.stripe_width),
         shown(chunk),
@@ -259,7 +280,10 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     } else {
         Fix::advice("none: ZFS has no ashift as large; larger records help")
     };
-    findings.push(finding(rules::ASHIFT_SMALL, place, place.start, message, fix));
+    let found = finding(rules::ASHIFT_SMALL, place, place.start, message, fix);
+    // What writes pages of 4 KiB costs the same on every larger unit.
+    let severity = if size < USUAL_PHYSICAL { found.severity } else { Severity::Advice };
+    findings.push(Finding { severity, ..found });
 }
 
 /// Checks a database's pages on this file system: whether they cover whole units, and whether they can be
@@ -280,7 +304,9 @@ fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<F
     let torn = not_atomic(place, fs, page);
     if !torn.is_empty() {
         let fix = Fix::advice("keep the database's own protection (doublewrite, full-page writes) on");
-        findings.push(finding(rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix));
+        let remade = reformat::atomic(place.kind, fs, page).filter(|_| torn.len() == 1);
+        let found = finding(rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix);
+        findings.push(Finding { alternative: remade, ..found });
     }
 }
 

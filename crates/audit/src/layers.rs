@@ -7,15 +7,15 @@
 use straddle_device::DeviceKind;
 use straddle_layout::layer::{Facts, Layer, Luks, Md};
 use straddle_layout::view::Piece;
-use straddle_layout::{FsKind, Partition, Role, Stack};
+use straddle_layout::{Content, FsKind, Partition, Role, Stack, VolumeKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use crate::boundaries::{Named, named_boundaries};
+use crate::boundaries::{CHUNK, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
 use crate::filesystems::FileSystemPlace;
 use crate::finding::{Finding, Fix, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
-use crate::way::{self, Step};
+use crate::way::{self, Step, StepKind};
 use crate::{Context, Severity, moves, rebuild};
 
 /// The striped array that a layer stands on, and the layer's place in it.
@@ -72,6 +72,41 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for partition in &context.stack.partitions {
         check_partition(context, partition, findings);
     }
+    once_per_array(findings);
+}
+
+/// Reports once per array that volumes on it start off its stripe: the cause is one, the size of extents.
+fn once_per_array(findings: &mut Vec<Finding>) {
+    let is_md = |step: &Step| step.kind == StepKind::Layer(VolumeKind::Md.into());
+    let is_volume = |step: &Step| step.kind == StepKind::Layer(Content::LogicalVolume);
+    let is_of_volume = |finding: &Finding| {
+        finding.rule.code == Code::OFF_ARRAY_STRIPE && finding.layer.last().is_some_and(is_volume)
+    };
+    // The path up to the array; empty if that is the device itself.
+    let array = |finding: &Finding| {
+        let steps = finding.layer.iter().rposition(is_md).map_or(0, |at| at + 1);
+        finding.layer.iter().take(steps).cloned().collect::<Vec<Step>>()
+    };
+    let mut kept: Vec<(Finding, usize)> = Vec::new();
+    for finding in std::mem::take(findings) {
+        let is_same = |(first, _): &&mut (Finding, usize)| {
+            is_of_volume(first) && first.subject == finding.subject && array(first) == array(&finding)
+        };
+        let same = if is_of_volume(&finding) { kept.iter_mut().find(is_same) } else { None };
+        match same {
+            Some((_, more)) => *more += 1,
+            None => kept.push((finding, 0)),
+        }
+    }
+    let said = |(mut finding, more): (Finding, usize)| {
+        match more {
+            0 => {}
+            1 => finding.message += "; so does one more volume",
+            more => finding.message += &format!("; so do {more} more volumes"),
+        }
+        finding
+    };
+    *findings = kept.into_iter().map(said).collect();
 }
 
 fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
@@ -258,13 +293,19 @@ fn check_pieces(
     findings: &mut Vec<Finding>,
 ) {
     let mut is_reported = false;
-    for named in named_boundaries(place.context.topology) {
-        if named.rule.severity == Severity::Advice {
+    let topology = place.context.topology;
+    // What misses the chunk misses the stripe as well.
+    let is_covered = |named: &Named| named.name == CHUNK && topology.stripe.is_some();
+    for named in named_boundaries(topology) {
+        if named.severity == Severity::Advice || is_covered(&named) {
             continue;
         }
-        let is_physical = named.rule.code == Code::START_STRADDLES;
         let boundary = named.boundary;
-        let rule = if is_physical { start_rule(layer) } else { rules::LAYER_OFF_UNIT };
+        let rule = match named.rule.code {
+            Code::START_STRADDLES => start_rule(layer),
+            Code::OFF_STRIPE if place.context.kind == DeviceKind::Md => rules::OFF_ARRAY_STRIPE,
+            _ => rules::LAYER_OFF_UNIT,
+        };
         let skewed = pieces.iter().map(|piece| (piece, Skew::of(piece, own_offset(place, piece), boundary)));
         // Misalignment that a layer only inherits is reported at the culprit below it.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
@@ -275,6 +316,7 @@ fn check_pieces(
             }
             let miss = Miss { name: named.name, boundary, past: skew.total };
             let mut finding = off(place, layer, piece, *skew, rule, miss);
+            finding.severity = finding.severity.min(named.severity_at(skew.total));
             if made_up.is_split() {
                 finding.message.push_str(&split(&made_up));
                 finding.fix = Some(split_fix(&made_up));

@@ -42,6 +42,10 @@ impl Above {
     }
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
+        // Volumes on other disks, or in a pool, have no place of their own here.
+        if matches!(layer.facts, Facts::Lv(_)) && layer.space.is_empty() {
+            return;
+        }
         let first = layer.clusters(boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
         // Clusters smaller than a sector straddle nowhere if they fill it.
         let fills = |at: ByteOffset| match &layer.facts {
@@ -68,10 +72,8 @@ impl Above {
                     self.look_at_partition(layer, partition, boundary);
                 }
             }
-            // Volumes on other disks, or in a pool, say nothing about this PV.
             Facts::Pv(_) => {
-                let is_here = |volume: &&Layer| !volume.space.is_empty() || !volume.children.is_empty();
-                for volume in layer.children.iter().filter(is_here) {
+                for volume in &layer.children {
                     let off = self.off.len();
                     self.look(volume, boundary);
                     self.name_off(off, || called(volume));

@@ -164,11 +164,9 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
 /// Checks a file system on the whole disk: it starts at byte 0, which is misaligned on a drive with shifted
 /// addresses.
 pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let (TableKind::Content(name), Some(boundary)) =
-        (&context.stack.kind, context.topology.physical_boundary())
-    else {
-        return;
-    };
+    let TableKind::Content(name) = &context.stack.kind else { return };
+    let Some(named) = named_boundaries(context.topology).into_iter().next() else { return };
+    let boundary = named.boundary;
     let past = boundary.past(ByteOffset::ZERO);
     let above = Above::of(&context.stack.layer, boundary);
     if past == ByteCount::ZERO || above.makes_up() {
@@ -187,6 +185,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         fix = split_fix(&above);
     }
     findings.push(Finding {
+        severity: named.severity_at(past),
         miss: Some(Miss { name: "physical sector", boundary, past }),
         fix: Some(fix),
         ..Finding::on_disk(rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
@@ -206,7 +205,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         off_physical |= is_physical;
         // A start that misses the physical sector also misses every coarser grain; the advice would only
         // repeat that.
-        let is_advice = named.rule.severity == Severity::Advice;
+        let is_advice = named.severity == Severity::Advice;
         if off_physical && is_advice {
             continue;
         }
@@ -225,7 +224,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             message.push_str(&split(&above));
             fix = Some(split_fix(&above));
         }
-        let mut severity = named.rule.severity;
+        let mut severity = named.severity_at(past);
         if named.rule.code == Code::OFF_INDIRECTION_UNIT
             && let Some(asked) = asked_of_starts(context.topology).filter(|asked| asked.is_aligned(start))
         {
@@ -271,6 +270,14 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
     let past = past.get();
     if named.rule.code == Code::START_STRADDLES && partition.span.len() < size {
         format!("{place}, {past} bytes past a {}-byte physical sector boundary", size.get())
+    } else if named.rule.code == Code::START_STRADDLES
+        && named.severity_at(ByteCount::new(past)) < named.severity
+    {
+        format!(
+            "{place}, {past} bytes past a {}-byte physical sector boundary: a block of 4096 bytes costs the same at any \
+             start, a larger write covers a sector more",
+            size.get()
+        )
     } else if named.rule.code == Code::START_STRADDLES {
         format!(
             "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies across \
@@ -310,8 +317,9 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     let (end, len) = (partition.span.end(), partition.span.len());
     let past = physical.past(end);
     let rest = len.remainder(physical.size());
-    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both.
-    if past == ByteCount::ZERO || rest == ByteCount::ZERO {
+    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In a sector of
+    // more than 4 KiB, the last block of 4 KiB costs what the others do.
+    if past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO {
         return;
     }
     // Nothing is written past the disk's end; that is a finding of its own.

@@ -19,21 +19,24 @@ fn shared(one: &[Step], other: &[Step]) -> Option<usize> {
     one.iter().rev().take(same).any(Step::is_shared).then_some(same)
 }
 
-/// Whether both findings report the same about one file system.
-fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
-    one.rule == other.rule
-        && one.rule.about == About::FileSystem
-        && shared(&one.layer, &other.layer).is_some()
+/// Whether a finding is about something that several disks lead to: a file system, or a place in an array's own space.
+fn is_of_shared(finding: &Finding) -> bool {
+    finding.rule.about == About::FileSystem || finding.rule.code == Code::OFF_ARRAY_STRIPE
 }
 
-/// Of several findings about one file system on one target, reports the worst, or among equals the first, and
+/// Whether both findings report the same about one such thing.
+fn is_one_thing(one: &Finding, other: &Finding) -> bool {
+    one.rule == other.rule && is_of_shared(one) && shared(&one.layer, &other.layer).is_some()
+}
+
+/// Of several findings about one file system, or one place in an array, on one target, reports the worst, or among equals the first, and
 /// lists there the paths by which the others were found.
 pub(crate) fn merge(findings: &mut [Finding]) {
     // Findings about the same thing have the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
         let is_candidate = finding.reported == Reported::Here
-            && finding.rule.about == About::FileSystem
+            && is_of_shared(finding)
             && finding.layer.iter().any(Step::is_shared);
         if let Some(last) = finding.layer.last().filter(|_| is_candidate) {
             alike.entry((finding.rule.code, last.uuid.clone())).or_default().push(index);
@@ -43,8 +46,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
         group.sort_by_key(|index| (std::cmp::Reverse(findings[*index].severity), *index));
         let mut kept: Vec<usize> = Vec::new();
         for index in group {
-            let first =
-                kept.iter().copied().find(|kept| is_one_file_system(&findings[*kept], &findings[index]));
+            let first = kept.iter().copied().find(|kept| is_one_thing(&findings[*kept], &findings[index]));
             match first {
                 None => kept.push(index),
                 Some(first) => report_at(findings, index, first),
@@ -89,7 +91,7 @@ type At = (usize, usize);
 /// or else comes first.
 pub fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
-    for upper in (0..seen.len()).filter(|upper| seen[*upper].device.is_some()) {
+    for upper in 0..seen.len() {
         for index in 0..seen[upper].findings.len() {
             if let Some(first) = first_of(seen, (upper, index), &repeats) {
                 repeats.insert((upper, index), first);
@@ -104,7 +106,7 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
             root = *next;
         }
         let culprit = seen[root.0].name.to_owned();
-        let device = Place::Target(seen[from.0].device.unwrap_or_default().to_owned());
+        let device = Place::Target(seen[from.0].device.unwrap_or(seen[from.0].name).to_owned());
         seen[from.0].findings.marked()[from.1].reported = Reported::At(Place::Target(culprit));
         let also = &mut seen[root.0].findings.marked()[root.1].also;
         if !also.contains(&device) {
@@ -124,14 +126,13 @@ fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Opti
     (0..seen.len()).filter(|lower| *lower != repeated.0).find_map(|place| {
         let lower = &seen[place];
         let stands_on = lower.carries(upper);
-        let is_beside = place < repeated.0
-            && !stands_on
-            && !upper.carries(lower)
-            && !lower.above.is_disjoint(&upper.above);
+        // Members of one array, running or not, have its UUID.
+        let is_joined = finding.rule.code == Code::OFF_ARRAY_STRIPE || !lower.above.is_disjoint(&upper.above);
+        let is_beside = place < repeated.0 && !stands_on && !upper.carries(lower) && is_joined;
         let is_same = |(index, other): &(usize, &Finding)| {
             other.reported == Reported::Here
                 && !repeats.contains_key(&(place, *index))
-                && ((stands_on && shows(other, finding)) || (is_beside && is_one_file_system(other, finding)))
+                && ((stands_on && shows(other, finding)) || (is_beside && is_one_thing(other, finding)))
         };
         let (index, _) = lower.findings.iter().enumerate().find(is_same)?;
         Some((place, index))

@@ -390,7 +390,6 @@ fn may_hide(kind: DeviceKind, identity: &Identity, ata: Option<&AtaIdentify>, to
 fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let physical = topology.physical.value();
     let io_min = topology.io_min.as_ref().map(Figure::value).filter(|min| *min > physical);
-    let io_opt = topology.io_opt.as_ref().map(Figure::value);
     match kind {
         DeviceKind::Nvme => claim(
             &mut topology.indirection_unit,
@@ -406,14 +405,34 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
             let how = Source::Derived("md/chunk_size times the data members of md/level and md/raid_disks");
             claim(&mut topology.stripe, stripe, how, "");
         }
-        // For a SCSI device both figures together describe an array: its chunk and its stripe.
-        _ => {
-            let array = io_min.zip(io_opt).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
-            let how =
-                Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
-            claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
-        }
+        DeviceKind::Scsi => stripe_of_sizes(topology),
+        _ => {}
     }
+}
+
+/// Decides what the I/O sizes of a device that is neither a drive nor an array of md come from: `is_array` says whether
+/// an array is known behind it. A thin pool shows its chunk this way, Ceph its object, and a hypervisor what it likes.
+pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_array: impl FnOnce() -> bool) {
+    let is_known = matches!(kind, DeviceKind::Nvme | DeviceKind::Md | DeviceKind::Scsi);
+    let physical = topology.physical.value();
+    let Some(figure) = topology.io_min.as_mut().filter(|min| !is_known && min.value() > physical) else {
+        return;
+    };
+    if kind == DeviceKind::DeviceMapper && is_array() {
+        stripe_of_sizes(topology);
+    } else {
+        figure.overrule(figure.value(), Source::HINT, "");
+    }
+}
+
+/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with both.
+fn stripe_of_sizes(topology: &mut Topology) {
+    let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
+    let io_min = value(&topology.io_min).filter(|min| *min > topology.physical.value());
+    let array =
+        io_min.zip(value(&topology.io_opt)).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
+    let how = Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
+    claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
 }
 
 /// Returns how many members of an array hold data in each stripe, from its attributes.

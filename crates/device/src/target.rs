@@ -397,6 +397,7 @@ fn from_sysfs(
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
     judge_stacked_offset(&mut topology, kind, name, sysroot);
+    evidence::sizes_from_below(&mut topology, kind, || Machine::read(sysroot).shows_array(name));
     if let Some(looped) = Looped::of(disk, sysroot) {
         looped.adopt(&mut topology);
         if looped.offset != ByteCount::ZERO {

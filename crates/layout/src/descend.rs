@@ -253,7 +253,12 @@ impl Walk {
             children: Vec::new(),
             remarks: part.remarks,
         };
-        self.space(&mut layer, &part.space, local, ByteOffset::ZERO, place.above(None));
+        if part.is_sealed {
+            let view = self.map(local, &part.space, &mut layer.remarks);
+            layer.space = self.kept(view.pieces(), ByteOffset::ZERO, &mut layer.remarks);
+        } else {
+            self.space(&mut layer, &part.space, local, ByteOffset::ZERO, place.above(None));
+        }
         layer
     }
 

@@ -86,6 +86,8 @@ pub(crate) struct Part {
     pub(crate) facts: Facts,
     /// Its space, as far as it can be read.
     pub(crate) space: Space,
+    /// Whether what is in it belongs to other volumes, in an order of its own.
+    pub(crate) is_sealed: bool,
     /// The position of its first byte on the medium, if it is there.
     pub(crate) start: Option<ByteOffset>,
     /// The span at which it is said to be on the medium; its first byte may be elsewhere.

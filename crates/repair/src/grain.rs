@@ -112,7 +112,7 @@ impl Grain {
 fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for named in named_boundaries(topology) {
-        let is_advice = named.rule.severity <= Severity::Advice;
+        let is_advice = named.severity <= Severity::Advice;
         if is_advice && asked.is_some() {
             continue;
         }

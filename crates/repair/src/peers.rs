@@ -100,7 +100,7 @@ impl Choice<'_> {
         let misses = |at: ByteOffset| {
             named_boundaries(self.topology)
                 .into_iter()
-                .filter(|named| named.rule.severity > Severity::Advice && !named.boundary.is_aligned(at))
+                .filter(|named| named.severity > Severity::Advice && !named.boundary.is_aligned(at))
                 .map(|named| named.name.to_owned())
                 .collect()
         };

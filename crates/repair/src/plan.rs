@@ -505,7 +505,7 @@ impl<'a> Draft<'a> {
         let misses: Vec<&str> = named_boundaries(self.situation.topology)
             .into_iter()
             .filter(|named| {
-                named.rule.severity > straddle_audit::Severity::Advice && !named.boundary.is_aligned(start)
+                named.severity > straddle_audit::Severity::Advice && !named.boundary.is_aligned(start)
             })
             .map(|named| named.name)
             .collect();

@@ -27,8 +27,10 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs takes the block by the size of the device (small ext file systems: 1 KiB) or by what the \
           device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
-    cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it: an EFI \
-           system partition, or the small FAT that a Raspberry Pi boots from.",
+    cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it (an EFI \
+           system partition, the small FAT that a Raspberry Pi boots from); in an ext of less than 512 MiB, for which mke2fs \
+           chooses such blocks and in which little is written; and on sectors of more than 4 KiB, which no block that every \
+           system mounts fills.",
     fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -89,7 +91,8 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
     title: "ZFS writes less than the drive's unit",
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS takes the ashift from what the drive reports when the vdev is made, and keeps it for life.",
-    cost: "Every small record is a read-modify-write.",
+    cost: "Every small record is a read-modify-write. It is advice from ashift 12 on: blocks of 4 KiB cost the same as those of \
+           any other file system on the same unit.",
     fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
@@ -117,7 +120,8 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
     why: "The device offers no atomic write of that size, the partition's start turned it off, or the file \
           system may allocate a page in two places.",
     cost: "A power failure may leave half a page: databases guard against it by writing everything twice.",
-    fix: "Keep that guard on.",
+    fix: "Keep that guard on. If only the file system stands in the way: an ext4 with clusters of a page (mkfs.ext4 -O bigalloc \
+          -C 16384), which Linux writes atomically from 6.16 on where the device does.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",

@@ -47,7 +47,7 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "a logical volume's segment is shifted",
     what: "A segment of a logical volume starts at a place where its blocks fall inside physical sectors, \
-           though the physical volume's data is aligned.",
+           though the physical volume's data is aligned. So does the data of a thin pool, the store of a snapshot, or a cache.",
     why: "Extents of a size that is not a multiple of the physical sector (vgcreate -s 1k) put segments \
           anywhere. In a concatenation each segment counts from the end of the one before: the kernel \
           compares only the segments' starts on their devices and reports alignment offset 0.",
@@ -128,7 +128,7 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     about: About::Layer,
     title: "a layer starts off the stripe of the array below",
     what: "What is on a RAID starts on a sector, but not on a multiple of the array's stripe in the array's \
-           own space.",
+           own space. It is reported once per array for all volumes.",
     why: "A partition, PV or payload inside the array counts from the array's byte 0. 1 MiB is not a multiple \
           of a stripe of three data disks, nor of one larger than 1 MiB.",
     cost: "Writes of whole stripes become two partial ones, for which RAID 5 and 6 must read to compute the parity: \

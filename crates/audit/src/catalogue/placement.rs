@@ -11,7 +11,9 @@ pub(super) const START_STRADDLES: Definition = Definition {
     what: "The partition's first byte is not the first byte of a physical sector, and what is written in it is not \
            aligned either. It is a warning, in doubt, on an ATA disk that spins, holds 160 GB or more and reports 512-byte \
            physical sectors, if it has a partition from sector 63: many disks of 2010 to 2013 reported 512 and had 4096, \
-           and not all of them are known. A probe decides, or --assume.",
+           and not all of them are known. A probe decides, or --assume. It is a warning as well where sectors are larger than \
+           4 KiB and the start is on a multiple of 4 KiB: a block of 4 KiB costs the same wherever it lies in such a sector, \
+           and only larger writes cover one more, as with the indirection unit (S004).",
     why: "File systems write blocks of 4 KiB, counted from the partition's start. When that start lies \
           inside a physical sector, every block has one part in one sector and the rest in the next. A drive \
           can only write whole sectors, so for each block it must read both, change a part of each, and \
@@ -40,7 +42,7 @@ pub(super) const END_STRADDLES: Definition = Definition {
     about: About::Placement,
     title: "end is not on a physical sector boundary",
     what: "The partition's size is not a whole number of physical sectors: its last bytes share a physical \
-           sector with what follows.",
+           sector with what follows. In sectors of more than 4 KiB, whole blocks of 4 KiB are enough.",
     why: "Tools that take all free space end at the last usable sector. On a GPT disk that is 33 sectors \
           before the disk's last one, which is seldom the end of a physical sector.",
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
@@ -69,15 +71,20 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start is off the minimum I/O size",
-    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size.",
+    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size. It is advice where that \
+           is a hint: of a virtual disk, a Ceph image or another device behind which no array is known, and of a thin pool, which \
+           shows its chunk.",
     why: "minimum_io_size is the smallest request that the device serves without a penalty. It is larger \
-          than the physical sector where the device is an array (the chunk) or maps in larger units.",
+          than the physical sector where the device is an array (the chunk) or maps in larger units. A chunk of dm-thin is what \
+          is allocated and copied as one; writing a part of it reads nothing.",
     cost: "Requests that the file system takes to be whole units cover two of them in part: RAID members are \
            touched twice, an SSD reads and writes again what it maps.",
     fix: "Start on a multiple of it; 1 MiB usually is one.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
         "Linux block/blk-settings.c, blk_stack_limits",
+        "Linux drivers/md/dm-thin.c, pool_io_hints",
+        "Linux drivers/block/rbd.c, rbd_init_disk",
     ],
 };
 
@@ -111,7 +118,7 @@ pub(super) const OFF_STRIPE: Definition = Definition {
     about: About::Placement,
     title: "start is off the RAID chunk or stripe",
     what: "The start is not on a multiple of the array's chunk (what one member holds before the next \
-           follows) or of its full stripe.",
+           follows) or of its full stripe. An array is known by md, by the tables of device mapper, or by a SCSI disk's I/O sizes.",
     why: "Writes that the file system lays out as whole chunks or stripes then cover two in part. RAID 5 and \
           6 must read the rest of a partly written stripe to compute its parity.",
     cost: "Depends on the array and the workload, and is highest for streams of full-stripe writes: each then needs the reads \

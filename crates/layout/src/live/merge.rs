@@ -36,7 +36,10 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             if matches!(layer.facts, Facts::Opaque) {
                 layer.facts = same.facts.clone();
             }
-            layer.children = merge_children(std::mem::take(&mut layer.children), &same.children);
+            // What stands on a part of a volume belongs to that volume.
+            if !is_hidden(&layer) {
+                layer.children = merge_children(std::mem::take(&mut layer.children), &same.children);
+            }
             if !layer.children.is_empty() {
                 layer.remarks.retain(|remark| remark != SEALED);
             }

@@ -1,6 +1,6 @@
 //! The table of partitions, with a verdict on each.
 
-use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
+use straddle_audit::{Code, Finding, OfPartition, Severity, Subject, Verdict};
 use straddle_examine::Examined;
 use straddle_layout::{Content, Partition, PartitionType, types};
 
@@ -100,7 +100,7 @@ const ALIGNED: &str = "aligned";
 
 /// Whether a finding is only advice because nothing is written there.
 fn costs_nothing(finding: &Finding) -> bool {
-    finding.severity < finding.rule.severity
+    finding.severity < finding.rule.severity && finding.rule.code != Code::S003
 }
 
 /// Returns the verdict on a partition's placement in a few words, with the finding that decides it.

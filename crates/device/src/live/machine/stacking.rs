@@ -8,7 +8,7 @@ use straddle_units::{ByteCount, KERNEL_SECTOR, LbaCount};
 
 use super::{Entry, Machine};
 use crate::live::{LiveKind, MAX_DEPTH};
-use crate::sysfs::Attributes;
+use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{AlignmentOffset, StackedOptimum};
 
 /// The smallest sector size, with which a stacked device starts (`blk_set_stacking_limits`).
@@ -117,6 +117,37 @@ impl Machine {
             let limits = stacked(&members, chunk, |limits| Limits { io_opt: 0, ..limits });
             shown > ByteCount::ZERO && limits.is_misaligned && limits.alignment_offset == shown.get()
         })
+    }
+
+    /// Whether the I/O sizes that the device `name` shows are those of an array: it, or what it stands on, is striped,
+    /// and nothing in between shows sizes of its own, as pools and caches do.
+    pub fn shows_array(&self, name: &str) -> bool {
+        self.array_behind(name, 0)
+    }
+
+    fn array_behind(&self, name: &str, depth: usize) -> bool {
+        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
+        if let Some(disk) = &entry.disk {
+            return self.array_behind(disk, depth + 1);
+        }
+        let size = entry.directory.number("size").and_then(super::bytes_of_sectors);
+        let Some(size) = size else { return false };
+        match self.describe(name, entry, size, &mut Vec::new()).0 {
+            LiveKind::Md(array) => array.chunk != ByteCount::ZERO,
+            LiveKind::Dm(mapping) => {
+                mapping.targets.iter().flatten().any(|target| match target.kind.as_str() {
+                    "striped" | "raid" => target.chunk != ByteCount::ZERO,
+                    "linear" | "crypt" | "delay" | "flakey" | "verity" | "multipath" | "mirror" => {
+                        let below = target.on.iter().filter_map(|on| self.numbers.get(&on.device));
+                        below.into_iter().any(|below| self.array_behind(below, depth + 1))
+                    }
+                    _ => false,
+                })
+            }
+            // A SCSI disk describes an array with these sizes.
+            LiveKind::Disk => DeviceKind::of(name) == DeviceKind::Scsi,
+            _ => false,
+        }
     }
 
     fn optimum_behind(&self, name: &str, depth: usize) -> Option<(StackedOptimum, AlignmentOffset)> {

@@ -87,10 +87,13 @@ impl<'g> Mapper<'g> {
         Self { group, ours, extent: group.extent_size().get(), steps: Cell::new(steps) }
     }
 
-    /// Returns the logical volumes that have a part on this PV, in the order of the text.
+    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden ones
+    /// whose data no other volume shows: what a cache keeps.
     pub(super) fn parts(&self) -> Vec<Part> {
-        let visible = self.group.logical.iter().filter(|logical| logical.is_visible);
-        visible.filter_map(|logical| self.logical(logical)).take(MAX_LAYERS).collect()
+        let is_listed = |logical: &&Logical| logical.is_visible || is_cache_data(&logical.name);
+        let mut listed: Vec<&Logical> = self.group.logical.iter().filter(is_listed).collect();
+        listed.sort_by_key(|logical| !logical.is_visible);
+        listed.into_iter().filter_map(|logical| self.logical(logical)).take(MAX_LAYERS).collect()
     }
 
     fn logical(&self, logical: &Logical) -> Option<Part> {
@@ -118,22 +121,33 @@ impl<'g> Mapper<'g> {
         }
         let len = segments.iter().map(|segment| segment.span.end()).max().unwrap_or_default();
         let len = ByteCount::new(len.get());
-        let runs = self.runs(logical, Wanted::Content, 0);
+        let store = logical.segments.first().filter(|segment| is_store(&segment.kind));
+        let runs = match store {
+            // The store lies where the volume does that it is kept in, byte for byte.
+            Some(segment) => self.store(segment),
+            None => self.runs(logical, Wanted::Content, 0),
+        };
         let start = runs.first().filter(|run| run.start == 0).map(|run| ByteOffset::new(run.on_pv));
-        let first = logical.segments.first();
-        let is_store = runs.is_empty() && first.is_some_and(|segment| is_store(&segment.kind));
         Some(Part {
             name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
             uuid: self.group.uuid_of(self.group.logical(self.shown_name(logical)).unwrap_or(logical)),
             remarks: self.remarks(logical, start),
             facts: Facts::Lv(Lv { segments }),
             space: space(len, &runs),
-            start: start.or(stands.filter(|_| is_store)),
+            start: start.or(stands.filter(|_| store.is_some())),
+            is_sealed: store.is_some() || !logical.is_visible,
             stands: Span::new(
                 stands.unwrap_or_default(),
                 if stands.is_some() { len } else { ByteCount::ZERO },
             )?,
         })
+    }
+
+    /// Returns the runs of the volume in which a segment keeps its data; none if that is a pool with more in it.
+    fn store(&self, segment: &Segment) -> Vec<Run> {
+        let store = segment.store.as_deref().filter(|_| !is_thin(&segment.kind));
+        let store = store.and_then(|name| self.group.logical(name));
+        store.map(|store| self.runs(store, Wanted::Content, 1)).unwrap_or_default()
     }
 
     /// The name that LVM shows: a snapshot has the name of the volume that stores its changes.
@@ -151,7 +165,7 @@ impl<'g> Mapper<'g> {
             "thin" => {
                 remarks.push("thin: where its blocks lie is written in its pool, which is not followed")
             }
-            "thin-pool" => remarks.push("a pool: what lies in it belongs to its thin volumes"),
+            "thin-pool" | "cache-pool" => remarks.push("a pool: what lies in it belongs to its thin volumes"),
             "snapshot" => remarks.push("a snapshot: only what has changed since is stored here"),
             "cache" | "writecache" => remarks.push("cached: what was written last may be in the cache only"),
             _ if is_followed(first) && start.is_none() => {
@@ -270,7 +284,12 @@ impl<'g> Mapper<'g> {
 
 /// Whether a volume of this kind stores data of other volumes, in an order of its own.
 fn is_store(kind: &str) -> bool {
-    matches!(kind, "thin-pool" | "vdo-pool" | "snapshot" | "thin" | "vdo")
+    matches!(kind, "thin-pool" | "vdo-pool" | "cache-pool" | "snapshot" | "thin" | "vdo")
+}
+
+/// Whether LVM gives this name to a volume that holds the data of a cache.
+fn is_cache_data(name: &str) -> bool {
+    name.ends_with("_cdata") || name.ends_with("_cvol")
 }
 
 /// Whether the blocks of a segment of this kind are in a pool, placed by the pool's own metadata.
