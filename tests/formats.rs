@@ -229,7 +229,9 @@ fn hints_units_and_pages_are_held_against_the_device() {
     is(&["--page", "8KiB"], &["S067"]);
     is(&["--page", "4KiB"], &["S067"]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB"], &[]);
-    is(&["--page", "4KiB", "--assume", "atomic=4KiB,iu=16KiB"], &["S062", "S066"]);
+    is(&["--page", "4KiB", "--assume", "atomic=4KiB,iu=16KiB"], &["S062"]);
+    is(&["--page", "16KiB", "--assume", "atomic=16KiB,iu=64KiB"], &["S062", "S067"]);
+    is(&["--page", "24KiB", "--assume", "iu=16KiB"], &["S062", "S066", "S067"]);
     is(&["--page", "16KiB", "--assume", "atomic=16KiB"], &["S067"]);
     is(&["--page", "6KiB", "--assume", "atomic=16KiB"], &["S066", "S067"]);
     is(&["--page", "4KiB", "--assume", "atomic=4KiB,offset=3584"], &["S066"]);

@@ -177,6 +177,29 @@ fn a_unit_of_more_than_4_kib_costs_the_same_by_either_name() {
     }
 }
 
+/// What costs the same in several partitions is said once.
+#[test]
+fn advice_on_several_file_systems_is_said_once() {
+    if !present(&["sgdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("once");
+    let image = gpt(&dir, 200, &["-n", "1:0:+50M", "-n", "2:0:+50M", "-n", "3:0:+50M"]);
+    for start in [2048, 104_448, 206_848] {
+        put(&dir, &image, "mkfs.ext4 -q -F -b 4096 FS", start, 102_400);
+    }
+    let said = |options: &[&str], target: &str| {
+        let output = tools::output(
+            Command::new(STRADDLE).arg("check").args(options).arg(target).current_dir(dir.path()),
+            "",
+        );
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = said(&["--assume", "iu=16KiB"], "disk.img");
+    assert_eq!(text.matches("advice S062").count(), 1, "{text}");
+    assert!(text.contains("the same for partition 2") && text.contains("the same for partition 3"), "{text}");
+}
+
 /// Small blocks are advice where mke2fs makes them itself, and a warning where somebody asked for them.
 #[test]
 fn small_blocks_of_a_small_ext_are_advice() {

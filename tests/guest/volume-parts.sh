@@ -43,7 +43,7 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 		start=$(cut -d , -f $((i + 1)) <<<"$gaps")
 		[ "$start" = 0 ] || lvcreate -qq -y -Wn -an -n "gap$i" -l "$start" vg "${nodes[i]}" || return
 	done
-	if [ "$(type -t "$1")" = function ]; then "$1" "${nodes[@]}"; else lvcreate -qq -y -Wn -n it "$@" vg; fi || return
+	if declare -F -- "$1" >/dev/null; then "$1" "${nodes[@]}"; else lvcreate -qq -y -Wn -n it "$@" vg; fi || return
 	for i in 0 1 2; do
 		number=$(cat "/sys/class/block/${nodes[i]#/dev/}/dev")
 		start=$(cat "/sys/class/block/${nodes[i]#/dev/}/start" 2>/dev/null || echo 0)

@@ -319,9 +319,11 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
         let Some((size, start)) = size.zip(place.start) else { continue };
         let Some(boundary) = topology.boundary_of(size) else { continue };
         let past = boundary.past(start);
-        if !page.is_multiple_of(size) {
-            reasons.push(format!("it is not a multiple of the {name} of {} bytes", size.get()));
-        } else if past != ByteCount::ZERO {
+        // Pages that divide a unit lie in one each; that they do not fill it is a finding of its own.
+        if !page.is_multiple_of(size) && !size.is_multiple_of(page) {
+            reasons
+                .push(format!("it is neither a multiple nor a part of the {name} of {} bytes", size.get()));
+        } else if !past.is_multiple_of(page.min(size)) {
             reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
         }
     }

@@ -269,6 +269,9 @@ impl Finding {
         let mut targets = Vec::new();
         for place in &self.also {
             match place {
+                Place::Way(way) if self.severity == Severity::Advice => {
+                    text.push_str(&format!("; the same for {way}"));
+                }
                 Place::Way(way) => text.push_str(&format!("; reached from {way} as well")),
                 Place::Target(name) => targets.push(name.as_str()),
             }

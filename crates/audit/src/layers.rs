@@ -5,6 +5,7 @@
 //! the culprit; layers above it that add nothing of their own are not reported again.
 
 use straddle_device::DeviceKind;
+use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::{Facts, Layer, Luks, Md};
 use straddle_layout::view::Piece;
 use straddle_layout::{Content, FsKind, Partition, Role, Stack, VolumeKind};
@@ -148,7 +149,9 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         Facts::Md(md) => check_md(&place, layer, md, findings),
         Facts::Luks(luks) => {
             let sector = luks.sector_size;
-            if sector != ByteCount::ZERO && sector < place.context.topology.physical.value() {
+            // What is encrypted in sectors of 4 KiB costs on larger ones what every block of 4 KiB does.
+            let wanted = place.context.topology.physical.value().min(USUAL_PHYSICAL);
+            if sector != ByteCount::ZERO && sector < wanted {
                 findings.push(small_luks_sector(&place, layer, luks));
             }
         }

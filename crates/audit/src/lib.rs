@@ -313,5 +313,6 @@ pub fn ask(findings: &mut Findings, asked: &Asked) {
     let findings = findings.marked();
     findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);
+    repeated::merge_advice(findings);
     causes::settle(findings);
 }

@@ -139,8 +139,8 @@ pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
 /// atomic writes of whole clusters).
 pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<Fix> {
     let bytes = page.get();
-    let is_cluster = bytes.is_power_of_two() && page > fs.block && fs.cluster.unwrap_or(fs.block) < page;
-    let command = Command::other("mkfs", format!("mkfs.ext4 -O bigalloc -C {bytes} DEVICE"));
+    let is_cluster = bytes.is_power_of_two() && bytes > PAGE && fs.cluster.unwrap_or(fs.block) < page;
+    let command = Command::other("mkfs", format!("mkfs.ext4 -b {PAGE} -O bigalloc -C {bytes} DEVICE"));
     (kind == FsKind::Ext4 && is_cluster).then(|| Fix {
         summary: "recreate it with clusters of a page (bigalloc), which Linux 6.16 writes atomically where the device does".to_owned(),
         ..remake(command)

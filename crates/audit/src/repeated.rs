@@ -5,11 +5,12 @@
 //! other places where it shows. None is dropped, so that verdicts and statuses count all of them. Findings
 //! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::Code;
 use crate::causes::{self, Seen};
-use crate::finding::{About, Finding, Place, Reported};
+use crate::finding::{About, Finding, Kind, Place, Reported, Severity};
 use crate::way::Step;
 
 /// The number of last steps that both paths have in common, if an array or a logical volume is among them: a
@@ -50,6 +51,29 @@ pub(crate) fn merge(findings: &mut [Finding]) {
             match first {
                 None => kept.push(index),
                 Some(first) => report_at(findings, index, first),
+            }
+        }
+    }
+}
+
+/// Of several pieces of advice that say the same about file systems on one target, such as that all write less than an
+/// indirection unit, reports the first, and lists the others there.
+pub(crate) fn merge_advice(findings: &mut [Finding]) {
+    let mut first: HashMap<(Code, String), usize> = HashMap::new();
+    for index in 0..findings.len() {
+        let finding = &findings[index];
+        let is_advice = finding.rule.about == About::FileSystem && finding.severity == Severity::Advice;
+        if !is_advice || finding.rule.kind != Kind::Granularity || finding.reported != Reported::Here {
+            continue;
+        }
+        let own = finding.way().unwrap_or_default();
+        let said = finding.message.strip_prefix(&own).unwrap_or(&finding.message).to_owned();
+        match first.entry((finding.rule.code, said)) {
+            Entry::Vacant(free) => drop(free.insert(index)),
+            Entry::Occupied(taken) => {
+                let there = findings[*taken.get()].way().unwrap_or_default();
+                findings[index].reported = Reported::At(Place::Way(there));
+                findings[*taken.get()].also.push(Place::Way(own));
             }
         }
     }

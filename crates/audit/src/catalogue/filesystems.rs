@@ -104,7 +104,7 @@ pub(super) const PAGE_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "database pages straddle",
     what: "Pages of the given size (--page) do not cover whole units of the drive.",
-    why: "The page is not a multiple of the unit, or the file system is off it.",
+    why: "The page is neither a multiple nor a part of the unit, or the file system is off it.",
     cost: "Each page write is two partial ones, and may be torn between them.",
     fix: "Align what is below; use a page that is a multiple of the unit.",
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
@@ -120,7 +120,7 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
     why: "The device offers no atomic write of that size, the partition's start turned it off, or the file \
           system may allocate a page in two places.",
     cost: "A power failure may leave half a page: databases guard against it by writing everything twice.",
-    fix: "Keep that guard on. If only the file system stands in the way: an ext4 with clusters of a page (mkfs.ext4 -O bigalloc \
+    fix: "Keep that guard on. If only the file system stands in the way: an ext4 with clusters of a page (mkfs.ext4 -b 4096 -O bigalloc \
           -C 16384), which Linux writes atomically from 6.16 on where the device does.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",

@@ -4,7 +4,8 @@
 //! listed item. Volumes that refer to each other or to themselves therefore cost no more than real ones. What
 //! is on another PV is not mapped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 
 use straddle_device::live::{Every, Lower, Run as Spread};
 use straddle_device::shown::printable;
@@ -79,24 +80,40 @@ pub(super) struct Mapper<'g> {
     ours: &'g Physical,
     extent: u64,
     steps: Cell<usize>,
+    /// The volumes whose content was followed, for themselves or for another one.
+    shown: RefCell<HashSet<&'g str>>,
 }
 
 impl<'g> Mapper<'g> {
     pub(super) fn new(group: &'g Group, ours: &'g Physical) -> Self {
         let steps = group.items().saturating_mul(STEPS_EACH).max(LEAST_STEPS);
-        Self { group, ours, extent: group.extent_size().get(), steps: Cell::new(steps) }
+        Self {
+            group,
+            ours,
+            extent: group.extent_size().get(),
+            steps: Cell::new(steps),
+            shown: RefCell::default(),
+        }
     }
 
     /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden ones
-    /// whose data no other volume shows: what a cache keeps.
+    /// whose data no other volume shows: what a cache keeps, a second image on the same disk.
     pub(super) fn parts(&self) -> Vec<Part> {
-        let is_listed = |logical: &&Logical| logical.is_visible || is_cache_data(&logical.name);
-        let mut listed: Vec<&Logical> = self.group.logical.iter().filter(is_listed).collect();
-        listed.sort_by_key(|logical| !logical.is_visible);
-        listed.into_iter().filter_map(|logical| self.logical(logical)).take(MAX_LAYERS).collect()
+        let all = || self.group.logical.iter();
+        let mut parts: Vec<Part> =
+            all().filter(|logical| logical.is_visible).filter_map(|logical| self.logical(logical)).collect();
+        let is_left = |logical: &&Logical| {
+            !logical.is_visible
+                && holds_data(&logical.name)
+                && !self.shown.borrow().contains(logical.name.as_str())
+        };
+        let left: Vec<&Logical> = all().filter(is_left).collect();
+        parts.extend(left.into_iter().filter_map(|logical| self.logical(logical)));
+        parts.truncate(MAX_LAYERS);
+        parts
     }
 
-    fn logical(&self, logical: &Logical) -> Option<Part> {
+    fn logical(&self, logical: &'g Logical) -> Option<Part> {
         let mut segments = Vec::new();
         let mut stands = None;
         let mut is_here = false;
@@ -193,8 +210,11 @@ impl<'g> Mapper<'g> {
     }
 
     /// Returns the runs of a logical volume, counted from its start.
-    fn runs(&self, logical: &Logical, wanted: Wanted, depth: usize) -> Vec<Run> {
+    fn runs(&self, logical: &'g Logical, wanted: Wanted, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
+        if wanted == Wanted::Content {
+            self.shown.borrow_mut().insert(&logical.name);
+        }
         for segment in &logical.segments {
             let (Some(span), true) = (self.span(segment), runs.len() < MAX_PIECES) else { break };
             let own = self.segment(segment, wanted, depth);
@@ -287,9 +307,11 @@ fn is_store(kind: &str) -> bool {
     matches!(kind, "thin-pool" | "vdo-pool" | "cache-pool" | "snapshot" | "thin" | "vdo")
 }
 
-/// Whether LVM gives this name to a volume that holds the data of a cache.
-fn is_cache_data(name: &str) -> bool {
-    name.ends_with("_cdata") || name.ends_with("_cvol")
+/// Whether LVM gives this name to a hidden volume that holds data, and not what describes others.
+fn holds_data(name: &str) -> bool {
+    const ENDINGS: [&str; 5] = ["_tdata", "_cdata", "_cvol", "_rimage_", "_mimage_"];
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether the blocks of a segment of this kind are in a pool, placed by the pool's own metadata.
