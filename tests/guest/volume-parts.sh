@@ -18,7 +18,7 @@ modprobe -a dm-mod dm-raid 2>/dev/null
 # Prints the parts of vg/it, and of what it keeps data in, on the device with this number, whose first sector is START of its disk.
 areas() { # NUMBER START
 	dmsetup table | awk -v on="$1" -v start="$2" '
-		/^vg-(it(-real|_corig|_wcorig|_tdata|_rimage_[0-9]+)?|sn-cow|fast_cvol|fast_cpool_cdata):/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
+		/^vg-(it(-real|_corig|_wcorig|_tdata|_rimage_[0-9]+)?|sn-cow|fast_cvol):/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
 }
 
 volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
@@ -58,10 +58,6 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 # Volumes that keep data in hidden ones. LVM places a pool on the disk that it is told.
 thin() { lvcreate -qq --type thin-pool -n it -L 6M -c 64k --poolmetadatasize 2M -Zn vg "$2" && lvcreate -qq -V 8M --thin -n t vg/it; }
 snapshot() { lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -s -n sn -L 4M vg/it "$2"; }
-cache() {
-	lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y --type cache-pool -n fast -L 8M --poolmetadatasize 2M vg "$2" &&
-		lvconvert -qq -y --type cache --cachepool vg/fast vg/it
-}
 cachevol() {
 	lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -Wn -n fast -L 12M vg "$2" &&
 		lvconvert -qq -y --type cache --cachevol fast vg/it
@@ -90,7 +86,6 @@ v thin-data 0,0,0 ,7k, 0,0,0 thin
 v thin-made-up 0,63,0 ,, 0,0,0 thin
 v snapshot-off 0,0,0 ,, 0,1,0 snapshot
 v snapshot-both 0,2048,0 ,512b, 1,0,0 snapshot
-v cache-off 0,0,0 ,, 0,1,0 cache
 v cachevol-off 0,0,0 ,, 0,3,0 cachevol
 v writecache-off 0,0,0 ,, 1,1,0 writecache
 exit "$failed"
