@@ -392,7 +392,7 @@ const FILE_SYSTEMS: [(&str, &str); 16] = [
 /// The drives of the sweep, and below them the sizes of the images in MiB.
 const DRIVES: [&str; 5] =
     ["512e", "4kn,iu=16KiB", "512e,iu=64KiB", "physical=8192", "physical=16384,iu=128KiB"];
-const SIZES: [u64; 5] = [2, 4, 5, 40, 320];
+const SIZES: [u64; 5] = [2, 4, 5, 40, 520];
 
 #[test]
 fn every_fix_of_a_file_system_is_worth_its_data() {

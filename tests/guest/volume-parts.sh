@@ -55,7 +55,7 @@ volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
 	sdbg_rm
 }
 
-# Volumes that keep data in hidden ones. LVM places a pool on the disk that it is told.
+# Volumes that keep data in hidden ones. LVM places each on the disk that is named.
 thin() { lvcreate -qq --type thin-pool -n it -L 6M -c 64k --poolmetadatasize 2M -Zn vg "$2" && lvcreate -qq -V 8M --thin -n t vg/it; }
 snapshot() { lvcreate -qq -y -Wn -n it -L 6M vg "$1" && lvcreate -qq -y -s -n sn -L 4M vg/it "$2"; }
 cachevol() {

@@ -49,8 +49,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A minimum I/O size that may be the chunk of an array, the block of a thin pool or of a cache, or the host's own:
-    /// whoever shows it does not say.
+    /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's figure.
     pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: no array is known behind it");
 
     /// An optimal I/O size that is the limit of the kernel or host adapter on requests, not reported by the
