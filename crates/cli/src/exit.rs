@@ -33,14 +33,15 @@ pub(crate) enum Exit {
 /// The codes as shown by `--help` and the man page.
 pub(crate) const HELP: &str = "\
 Exit status:
-  0  success, no findings above advice; or the reader of the output closed it
+  0  success, no findings above advice
   1  findings were reported
   2  invalid command line
   3  a target could not be opened, read or judged, or a published figure was not reproduced
   4  refused for safety (commands that write, and serve)
 130  interrupted (Ctrl-C)
 
-Of several targets the worst status counts; 3 outweighs 1.";
+Of several targets the worst status counts; 3 outweighs 1. A reader that closes the output (head) does not
+change the status.";
 
 impl Exit {
     /// Ended by Ctrl-C: the status that a shell reports for SIGINT.
@@ -265,8 +266,8 @@ fn with_causes(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// Prints the failure to stderr and returns its exit. A closed pipe counts as success, silently: its reader
-/// wanted no more.
+/// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted trace,
+/// counts as success, silently: its reader wanted no more.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     // The outermost error with a kind knows what its causes mean.
     let kind = error.chain().find_map(kind_of);

@@ -174,7 +174,9 @@ fn clean() -> Result<Exit> {
         }
     }
     let folders = if removed == 1 { "folder" } else { "folders" };
-    write_through(std::io::stdout(), format!("{removed} {folders} of killed runs removed\n").as_bytes())?;
+    let mut out = output::stdout();
+    writeln!(out, "{removed} {folders} of killed runs removed")?;
+    out.flush()?;
     Ok(if is_clean { Exit::Success } else { Exit::Failed })
 }
 

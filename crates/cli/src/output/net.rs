@@ -1,7 +1,7 @@
 //! The last filter before stdout: it makes names printable that no earlier code did.
 //!
 //! The law of this module: of everything that controls a terminal, only line feeds, tabs and, if colours are
-//! on, colours pass.
+//! on, colours pass. A reader that has closed the pipe changes nothing: the command goes on as if it still read.
 
 use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,15 +36,23 @@ impl Write for Net {
         self.tail.extend_from_slice(bytes);
         let (text, done) = screened(&self.tail, STYLES.load(Ordering::Relaxed));
         self.tail.drain(..done);
-        self.out.write_all(text.as_bytes())?;
+        unless_closed(self.out.write_all(text.as_bytes()))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let rest = String::from_utf8_lossy(&self.tail).chars().map(shown).collect::<String>();
         self.tail.clear();
-        self.out.write_all(rest.as_bytes())?;
-        self.out.flush()
+        unless_closed(self.out.write_all(rest.as_bytes()).and_then(|()| self.out.flush()))
+    }
+}
+
+/// Drops what a pipe without a reader does not take (`straddle check … | head -1`): the verdict, and what the
+/// command has yet to do, do not depend on who reads how much.
+fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
