@@ -203,6 +203,12 @@ fn defaults_are_for_what_the_command_line_leaves_out() {
     assert_eq!(codes(&["--fail-on", "warning", "--only", "S008"]).0, 0);
     assert_eq!(codes(&["--only", "S008"]).0, 1);
     assert!(codes(&["--assume", "512e"]).1.contains(&"S001".to_owned()));
+    for (on, statuses) in [("warning", [0, 1]), ("error, blank", [1, 1]), ("blank", [1, 1])] {
+        let dir = folder(&format!("fail-on = \"{on}\"\n"));
+        dir.image("blank.img", 1 << 20);
+        let found = ["blank.img", "disk.img"].map(|name| ran(&dir, &["check", name]).0);
+        assert_eq!(found, statuses, "{on}");
+    }
 }
 
 /// Disks of one array may have different sectors.

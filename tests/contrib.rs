@@ -15,6 +15,32 @@ fn contrib(name: &str) -> PathBuf {
     tools::root().join("contrib").join(name)
 }
 
+/// A folder with `build/disk.img` whose partitioning has failed.
+fn unpartitioned(is_blank: bool) -> Dir {
+    let dir = Dir::new("contrib");
+    fs::create_dir(dir.join("build")).unwrap();
+    let image = dir.image("build/disk.img", 64 << 20);
+    if !is_blank {
+        tools::write_table(&image, 512, "label: gpt\n");
+    }
+    dir
+}
+
+/// A folder with `build/`, in which is no image.
+fn unbuilt() -> Dir {
+    let dir = Dir::new("contrib");
+    fs::create_dir(dir.join("build")).unwrap();
+    dir
+}
+
+/// Asserts that a recipe fails where nothing is judged.
+fn fails_on_nothing(line: &str) {
+    for dir in [unpartitioned(true), unpartitioned(false), unbuilt()] {
+        let out = sh(line, dir.path());
+        assert!(!out.status.success(), "{line}: {}", transcript(&out));
+    }
+}
+
 /// A folder with `build/disk.img`.
 fn built(is_right: bool) -> Dir {
     let dir = Dir::new("contrib");
@@ -58,6 +84,7 @@ fn pipelines_fail_on_a_wrong_image_only() {
                 let out = sh(&line, dir.path());
                 assert_eq!(out.status.code(), Some(status), "{file}: {line}: {}", transcript(&out));
             }
+            fails_on_nothing(&line);
         }
     }
     let ansible = commands("ansible/roles/straddle/tasks/main.yml");
@@ -113,7 +140,11 @@ fn builders_scripts_fail_on_a_wrong_image_only() {
             let out = sh(&line, dir.path());
             assert_eq!(out.status.code(), Some(status), "{line}: {}", transcript(&out));
         }
+        fails_on_nothing(&line);
     }
+    // There is no block device where no disk is built.
+    let element = contrib("diskimage-builder/elements/straddle/cleanup.d/99-straddle");
+    assert!(!sh(&element.display().to_string(), Path::new("/")).status.success());
 }
 
 #[test]
@@ -136,6 +167,8 @@ fn what_libguestfs_makes_is_audited() {
         assert_eq!(out.status.code(), Some(3), "{}", transcript(&out));
         assert!(transcript(&out).contains("a disk.qcow2: "), "{}", transcript(&out));
     }
+    fails_on_nothing(&format!("{} build/*.img", script.display()));
+    assert!(!sh(&script.display().to_string(), Path::new("/")).status.success());
     if !Path::new("/usr/bin/guestfish").exists() {
         tools::not_run("guestfish is not installed: no file systems are listed");
     }

@@ -212,3 +212,182 @@ fn an_option_counts_once_for_a_partition() {
         );
     }
 }
+
+/// Runs the program on the images in a folder; its status, and what it prints in one line.
+fn said(dir: &tools::Dir, words: &[&str]) -> (Option<i32>, String) {
+    let output = tools::straddle_in(dir, words);
+    (output.status.code(), tools::flat(&tools::transcript(&output)))
+}
+
+/// The commands that `check` prints after a probe are taken, and no advice undoes another one.
+#[test]
+fn what_a_probe_has_measured_counts_for_plans_and_moves() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("measured");
+    for (drive, name, aligned) in
+        [("wd10ears,jumper=on", "it is", 7), ("wd10ears", "flat", 0), ("640gb-512n", "old", 0)]
+    {
+        let saved = format!("{name}.json");
+        let (status, text) = said(&dir, &["probe", &format!("drive:{drive}"), "--save", &saved]);
+        assert_eq!(status, Some(0), "{drive}: {text}");
+        let image = dir.image("disk.img", 64 << 20);
+        // One past a boundary of each of them, if it has any.
+        tools::write_table(&image, 512, "label: gpt\nstart=2056, size=40000\nstart=51201, size=40000\n");
+        let with = |words: &[&str]| said(&dir, &[words, &["--measured", &saved]].concat());
+        let (_, checked) = with(&["check", "disk.img"]);
+        let quoted = if name.contains(' ') { format!("'{saved}'") } else { saved.clone() };
+        let is_offered = checked.contains(&format!("straddle realign disk.img --measured {quoted} --save"));
+        assert_eq!(is_offered, drive != "640gb-512n", "{drive}: {checked}");
+        assert!(!checked.contains("remove the jumper"), "{checked}");
+        let (status, moved) = with(&["realign", "disk.img", "--json"]);
+        assert_eq!(status, Some(0), "{drive}: {moved}");
+        let (status, planned) = with(&["plan", "disk.img", "--table", "gpt", "--part", "rest", "--json"]);
+        assert_eq!(status, Some(0), "{drive}: {planned}");
+        let plan: serde_json::Value = serde_json::from_str(&planned).unwrap();
+        let start = plan["table"]["partitions"][0]["start_lba"].as_u64().unwrap();
+        assert_eq!(start % 8, aligned, "{drive}: {planned}");
+        let both = with(&["plan", "disk.img", "--table", "gpt", "--assume", "4kn"]);
+        assert_eq!(both.0, Some(2), "{}", both.1);
+    }
+    // With nothing on the disk it is still time.
+    dir.image("blank.img", 64 << 20);
+    let (_, blank) = said(&dir, &["check", "blank.img", "--measured", "it is.json"]);
+    assert!(blank.contains("remove the jumper") && !blank.contains("leave the jumper"), "{blank}");
+}
+
+/// The same names, again and again; a backup that may be needed stays.
+#[test]
+fn a_reverted_plan_can_be_made_and_applied_again() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("again");
+    for name in ["one.img", "two.img"] {
+        dir.image(name, 64 << 20);
+    }
+    let plan = |size: &str, name: &str| {
+        said(&dir, &["plan", name, "--table", "gpt", "--part", size, "--save", "p.json"])
+    };
+    let apply = |name: &str| said(&dir, &["apply", "p.json", "--write", name]);
+    let undo = |name: &str| said(&dir, &["undo", "p.json.undo", "--write", name]);
+    let blank = std::fs::read(dir.join("one.img")).unwrap();
+    for size in ["10MiB", "20MiB", "rest"] {
+        let done = [plan(size, "one.img"), apply("one.img")];
+        assert!(done.iter().all(|(status, _)| *status == Some(0)), "{size}: {done:?}");
+        let (status, text) = apply("one.img");
+        assert!(status == Some(4) && text.contains("fully applied"), "{size}: {text}");
+        let (status, text) = undo("one.img");
+        assert!(status == Some(0) && std::fs::read(dir.join("one.img")).unwrap() == blank, "{size}: {text}");
+        // It can be repeated.
+        assert_eq!(undo("one.img").0, Some(0), "{size}");
+    }
+    // A disk that the backup is not of, or from which nothing was reverted, leaves it as it is.
+    assert_eq!(apply("one.img").0, Some(0));
+    std::fs::rename(dir.join("one.img"), dir.join("kept.img")).unwrap();
+    std::fs::write(dir.join("one.img"), &blank).unwrap();
+    assert_eq!(undo("one.img").0, Some(0));
+    let (status, text) = apply("one.img");
+    assert!(status == Some(4) && text.contains("p.json.undo"), "{text}");
+    assert_eq!(said(&dir, &["undo", "p.json.undo", "--write", "kept.img", "--was", "one.img"]).0, Some(0));
+    assert!(std::fs::read(dir.join("kept.img")).unwrap() == blank);
+}
+
+/// A plan in a file gives way to one of its kind for the same disk, and to no other.
+#[test]
+fn a_plan_that_may_be_needed_is_not_replaced() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("over");
+    for (name, start) in [("one.img", 63), ("two.img", 65)] {
+        let image = dir.image(name, 64 << 20);
+        tools::write_table(&image, 512, &format!("label: dos\nstart={start}, size=40000\n"));
+    }
+    let table =
+        |name: &'static str| ["plan", name, "--table", "gpt", "--part", "rest", "--wipe", "--save", "p.json"];
+    let moves = |name: &'static str| ["realign", name, "--save", "p.json"];
+    let copy = |name: &'static str| ["realign", name, "--to", "new.img", "--save", "p.json"];
+    let all: [[Vec<&str>; 2]; 3] = [
+        ["one.img", "two.img"].map(|name| table(name).to_vec()),
+        ["one.img", "two.img"].map(|name| moves(name).to_vec()),
+        ["one.img", "two.img"].map(|name| copy(name).to_vec()),
+    ];
+    for (kind, plans) in all.iter().enumerate() {
+        let _ = std::fs::remove_file(dir.join("p.json"));
+        assert_eq!(said(&dir, &plans[0]).0, Some(0));
+        let first = std::fs::read(dir.join("p.json")).unwrap();
+        for (other, [same, another]) in all.iter().enumerate() {
+            let (status, text) = said(&dir, another);
+            assert!(status == Some(4) && text.contains("p.json: is a plan"), "{kind} {other}: {text}");
+            assert!(std::fs::read(dir.join("p.json")).unwrap() == first, "{kind} {other}");
+            if other != kind {
+                assert_eq!(said(&dir, same).0, Some(4), "{kind} {other}");
+            }
+        }
+        assert_eq!(said(&dir, &plans[0]).0, Some(0), "{kind}");
+    }
+    // One that was applied is for the same disk, although its table is another one now.
+    std::fs::remove_file(dir.join("p.json")).unwrap();
+    for words in [
+        &moves("one.img")[..],
+        &["apply", "p.json", "--write", "one.img"],
+        &["realign", "one.img", "--start", "1=4096s", "--save", "p.json"],
+    ] {
+        let (status, text) = said(&dir, words);
+        assert_eq!(status, Some(0), "{words:?}: {text}");
+    }
+}
+
+/// FUSE's NTFS, exFAT and a bound folder that refuses chmod: they reserve no space, know no RENAME_NOREPLACE, or keep no
+/// permissions.
+#[test]
+fn journals_and_plans_are_kept_on_other_file_systems() {
+    let tools = ["sfdisk", "ntfs-3g", "mount.exfat-fuse", "bindfs", "losetup"];
+    if !tools::present(&tools) || !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        tools::not_run("no FUSE, or not root");
+        return;
+    }
+    for mount in [
+        "truncate -s 100M fs.img; mkntfs -F -q fs.img; ntfs-3g fs.img on",
+        "truncate -s 100M fs.img; mkfs.exfat fs.img >/dev/null; losetup -f --show fs.img >loop; mount.exfat-fuse $(cat loop) on",
+        "mkdir from; bindfs --chmod-deny from on",
+    ] {
+        let dir = tools::Dir::new("elsewhere");
+        let is_on = "mkdir on; { MOUNT; } >/dev/null 2>&1 && mountpoint -q on && echo yes || echo no";
+        if shell(dir.path(), &is_on.replace("MOUNT", mount)).trim() != "yes" {
+            tools::not_run(mount);
+            continue;
+        }
+        let image = dir.image("disk.img", 16 << 20);
+        tools::write_table(&image, 512, "label: dos\nstart=63, size=20000\n");
+        shell(
+            dir.path(),
+            "head -c 10240000 /dev/urandom | dd of=disk.img bs=512 seek=63 conv=notrunc status=none; dd if=disk.img bs=512 skip=63 count=20000 status=none | sha256sum >before",
+        );
+        let ran: Vec<_> = [
+            &["realign", "disk.img", "--save", "on/move.json"][..],
+            &["realign", "disk.img", "--save", "on/move.json"],
+            &["apply", "on/move.json", "--write", "disk.img", "--journal", "on/journal"],
+            &["bench", "random-write", "drive:wd10ears", "--count", "5", "--svg", "on/a.svg"],
+            &["bench", "random-write", "drive:wd10ears", "--count", "5", "--svg", "on/a.svg"],
+        ]
+        .iter()
+        .map(|words| said(&dir, words))
+        .collect();
+        let left = shell(dir.path(), "ls -A on; umount on; [ ! -e loop ] || losetup -d $(cat loop)");
+        assert!(ran.iter().all(|(status, _)| *status == Some(0)), "{mount}: {ran:?}");
+        assert_eq!(
+            left.split_whitespace().filter(|name| name.starts_with('.')).count(),
+            0,
+            "{mount}: {left}"
+        );
+        let start = shell(dir.path(), "sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\),.*/\\1/p'");
+        let after = shell(
+            dir.path(),
+            &format!("dd if=disk.img bs=512 skip={} count=20000 status=none | sha256sum", start.trim()),
+        );
+        assert_eq!(after, std::fs::read_to_string(dir.join("before")).unwrap(), "{mount}");
+    }
+}

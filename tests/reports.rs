@@ -181,3 +181,68 @@ fn only_one_form_is_printed() {
         assert!(out.stdout.is_empty());
     }
 }
+
+/// A disk whose partitioning failed: blank, or with an empty table. Neither is a finding, and both are reported.
+#[test]
+fn what_holds_nothing_to_judge_is_said_and_can_fail() {
+    if !present(&["sfdisk", "xmllint"]) {
+        return;
+    }
+    let dir = Dir::new("nothing");
+    for name in ["blank.img", "gpt.img", "mbr.img", "right.img"] {
+        dir.image(name, 64 << 20);
+    }
+    shell(
+        "echo 'label: gpt' | sfdisk -q gpt.img; echo 'label: dos' | sfdisk -q mbr.img; echo start=2048 | sfdisk -q right.img",
+        dir.path(),
+    );
+    let ran =
+        |words: &[&str]| output(Command::new(STRADDLE).arg("check").args(words).current_dir(dir.path()), "");
+    for name in ["blank.img", "gpt.img", "mbr.img"] {
+        let said = |words: &[&str]| {
+            let out = ran(&[words, &[name]].concat());
+            (out.status.code(), tools::transcript(&out))
+        };
+        for (words, status) in [
+            (&[][..], 0),
+            (&["--fail-on", "error"], 0),
+            (&["--fail-on", "blank"], 1),
+            (&["--fail-on", "error,blank"], 1),
+            (&["--fail-on", "warning", "--fail-on", "blank"], 1),
+        ] {
+            assert_eq!(said(words).0, Some(status), "{name} {words:?}: {}", said(words).1);
+            let (found, line) = said(&[words, &["--quiet"]].concat());
+            let is_line = line.lines().count() == 1 && line.contains(&format!("{name}: nothing to judge"));
+            assert!(found == Some(status) && is_line, "{name} {words:?}: {line}");
+            let junit = [words, &["--output-format", "junit", name]].concat();
+            fs::write(dir.join("junit.xml"), ran(&junit).stdout).unwrap();
+            let count = |path: &str| {
+                let query = format!("xmllint --xpath 'count({path})' junit.xml");
+                shell(&query, dir.path()).trim().parse::<u32>().unwrap()
+            };
+            let counted = |tag: &str, attribute: &str| {
+                assert_eq!(
+                    count(&format!("//testsuite[@{attribute}=1]/testcase/{tag}")),
+                    count(&format!("//{tag}"))
+                );
+                count(&format!("//{tag}"))
+            };
+            let (skipped, failed) = (counted("skipped", "skipped"), counted("failure", "failures"));
+            assert_eq!((skipped, failed), if status == 0 { (1, 0) } else { (0, 1) }, "{name} {words:?}");
+        }
+        for format in ["github", "sarif", "csv"] {
+            let shown = said(&["--output-format", format]).1;
+            assert!(shown.contains("nothing to judge"), "{name} {format}: {shown}");
+        }
+        let reason =
+            &serde_json::from_slice::<Value>(&ran(&["--json", name]).stdout).unwrap()["targets"][0]["reason"];
+        assert!(reason.as_str().unwrap().starts_with("nothing to judge: "), "{name}: {reason}");
+    }
+    let right = ran(&["--quiet", "--fail-on", "blank", "right.img"]);
+    assert_eq!((right.status.code(), tools::transcript(&right)), (Some(0), String::new()));
+    // Of all disks of a machine that has none, nothing was judged.
+    fs::create_dir_all(dir.join("root/sys/block")).unwrap();
+    let statuses = [&[][..], &["--fail-on", "blank"]]
+        .map(|words| ran(&[words, &["--sysroot", "root"]].concat()).status.code());
+    assert_eq!(statuses, [Some(0), Some(1)]);
+}

@@ -445,3 +445,35 @@ fn the_printed_commands_work_for_every_name() {
         fs::remove_file(&image).unwrap();
     }
 }
+
+/// A file that holds no journal is no reason to remove any while the disk has the marker of a move.
+#[test]
+fn a_wrong_journal_is_not_advice_to_remove_files() {
+    if !crate::tools::present(&["sfdisk"]) {
+        return;
+    }
+    for table in TABLES {
+        let dir = planned(table, LEN);
+        let wrong: [(&str, Vec<u8>); 3] =
+            [("empty", Vec::new()), ("zeros", vec![0; 1 << 20]), ("other", content(100))];
+        for (name, bytes) in &wrong {
+            fs::write(dir.join(name), bytes).unwrap();
+            let (status, said) = run(&dir, &["resume", NAME, "--journal", name]);
+            assert!(status == Some(2) && said.contains("remove the file"), "{name}: {said}");
+        }
+        begin(&dir, Some("journal"));
+        let before = fs::read(dir.join(NAME)).unwrap();
+        for (name, _) in &wrong {
+            for words in
+                [&["resume", NAME, "--journal", name][..], &["resume", NAME, "--rollback", "--journal", name]]
+            {
+                let (status, said) = run(&dir, words);
+                assert!(status == Some(2) && said.contains("remove none"), "{words:?}: {said}");
+                assert!(!said.contains("remove the file"), "{words:?}: {said}");
+            }
+        }
+        assert!(fs::read(dir.join(NAME)).unwrap() == before);
+        let (status, said) = run(&dir, &["resume", NAME, "--journal", "journal"]);
+        assert!(status == Some(0) && !dir.join("journal").exists(), "{said}");
+    }
+}

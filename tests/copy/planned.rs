@@ -114,3 +114,27 @@ fn a_short_table_stays_short() {
         shell(folder, "sgdisk -v n.img | grep -q 'No problems found'");
     }
 }
+
+/// The container of logical partitions keeps its type, which old systems know it by.
+#[test]
+fn the_extended_partition_keeps_its_type() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    for kind in ["5", "f", "85"] {
+        let dir = tempfile::tempdir().unwrap();
+        let make = format!(
+            "truncate -s 64M a.img; printf 'label: dos\nstart=63,size=9000,type=83\nstart=9063,size=60000,type={kind}\nstart=9126,size=9000,type=83\n' | sfdisk -q a.img"
+        );
+        shell(dir.path(), &make);
+        let (status, said) =
+            straddle(dir.path(), &["realign", "a.img", "--to", "b.img", "--wipe", "--save", "c.json"]);
+        assert_eq!(status, 0, "{said}");
+        let (status, said) =
+            straddle(dir.path(), &["apply", "c.json", "--from", "a.img", "--write", "b.img"]);
+        assert_eq!(status, 0, "{said}");
+        let kinds = "sfdisk -d $1 | sed -n 's/.*type=\\([^,]*\\).*/\\1/p' | sort";
+        let of = |name: &str| shell(dir.path(), &format!("set -- {name}; {kinds}"));
+        assert!(of("b.img") == of("a.img") && of("a.img").contains(kind), "{kind}: {}", of("b.img"));
+    }
+}

@@ -4,6 +4,7 @@ mod offered;
 
 use straddle_device::DeviceKind;
 use straddle_device::topology::{AlignmentOffset, Guest, Source, StackedOptimum};
+use straddle_layout::TableKind;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
@@ -167,8 +168,12 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
-            "remove the jumper (pins 7 and 8 on WD drives) before repartitioning; until then use starts that this \
-             audit calls aligned",
+            if matches!(context.stack.kind, TableKind::None) {
+                "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
+            } else {
+                "leave the jumper (pins 7 and 8 on WD drives) as it is while the data are on the disk: without it every \
+                 sector has another address; use starts that this audit calls aligned"
+            },
         ),
         DeviceKind::Virtual => (
             ": the host's disk image or device begins off a boundary",

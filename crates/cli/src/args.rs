@@ -10,6 +10,7 @@ mod probe;
 mod report;
 mod reproduce;
 mod schema;
+mod sectors;
 mod serve;
 mod sim;
 mod trace;
@@ -21,7 +22,6 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use straddle_audit::{Code, Severity};
-use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
@@ -36,6 +36,7 @@ pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::report::ReportArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::schema::SchemaOf;
+pub(crate) use self::sectors::SectorArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
@@ -338,9 +339,12 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with status 1 if there is a finding of at least this severity [default: warning].
-    #[arg(long, value_enum, value_name = "SEVERITY")]
-    pub(crate) fail_on: Option<FailOn>,
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning], or, with blank, if a
+    /// target holds nothing to judge. Both: warning,blank.
+    ///
+    /// There is nothing to judge on a blank target, in a table without partitions, and where no disk is found.
+    #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
+    pub(crate) fail_on: Vec<FailOn>,
 }
 
 impl CheckArguments {
@@ -357,7 +361,12 @@ impl CheckArguments {
 
     /// The lowest severity that counts for the exit status.
     pub(crate) fn fails_from(&self) -> Severity {
-        self.fail_on.unwrap_or(FailOn::Warning).severity()
+        self.fail_on.iter().filter_map(|on| on.severity()).min().unwrap_or(Severity::Warning)
+    }
+
+    /// Whether a target that holds nothing to judge counts for the exit status.
+    pub(crate) fn fails_blank(&self) -> bool {
+        self.fail_on.contains(&FailOn::Blank)
     }
 }
 
@@ -376,7 +385,7 @@ pub(crate) enum OutputFormat {
     Prometheus,
 }
 
-/// The lowest severity that counts as a finding for the exit status.
+/// What counts for the exit status: findings from a severity on, and targets that hold nothing to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// All findings.
@@ -385,14 +394,17 @@ pub(crate) enum FailOn {
     Warning,
     /// Findings that cost for certain.
     Error,
+    /// Targets that hold nothing to judge.
+    Blank,
 }
 
 impl FailOn {
-    fn severity(self) -> Severity {
+    fn severity(self) -> Option<Severity> {
         match self {
-            Self::Advice => Severity::Advice,
-            Self::Warning => Severity::Warning,
-            Self::Error => Severity::Error,
+            Self::Advice => Some(Severity::Advice),
+            Self::Warning => Some(Severity::Warning),
+            Self::Error => Some(Severity::Error),
+            Self::Blank => None,
         }
     }
 }

@@ -123,10 +123,15 @@ impl Source<'_> {
             arguments.assume.extend(of_all);
         }
         arguments.page = arguments.page.or(self.value(file.page.as_ref(), args::page_size)?);
-        let severity = |text: &str| {
-            FailOn::from_str(text, false).map_err(|_| "fail-on is advice, warning or error".to_owned())
+        let fail_on = |text: &str| {
+            let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
+            let on: Result<Vec<_>, _> = words.collect();
+            on.map_err(|_| "fail-on is advice, warning or error, and blank: \"warning,blank\"".to_owned())
         };
-        arguments.fail_on = arguments.fail_on.or(self.value(file.fail_on.as_ref(), severity)?);
+        if let Some(on) = self.value(file.fail_on.as_ref(), fail_on)?.filter(|_| arguments.fail_on.is_empty())
+        {
+            arguments.fail_on = on;
+        }
         let exceptions = file.ignore.into_iter().map(|entry| self.exception(entry));
         Ok(Config { arguments, exceptions: exceptions.collect::<Result<_>>()? })
     }

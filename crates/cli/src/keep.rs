@@ -318,7 +318,15 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
         return Err(io::Error::other(TAKEN_AWAY));
     }
     let persisted = match present {
-        None => made.persist_noclobber(path),
+        None => made.persist_noclobber(path).or_else(|error| match error.error.raw_os_error() {
+            // exfat-fuse knows neither RENAME_NOREPLACE nor links.
+            Some(libc::EPERM | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
+                if fs::symlink_metadata(path).is_err() =>
+            {
+                error.file.persist(path)
+            }
+            _ => Err(error),
+        }),
         Some(present) if fs::metadata(path).is_ok_and(|now| state(&now) == state(present)) => {
             made.persist(path)
         }

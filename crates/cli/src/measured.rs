@@ -1,4 +1,4 @@
-//! The file that passes a probe's findings from `probe --save` to `check --measured`.
+//! The file that passes a probe's findings from `probe --save` to `--measured` of other commands.
 
 use std::fs::File;
 use std::io::Read;
@@ -85,7 +85,7 @@ impl Measured {
 /// Reads the topology from the file given with `--measured`.
 pub(crate) fn read(path: &str) -> Result<Assume, String> {
     let assume: Result<Assume, _> = load(path)?.words().parse();
-    assume.map(Assume::measured).map_err(|error| format!("{path}: {error}"))
+    assume.map(|assume| assume.measured(path)).map_err(|error| format!("{path}: {error}"))
 }
 
 /// A drive of which something is known: a model, or what a probe measured.

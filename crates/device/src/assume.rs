@@ -1,9 +1,11 @@
 //! `--assume`: the topology that an image is meant for, or a correction of what a device reports.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use straddle_units::{BlockSize, BlockSizeError, ByteCount, ParseSizeError, parse_size};
 
+use crate::shown::quote_path;
 use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology};
 
 /// A declared topology; figures that are `None` stay as found.
@@ -20,8 +22,8 @@ pub struct Assume {
     erase_block: Option<ByteCount>,
     atomic: Option<ByteCount>,
     atomic_boundary: Option<ByteCount>,
-    /// Whether it was measured rather than declared.
-    measured: bool,
+    /// The file of the measurements, if it was measured rather than declared.
+    measured: Option<String>,
 }
 
 /// Why an `--assume` text cannot be used.
@@ -130,7 +132,8 @@ impl Assume {
             return self;
         }
         let offset = Some(phase).filter(|phase| *phase != ByteCount::ZERO);
-        Self { logical: Some(topology.logical.value()), physical: Some(physical), offset, ..self }
+        let logical = Some(topology.logical.value());
+        Self { logical, physical: Some(physical), offset, measured: None, ..self }
     }
 
     /// Declares an SSD with these sectors and this indirection unit.
@@ -211,8 +214,11 @@ impl Assume {
         *self == Self::default() || (is_set && *self == usual)
     }
 
-    /// The declaration in the words that it is parsed from; `None` if it was measured.
-    pub fn words(&self) -> Option<String> {
+    /// The option that declares the same, after a space; empty if nothing is declared.
+    pub fn option(&self) -> String {
+        if let Some(file) = &self.measured {
+            return format!(" --measured {}", quote_path(Path::new(file)));
+        }
         let figures = [
             ("logical", self.logical.map(BlockSize::bytes)),
             ("physical", self.physical),
@@ -227,24 +233,24 @@ impl Assume {
             ("atomic-boundary", self.atomic_boundary),
         ];
         let set = figures.iter().filter_map(|(key, size)| Some(format!("{key}={}", (*size)?.get())));
-        (!self.measured).then(|| set.collect::<Vec<_>>().join(","))
+        let words = set.collect::<Vec<_>>().join(",");
+        if words.is_empty() { words } else { format!(" --assume {words}") }
     }
 
-    /// Marks the declaration as measured by a probe.
+    /// Marks the declaration as measured by a probe, which saved it in `file`.
     #[must_use]
-    pub const fn measured(mut self) -> Self {
-        self.measured = true;
-        self
+    pub fn measured(self, file: &str) -> Self {
+        Self { measured: Some(file.to_owned()), ..self }
     }
 
     /// Returns the source to name for these figures.
     const fn source(&self) -> Source {
-        if self.measured { Source::Measured } else { Source::Declared }
+        if self.measured.is_some() { Source::Measured } else { Source::Declared }
     }
 
     /// Returns why these figures overrule what the device reports.
     const fn why(&self) -> &'static str {
-        if self.measured { "the measured value is used" } else { "the declared value is used" }
+        if self.measured.is_some() { "the measured value is used" } else { "the declared value is used" }
     }
 
     /// Overrules `topology` with every declared or measured figure.

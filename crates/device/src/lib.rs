@@ -38,6 +38,6 @@ pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
 pub use standby::{Standby, UnknownPower};
 pub use sysfs::{DeviceKind, KernelPartition};
 pub use target::{
-    Discovered, OpenError, Options, Target, Through, Traffic, Zoned, discover, open, open_object,
+    Discovered, OpenError, Options, Target, Through, Traffic, Zoned, closed, discover, open, open_object,
 };
 pub use watched::Watched;

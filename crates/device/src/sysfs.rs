@@ -81,6 +81,12 @@ pub fn of_number(number: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
 }
 
+/// Returns the directory of the device whose node would be at `path`, if the kernel has it.
+pub fn of_node(path: &Path) -> Option<PathBuf> {
+    let name = path.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+    std::fs::canonicalize(Path::new("/sys/class/block").join(name)).ok()
+}
+
 /// Returns a disk's worldwide name or, if it has none, its serial number.
 pub fn name_of_disk(disk: &Directory) -> Option<String> {
     ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))

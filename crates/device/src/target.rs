@@ -140,14 +140,11 @@ impl Options {
         }
     }
 
-    /// What is declared of the target, as options of a command, each after a space. `None` if the topology was
-    /// measured.
-    pub fn declared(&self) -> Option<String> {
-        let assumed = Some(self.assume.words()?).filter(|words| !words.is_empty());
-        let assumed = assumed.map(|words| format!(" --assume {words}"));
+    /// What is declared of the target, as options of a command, each after a space.
+    pub fn declared(&self) -> String {
         let logical = self.logical.map(|logical| format!(" --logical {logical}"));
         let format = self.format.map(|format| format!(" --format {}", format.name()));
-        Some(assumed.into_iter().chain(logical).chain(format).collect())
+        [self.assume.option()].into_iter().chain(logical).chain(format).collect()
     }
 }
 
@@ -208,6 +205,8 @@ pub struct Target {
     /// The identity of the file or device that `medium` reads; `None` where nothing was opened, and in a
     /// captured tree.
     pub id: Option<FileId>,
+    /// Why no byte of the device can be read, and what to do about it.
+    pub unread: Option<String>,
     /// What could not be read, and why.
     pub remarks: Vec<String>,
 }
@@ -232,6 +231,7 @@ impl Target {
             read_only: false,
             zoned: None,
             id: None,
+            unread: None,
             remarks: Vec::new(),
         }
     }
@@ -255,12 +255,18 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let mut target = match &options.sysroot {
         Some(root) => open_captured(path, root)?,
         None => {
-            let metadata = fs::metadata(path).map_err(OpenError::Io)?;
+            let found = fs::metadata(path);
+            let listed = found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if let Some(sys) = sysfs::of_node(path).filter(|_| listed) {
+                return open_device(path, sys, options);
+            }
+            let metadata = found.map_err(OpenError::Io)?;
             let kind = metadata.file_type();
             if kind.is_file() {
                 image::open_image(path, options)?
             } else if kind.is_block_device() {
-                open_device(path, &metadata, options.no_wake)?
+                let link = sysfs::of_number(metadata.rdev());
+                return open_device(path, fs::canonicalize(&link).map_err(OpenError::Io)?, options);
             } else if kind.is_dir() {
                 return Err(OpenError::Directory);
             } else {
@@ -292,11 +298,13 @@ pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-fn open_device(path: &Path, metadata: &Metadata, no_wake: bool) -> Result<Target, OpenError> {
-    let link = sysfs::of_number(metadata.rdev());
-    let sys = fs::canonicalize(&link).map_err(OpenError::Io)?;
+/// Opens the device that sysfs describes in the directory `sys`. In a container its node may be missing, or not be one
+/// that may be read.
+fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, OpenError> {
     let named = Directory::new(sys.clone());
-    if no_wake && let Some(standby) = standby::found(&named)? {
+    if options.no_wake
+        && let Some(standby) = standby::found(&named)?
+    {
         let is_below = sys.file_name().is_none_or(|name| name != standby.disk.as_str());
         return Err(OpenError::Standby { standby, is_below });
     }
@@ -309,18 +317,31 @@ fn open_device(path: &Path, metadata: &Metadata, no_wake: bool) -> Result<Target
         }
         _ => (named, path.to_owned()),
     };
-    let mut remarks = Vec::new();
-    let medium = match open_node(&node, &disk) {
-        Ok(file) => Some(file),
-        Err(error) => {
-            remarks.push(format!(
-                "{}: cannot read the table ({error}): the partitions are those that the kernel lists",
-                node.display()
-            ));
-            None
-        }
+    let (medium, unread) = match open_node(&node, &disk) {
+        Ok(file) => (Some(file), None),
+        Err(error) => (None, Some(format!("{}: {}", node.display(), closed(error)))),
     };
-    from_sysfs(&disk, medium, Some(node), partition, remarks, None)
+    let remarks = unread.iter().map(|why| format!("not read ({why}): {BY_KERNEL}")).collect();
+    let mut target = from_sysfs(&disk, medium, Some(node), partition, remarks, None)?;
+    target.unread = unread;
+    options.declare(&mut target.topology);
+    Ok(target)
+}
+
+/// What is judged of a device that is not read.
+const BY_KERNEL: &str = "the partitions are those that the kernel lists; what is in them is not judged";
+
+/// Returns the error of opening a device with what to do about it.
+pub fn closed(error: io::Error) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => "run as root",
+        io::ErrorKind::PermissionDenied => {
+            "a container reads only the devices that it is given: run on its host"
+        }
+        io::ErrorKind::NotFound => "a container has only the devices that it is given: run on its host",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {hint}"))
 }
 
 /// Opens a device node for reading, and checks that it is the device that sysfs describes.
@@ -427,6 +448,7 @@ fn from_sysfs(
         read_only: disk.number("ro") == Some(1),
         zoned,
         id,
+        unread: None,
         remarks,
     })
 }

@@ -52,8 +52,8 @@ pub enum ChangeError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// None of its bytes can be read.
-    #[error("its bytes cannot be read")]
-    NoBytes,
+    #[error("its bytes cannot be read ({0})")]
+    NoBytes(String),
     /// A device knows the size of its sectors.
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
@@ -102,7 +102,8 @@ impl Present {
         }
         let serial = serial_of(&target);
         let block = Some(target.topology.logical.value());
-        let medium = target.medium.take().ok_or(ChangeError::NoBytes)?;
+        let why = target.unread.clone().unwrap_or_default();
+        let medium = target.medium.take().ok_or(ChangeError::NoBytes(why))?;
         let mut stack = match depth {
             Depth::Contents => read_all(medium.as_ref(), block, options.logical)?,
             Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,

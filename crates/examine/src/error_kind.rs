@@ -26,7 +26,7 @@ impl ChangeError {
             Self::Target(error) => error.kind(),
             Self::Open(error) => error.kind(),
             Self::Read(error) => error.kind(),
-            Self::NoBytes => ErrorKind::Failed,
+            Self::NoBytes(_) => ErrorKind::Failed,
             Self::OwnSectors => ErrorKind::Usage,
             Self::Unrecognised(..) => ErrorKind::Refused,
         }

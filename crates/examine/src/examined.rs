@@ -42,6 +42,8 @@ pub struct Examined {
     judgement: Judgement,
     /// Why only a part of its contents can be seen.
     unseen: Option<String>,
+    /// Why it holds nothing to judge.
+    nothing: Option<&'static str>,
     ready: Vec<String>,
     is_unread: bool,
 }
@@ -128,6 +130,11 @@ impl Examined {
     /// Why the target is not judged, if it is not.
     pub fn not_judged(&self) -> Option<&str> {
         self.judgement.not_judged()
+    }
+
+    /// Why it holds nothing to judge, if it holds nothing: it is blank, or its table has no partitions.
+    pub fn nothing_to_judge(&self) -> Option<&'static str> {
+        self.nothing
     }
 
     /// Whether all of what it holds can be seen on it and is judged.
@@ -226,6 +233,13 @@ pub(crate) fn examine(
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
     };
+    let nothing = match stack.kind {
+        _ if recognised == Recognised::Blank => Some("nothing to judge: no partition table and no contents"),
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr if stack.partitions.is_empty() => {
+            Some("nothing to judge: its table has no partitions")
+        }
+        _ => None,
+    };
     let judgement = Judgement::of(&findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
     target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
@@ -252,6 +266,7 @@ pub(crate) fn examine(
         exceptions,
         judgement,
         unseen,
+        nothing,
         ready,
         is_unread,
     })

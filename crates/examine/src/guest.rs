@@ -163,7 +163,7 @@ fn as_given(
     if disk.format == Format::Raw {
         return Ok(target);
     }
-    let unread = || ExamineError::OutOfReach("it cannot be read: no permission (run as root)".to_owned());
+    let unread = || ExamineError::OutOfReach("it cannot be read: no permission; run as root".to_owned());
     let medium = target.medium.take().ok_or_else(unread)?;
     let allowed =
         Allowed::new(&open.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;

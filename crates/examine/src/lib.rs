@@ -58,7 +58,6 @@ pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use modelled::{assume_drive, blank_drive};
 pub use moves::unfinished;
 pub use named::{DRIVE, NameError, Named, assume, assume_below, bare_drive};
-pub use recognised::is_root;
 pub use sectors::read_present;
 pub use straddle_audit::MoveJournal;
 

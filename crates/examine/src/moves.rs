@@ -97,7 +97,7 @@ fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
 fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Option<String>> {
     let medium = target.medium.as_deref().ok_or(None)?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    let options = options(examiner, target).ok_or(None)?;
+    let options = options(examiner, target);
     let in_use = in_use::is_in_partitions(target, examiner);
     let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()))?;
     // Only the bytes of a raw image are written to.
@@ -118,7 +118,7 @@ fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Opti
     if source.contains(is_hidden) || !straddle_repair::copy::can_be_copied(&situation) {
         return None;
     }
-    let mut options = options(examiner, target)?;
+    let mut options = options(examiner, target);
     let mut from = examiner.options().open.format.map_or_else(String::new, |f| format!(" --from-format {f}"));
     for file in &examiner.options().open.allow_backing {
         let file = format!(" --allow-backing {}", quote_path(file));
@@ -138,9 +138,8 @@ fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Opti
     Some(PlannedCopy { numbers, data, source, new, options, from, format, back, in_use })
 }
 
-/// The options that make `straddle realign` see the topology of this run, each after a space. `None` if
-/// none do.
-fn options(examiner: &Examiner, target: &Target) -> Option<String> {
+/// The options that make `straddle realign` see the topology of this run, each after a space.
+fn options(examiner: &Examiner, target: &Target) -> String {
     let mut open = examiner.options().open.clone();
     // What images are assumed to be need not be said.
     if target.kind == DeviceKind::Image && open.assume.is_512e() {
@@ -151,9 +150,8 @@ fn options(examiner: &Examiner, target: &Target) -> Option<String> {
 
 /// The same for commands that work on an image of another format, attached as a device.
 fn attached(examiner: &Examiner, target: &Target) -> Option<String> {
-    let options = options(examiner, target)?;
     match &target.container {
-        None => Some(options),
+        None => Some(options(examiner, target)),
         // The device has sectors of 512 bytes.
         Some(_) => examiner.options().open.logical.is_none().then(String::new),
     }
@@ -175,7 +173,7 @@ mod tests {
         for format in straddle_device::image::Format::ALL {
             let mut run = Options::default();
             run.open.format = Some(*format);
-            let options = options(&Examiner::new(run), &target).unwrap();
+            let options = options(&Examiner::new(run), &target);
             let (_, name) = options.split_once("--format ").unwrap();
             assert_eq!(name.parse(), Ok(*format));
         }

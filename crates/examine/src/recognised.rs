@@ -11,11 +11,6 @@ use crate::{Examiner, in_use, member};
 /// How many contents a remark names.
 const NAMED: usize = 8;
 
-/// Whether this process runs as root.
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// Returns what the target holds besides what `stack` describes.
 pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
@@ -139,16 +134,11 @@ pub(crate) fn all(target: &Target, stack: &Stack, examiner: &Examiner, unsure: O
 
 /// Returns whether there is anything on the target that could be judged.
 fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
-    let is_captured = examiner.options().open.sysroot.is_some();
-    let is_closed = target.medium.is_none() && !is_captured;
     match (target.kind, &stack.kind) {
         // A modelled device holds nothing; the device itself is what was asked about.
         (DeviceKind::Modelled, _) => Recognised::Known,
-        // The kernel's view gives positions, but not what else the disk holds: for a real disk that takes
-        // reading its bytes.
-        (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
-            Recognised::Nothing(unread(is_captured))
-        }
+        // What uses a disk without partitions begins at its first byte.
+        (_, TableKind::Kernel) if target.medium.is_none() => Recognised::Known,
         (_, TableKind::Content(content)) if content.is_array_member() => {
             match in_use::arrays(target, examiner, *content).as_slice() {
                 [] => member::recognised(target, stack, *content),
@@ -163,20 +153,14 @@ fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised
         {
             member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
         }
-        _ => Recognised::of(stack, || is_blank(target, is_captured)),
+        _ => Recognised::of(stack, || is_blank(target)),
     }
 }
 
-/// Why nothing is judged on a target that cannot be read.
-fn unread(is_captured: bool) -> String {
-    let hint = if is_captured || is_root() { "" } else { "; run as root" };
-    format!("its bytes cannot be read, and the kernel lists no partitions{hint}")
-}
-
 /// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
-fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
+fn is_blank(target: &Target) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
-        return Err(unread(is_captured));
+        return Err("its bytes cannot be read".to_owned());
     };
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
         format!("nothing on it is recognised, and not all can be read: {}", with_causes(&error))

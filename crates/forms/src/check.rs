@@ -108,7 +108,8 @@ pub struct TargetReport {
     /// was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misaligned: Option<MisalignedReport>,
-    /// Why the target was not judged; only with the status "not_judged".
+    /// Why nothing on the target was judged: with the status "not_judged" or "blank", and for a table without
+    /// partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why the target could not be audited; only with the status "failed".
@@ -270,7 +271,7 @@ impl TargetReport {
             status: judgement.status().into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             misaligned: audited.not_judged().is_none().then(|| judgement.misaligned().into()),
-            reason: audited.not_judged().map(str::to_owned),
+            reason: audited.not_judged().or(audited.nothing_to_judge()).map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),
             table: Some(table_report(stack)),

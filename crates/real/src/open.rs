@@ -250,6 +250,7 @@ impl Opened {
                     by: "another program keeps it to itself".into(),
                 },
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
+                _ if kind == Kind::Block => unusable(straddle_device::closed(source)),
                 _ => unusable(source),
             })?;
         let id = FileId::of_open(&file).map_err(unusable)?;

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use straddle_device::Medium;
 use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
-use straddle_layout::{Role, Stack, TableKind, beside, is_marker};
+use straddle_layout::{PartitionType, Role, Stack, TableKind, beside, is_marker};
 use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -318,6 +318,11 @@ fn request(
     if wanted.wrap.is_none() {
         request.disk_id = identity(source.stack, format);
         request.entries = Some(entries(source)).filter(|_| format == Format::Gpt);
+        let container = source.stack.partitions.iter().find(|partition| partition.role == Role::Extended);
+        request.extended = container.and_then(|container| match container.kind {
+            PartitionType::Mbr(kind) => Some(kind),
+            _ => None,
+        });
     }
     for (item, start) in items.iter().zip(starts) {
         let entry = crate::plan::kept(&item.partition);

@@ -98,6 +98,8 @@ pub struct Request {
     pub disk_id: Option<String>,
     /// The number of entries of a new GPT; `None` for 128, as every tool makes.
     pub entries: Option<u32>,
+    /// The type of a new container of logical partitions (MBR); `None` for 0x0F.
+    pub extended: Option<u8>,
     /// The seed of new identifiers.
     pub seed: Seed,
 }
@@ -123,6 +125,7 @@ impl Request {
             wipe: false,
             disk_id: None,
             entries: None,
+            extended: None,
             seed,
         }
     }

@@ -118,7 +118,8 @@ pub fn from_sfdisk(text: &str, request: &mut Request) -> Result<(), PlanError> {
         read_line(line, request).map_err(|error| PlanError::Syntax(format!("line {number}: {error}")))?;
     }
     // The extended partition is made automatically for the logical ones.
-    request.parts.retain(|part| !part.kind.as_deref().is_some_and(is_extended));
+    request.extended = request.parts.iter().find_map(|part| extended(part.kind.as_deref()?));
+    request.parts.retain(|part| part.kind.as_deref().and_then(extended).is_none());
     if request.table == Some(Format::Gpt) {
         return Ok(());
     }
@@ -136,8 +137,10 @@ pub fn from_sfdisk(text: &str, request: &mut Request) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn is_extended(kind: &str) -> bool {
-    matches!(kind.trim_start_matches("0x").to_ascii_lowercase().as_str(), "5" | "f" | "85")
+/// Returns the type of an extended partition; `None` of any other type.
+fn extended(kind: &str) -> Option<u8> {
+    let kind = u8::from_str_radix(kind.trim_start_matches("0x"), 16).ok()?;
+    straddle_layout::types::is_extended(kind).then_some(kind)
 }
 
 fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {

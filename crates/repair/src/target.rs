@@ -222,6 +222,7 @@ impl Claimed {
                     "the kernel refuses exclusive use, because it or a partition of it is mounted or held";
                 TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
             }
+            _ if is_device => TargetError::Io(straddle_device::closed(error)),
             _ => TargetError::Io(error),
         })?;
         let id = FileId::of_open(&file).map_err(TargetError::Io)?;

@@ -71,7 +71,9 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
           where what it stands on begins off a boundary.",
     cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
            disk, will be misaligned.",
-    fix: "Of a drive: remove the jumper before repartitioning. Of a stacked device: align what it is made of.",
+    fix: "Of a drive: remove the jumper while nothing is on it. With data on it, leave the jumper, which gives every \
+          sector its address, and move what is misaligned (straddle realign). Of a stacked device: align what it is \
+          made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use straddle_device::Assume;
 use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
 use super::instead::InsteadArguments;
-use super::{block_size, partition_number, positive_size};
+use super::{SectorArguments, block_size, partition_number, positive_size};
 use crate::target::local_paths;
 
 /// Examples for `plan --help`.
@@ -114,9 +113,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
     pub(crate) seed: Option<Seed>,
 
-    /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
-    pub(crate) assume: Option<Assume>,
+    #[command(flatten)]
+    pub(crate) sectors: SectorArguments,
 
     /// Logical sector size of an image [default: detected from its table, 512 without a table].
     ///
@@ -316,9 +314,8 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Topology the target is meant for, as for `check`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
-    pub(crate) assume: Option<Assume>,
+    #[command(flatten)]
+    pub(crate) sectors: SectorArguments,
 
     /// Logical sector size of an image [default: detected from its table].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
@@ -347,7 +344,7 @@ pub(crate) struct RealignArguments {
     /// Move the partitions at the next boot, before the root file system is mounted, or remove what was
     /// prepared for that.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_missing_value = "prepare", conflicts_with_all = ["assume", "format", "logical", "json"])]
+          default_missing_value = "prepare", conflicts_with_all = ["assume", "measured", "format", "logical", "json"])]
     pub(crate) at_boot: Option<AtBoot>,
 }
 

@@ -108,6 +108,9 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let (name, quoted) = (backup.display(), quote_path(backup));
     let undo = format!("straddle undo {quoted} --write {}", quote_path(operand));
     let loaded = Backup::load(backup).map_err(anyhow::Error::from);
+    if loaded.as_ref().is_ok_and(Backup::is_reverted) {
+        return None;
+    }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
             "{name} is the backup of an apply to {}: name another file with --backup; only if this is that disk under a new name: \
@@ -166,6 +169,11 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     };
     let written = backed_up.write().with_context(|| name.clone())?;
     let reread = written.tell_kernel().with_context(|| name.clone());
+    // Not if it was for another disk, or nothing of it was there: another one may need it. If it cannot be noted, the
+    // next apply asks for another name.
+    if arguments.was.is_none() && !matches!(was_written, Ok(Progress::Nothing) | Err(_)) {
+        let _ = Backup::retire(&arguments.backup);
+    }
     let mut out = output::stdout();
     let outcome = match was_written {
         Ok(Progress::Nothing) => "nothing to revert; original contents verified",

@@ -44,14 +44,19 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let bar = batch::progress(targets.len());
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
-    let mut readable = 0_usize;
+    if targets.is_empty() && arguments.fails_blank() {
+        exit = Exit::Findings;
+    }
+    let (mut readable, mut unread) = (0_usize, None);
     let mut report = report::of(arguments, styles)?;
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
-        readable += examined.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_unread())).count();
+        let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
+        readable += found().filter(|it| !it.is_unread()).count();
+        unread = unread.or_else(|| found().find_map(|it| it.target().unread.clone()));
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
@@ -79,11 +84,9 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     bar.finish_and_clear();
     out.flush()?;
     run.warn_of_stale(&targets, &met);
-    if arguments.is_of_this_machine() && readable == 0 && summary.targets > 0 && !straddle_examine::is_root()
-    {
-        output::complain(
-            "no permission to read any disk: only the kernel's list of partitions was checked (run as root)",
-        );
+    if let Some(why) = unread.filter(|_| arguments.is_of_this_machine() && readable == 0) {
+        let what = "no disk was read: only the kernel's list of partitions is judged";
+        output::complain(&output::printable(&format!("{what} ({why})")));
     }
     let paths = ReadTarget::paths(&arguments.targets);
     if form == Form::Audit

@@ -61,7 +61,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         wrap: instead.wrap.then_some(format),
         seed: random_seed()?,
     };
-    let assume = arguments.assume.clone().unwrap_or_default();
+    let assume = arguments.sectors.topology();
     let source = old.situation();
     let made = if is_there {
         let options = Options { assume, ..Options::default() };

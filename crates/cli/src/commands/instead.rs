@@ -97,7 +97,7 @@ pub(super) fn hint(
 
 /// The options that say what the target is, each after a space.
 fn how_seen(arguments: &RealignArguments) -> String {
-    opened(arguments).declared().unwrap_or_default()
+    opened(arguments).declared()
 }
 
 /// Says how to realign an image that is not raw.

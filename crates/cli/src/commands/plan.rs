@@ -36,7 +36,7 @@ pub(crate) struct Planned {
 pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let request = request(arguments)?;
     let options = Options {
-        assume: arguments.assume.clone().unwrap_or_default(),
+        assume: arguments.sectors.topology(),
         // In a conversion this size is the table's, not the target's.
         logical: arguments.logical.filter(|_| arguments.convert_table.is_none()),
         format: arguments.format,

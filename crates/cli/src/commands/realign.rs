@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
 /// How the target is opened.
 pub(super) fn opened(arguments: &RealignArguments) -> Options {
     Options {
-        assume: arguments.assume.clone().unwrap_or_default(),
+        assume: arguments.sectors.topology(),
         logical: arguments.logical,
         format: arguments.format,
         ..Options::default()

@@ -1,12 +1,13 @@
 //! Plans in files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use straddle_repair::Plan;
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::Realign;
+use straddle_repair::{Entry, Fingerprint, Plan};
 
 use crate::exit::{RefusedError, UsageError};
 use crate::input;
@@ -38,6 +39,52 @@ impl Saved {
         Self::from_json(&text).with_context(|| path.display().to_string())
     }
 
+    /// What it is, in words.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Table(_) => "a table",
+            Self::Moves(_) => "moves",
+            Self::Copy(_) => "a copy",
+        }
+    }
+
+    /// The disk that it was made for, as it was then; of a copy the source.
+    fn disk(&self) -> &Fingerprint {
+        match self {
+            Self::Table(plan) => plan.disk(),
+            Self::Moves(realign) => realign.plan().disk(),
+            Self::Copy(copy) => copy.source(),
+        }
+    }
+
+    /// Why this plan does not replace the `former` one: that may be needed.
+    fn differs(&self, former: &Self) -> Option<String> {
+        if self.kind() != former.kind() {
+            return Some(format!("is a plan of {}, and this one is of {}", former.kind(), self.kind()));
+        }
+        let (now, then) = (self.disk(), former.disk());
+        // A disk without a serial number is known by its table only: the former one, or that of the former plan.
+        let is_same = (now.size, &now.serial) == (then.size, &then.serial)
+            && (now.serial.is_some() || now.table == then.table || self.follows(former));
+        (!is_same).then(|| "is a plan for another disk, or for another table of it".to_owned())
+    }
+
+    /// Whether the disk has the table that the `former` plan has made.
+    fn follows(&self, former: &Self) -> bool {
+        fn plan(saved: &Saved) -> Option<&Plan> {
+            match saved {
+                Saved::Table(plan) => Some(plan),
+                Saved::Moves(realign) => Some(realign.plan()),
+                Saved::Copy(_) => None,
+            }
+        }
+        let (Some(now), Some(then)) = (plan(self), plan(former)) else { return false };
+        let places = |entries: &[Entry]| -> BTreeSet<_> {
+            entries.iter().map(|entry| (entry.number, entry.start, entry.sectors)).collect()
+        };
+        places(now.before()) == places(&then.table().partitions)
+    }
+
     fn from_json(text: &str) -> Result<Self> {
         let value = serde_json::from_str::<serde_json::Value>(text);
         let has = |key: &str| value.as_ref().is_ok_and(|value| value.get(key).is_some());
@@ -49,15 +96,20 @@ impl Saved {
     }
 }
 
-/// Saves a plan, replacing at most an older one. A backup of what `apply` overwrote is text too, and the only
-/// copy.
+/// Saves a plan, replacing at most an older one of its kind for the same disk. A backup of what `apply` overwrote is
+/// text too, and the only copy.
 pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
     keep::may_replace(path, targets, Over::PLAN)?;
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    let is_plan = |text: String| Saved::from_json(&text).is_ok();
-    if present && !keep::is_open(path)? && !input::text(path, LARGEST_PLAN).is_ok_and(is_plan) {
-        let text = format!("{}: exists and is not a plan: choose a new file name", path.display());
-        return Err(RefusedError(text).into());
+    if present && !keep::is_open(path)? {
+        let former = input::text(path, LARGEST_PLAN).map_err(anyhow::Error::from);
+        let why = match former.and_then(|text| Saved::from_json(&text)) {
+            Ok(former) => Saved::from_json(json)?.differs(&former),
+            Err(_) => Some("exists and is not a plan".to_owned()),
+        };
+        if let Some(why) = why {
+            return Err(RefusedError(format!("{}: {why}: choose a new file name", path.display())).into());
+        }
     }
     keep::write(path, json.as_bytes(), targets, Over::PLAN)
 }

@@ -53,7 +53,11 @@ pub(super) fn keep(file: &File, path: &Path, former: &Metadata) -> io::Result<()
         }
         _ => mode,
     };
-    file.set_permissions(Permissions::from_mode(mode))
+    match file.set_permissions(Permissions::from_mode(mode)) {
+        // The file stays as it was made, its owner's alone, where the file system or its server refuses (bindfs, NFS).
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        kept => kept,
+    }
 }
 
 fn list_of(path: &Path) -> io::Result<Option<Vec<u8>>> {

@@ -63,8 +63,10 @@ pub(crate) fn of(arguments: &CheckArguments, styles: Styles) -> Result<Option<Bo
         (None, None) if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
         (None, None) => return Ok(None),
         (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
-        (Some(OutputFormat::Junit), None) => Box::new(Junit { fails: fails.map(Into::into).collect() }),
-        (Some(OutputFormat::Github), None) => Box::new(Github),
+        (Some(OutputFormat::Junit), None) => {
+            Box::new(Junit { fails: fails.map(Into::into).collect(), fails_blank: arguments.fails_blank() })
+        }
+        (Some(OutputFormat::Github), None) => Box::new(Github { fails_blank: arguments.fails_blank() }),
         (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
     }))
 }
@@ -81,6 +83,11 @@ fn unjudged(target: &TargetReport) -> Option<(&'static str, &str)> {
         Status::NotJudged => Some(("not judged", target.reason.as_deref().unwrap_or_default())),
         _ => None,
     }
+}
+
+/// Returns why a target holds nothing to judge.
+fn nothing(target: &TargetReport) -> Option<&str> {
+    target.reason.as_deref().filter(|_| target.status != Status::NotJudged)
 }
 
 /// Returns the place of a finding inside its target: `partition 2`, a path of layers, or `disk`.

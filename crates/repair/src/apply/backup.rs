@@ -1,7 +1,7 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
 //! The law of this module: a backup is synchronised to its file system before it is reported as stored, it
-//! never replaces another file, and it is used only if its checksum is right. It also records the rest of the
+//! never replaces another file, unless that is a backup that was reverted, and it is used only if its checksum is right. It also records the rest of the
 //! table, so that a similar disk is not taken for this one, and how the new partitions began and ended, so that
 //! later writes to them are detected.
 
@@ -126,6 +126,9 @@ pub(super) struct BackupFile {
     /// The whole table, of a backup of one.
     pub(super) table: Vec<Beside>,
     pub(super) watched: Vec<Watched>,
+    /// Whether an undo has restored what it holds: nothing needs it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reverted: bool,
 }
 
 /// A backup loaded from its file: what a plan overwrote, and on which disk.
@@ -167,6 +170,11 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<FileId> {
         let _ = made.remove(path);
     })?;
     Ok(made)
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A path as text, different for different paths.
@@ -269,6 +277,7 @@ impl Unstored {
             steps,
             table: Vec::new(),
             watched: Vec::new(),
+            reverted: false,
         })
     }
 
@@ -302,13 +311,16 @@ impl Unstored {
         Ok(self)
     }
 
-    /// Stores the backup in a new file. Returns when the file and its name are on stable storage. A file that
-    /// could not be stored completely is removed.
+    /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its name are
+    /// on stable storage. A file that could not be stored completely is removed.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
         self.0.sum = self.0.sum_of_rest();
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         let text = serde_json::to_vec(&self.0).map_err(|error| failed(error.into()))?;
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
+        if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
         match store_unnamed(folder, path, &text) {
             Err(error) if is_unsupported(&error) => store_named(path, &text),
             stored => stored,
@@ -358,6 +370,31 @@ impl Backup {
         Ok(Self(backup))
     }
 
+    /// Whether an undo has restored what it holds, so that another backup may take its place.
+    pub fn is_reverted(&self) -> bool {
+        self.0.reverted
+    }
+
+    /// Notes in the file at `path` that what it holds is restored.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a backup, or cannot be replaced; it stays as it is then.
+    pub fn retire(path: &Path) -> Result<(), BackupError> {
+        let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
+        let path = &std::fs::canonicalize(path).map_err(failed)?;
+        let Self(file) = Self::load(path)?;
+        let text = serde_json::to_vec(&BackupFile { reverted: true, ..file });
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".reverted");
+        let text = text.map_err(|error| failed(error.into()))?;
+        let made = store_named(Path::new(&beside), &text).map_err(failed)?;
+        std::fs::rename(&beside, path).map_err(|error| {
+            let _ = made.remove(Path::new(&beside));
+            failed(error)
+        })
+    }
+
     /// The path of the disk, if it is not that of `target` and no serial number shows that the two are one.
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
@@ -370,8 +407,7 @@ impl Backup {
     /// it had.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
         // The file may be gone, but not its folder.
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = std::fs::canonicalize(folder).ok();
+        let folder = std::fs::canonicalize(folder_of(path)).ok();
         let here =
             folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name));
         match self.0.path.take() {
@@ -404,7 +440,7 @@ fn plan_of(text: &[u8]) -> Option<String> {
 
 impl BackupFile {
     fn sum_of_rest(&self) -> String {
-        let Self { version, size, serial, path, subject, sum: _, steps, table, watched } = self;
+        let Self { version, size, serial, path, subject, sum: _, steps, table, watched, reverted: _ } = self;
         let rest = (version, size, serial, path, subject, steps, table, watched);
         // Only strings and numbers: serialising cannot fail.
         hex(&Sha256::digest(serde_json::to_vec(&rest).unwrap_or_default()))

@@ -388,7 +388,8 @@ impl Draft<'_> {
             free: gap.map_or(ByteCount::ZERO, Span::len),
         })?;
         let start = Lba::containing(span.start(), block);
-        table.partitions.push(extended_entry(number, start, block.blocks_floor(span.len())));
+        let sectors = block.blocks_floor(span.len());
+        table.partitions.push(extended_entry(number, start, sectors, self.request.extended));
         Ok(())
     }
 

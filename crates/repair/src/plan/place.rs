@@ -12,7 +12,7 @@ use crate::lost::unrecognised;
 use crate::request::{Part, Place, Size};
 
 /// The type of an extended partition that is addressed by LBA and can hold any logical partition.
-pub(super) const EXTENDED: u8 = 0x0F;
+const EXTENDED: u8 = 0x0F;
 /// The first number of a logical partition.
 const FIRST_LOGICAL: u32 = 5;
 
@@ -139,7 +139,7 @@ impl Draft<'_> {
         let block = self.block();
         let (start, end) = (Lba::containing(start, block), Lba::containing(end, block));
         let sectors = end.checked_since(start).unwrap_or_default();
-        table.partitions.push(extended_entry(number, start, sectors));
+        table.partitions.push(extended_entry(number, start, sectors, self.request.extended));
         Ok(())
     }
 
@@ -392,13 +392,13 @@ impl Draft<'_> {
     }
 }
 
-pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount) -> Entry {
+pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: Option<u8>) -> Entry {
     Entry {
         number,
         start,
         sectors,
         slot: Slot::Extended,
-        kind: straddle_layout::types::mbr_text(EXTENDED),
+        kind: straddle_layout::types::mbr_text(kind.unwrap_or(EXTENDED)),
         uuid: None,
         name: String::new(),
         attributes: 0,

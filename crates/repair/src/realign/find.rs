@@ -29,6 +29,30 @@ struct Found {
     has_content: bool,
 }
 
+/// What the start of a disk says of a move whose journal is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// The marker of a move.
+    Marker,
+    /// A table without a marker: the old one, the new one, or another program's.
+    Table,
+    /// No table.
+    Nothing,
+}
+
+impl Sign {
+    fn of(disk: &dyn Disk) -> Self {
+        let Ok(stack) = straddle_layout::read_stack(disk, disk.identity().sector, None) else {
+            return Self::Nothing;
+        };
+        match straddle_layout::marker(disk, &stack) {
+            Ok(Some(_)) => Self::Marker,
+            _ if displaced::has_table(&stack) => Self::Table,
+            _ => Self::Nothing,
+        }
+    }
+}
+
 /// Finds the journal on the disk: where the marker is, or where journals end as a rule. If there is no table, a
 /// power cut may have torn it: then, and if `is_whole`, all of the disk is searched.
 fn journal_of(disk: &mut dyn Disk, is_whole: bool) -> Result<Found, MoveError> {
@@ -154,7 +178,10 @@ impl<'a> Run<'a> {
                 .unwrap_or(place);
             found = with_disks(disk, &mut journal, None, |disks| inspect(disks, place))?;
         }
-        let (job, _) = found.ok_or(if is_inside { MoveError::Elsewhere } else { MoveError::NoJournal })?;
+        let (job, _) = found.ok_or_else(|| match is_inside {
+            true => MoveError::Elsewhere,
+            false => MoveError::NoJournal { is_begun: Sign::of(disk) != Sign::Table },
+        })?;
         let payload = Payload::decode(job.payload())?;
         // What fills the disk may have been put over the journal, but for what a wrap leaves of the former contents.
         if has_content && !payload.realign.is_wrap() {

@@ -104,18 +104,28 @@ impl NewJournal {
             }
             _ => failed(error),
         })?;
-        let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len.get())
-            .map_err(io::Error::from)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| {
-                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-            });
+        let made = reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        });
         made.map_err(|error| {
             let _ = FileId::remove_open(&file, path);
             failed(error)
         })?;
         Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
+    }
+}
+
+/// Gives a new file this length, with space for all of it: with zeros where the file system cannot reserve space
+/// (FAT, exFAT, NTFS-3G, NFS before 4.2).
+fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    match fallocate(file, FallocateFlags::empty(), 0, len.get()) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            io::copy(&mut io::repeat(0).take(len.get()), &mut file).map(drop)
+        }
+        reserved => Ok(reserved?),
     }
 }
 

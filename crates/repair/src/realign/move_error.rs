@@ -213,9 +213,17 @@ pub enum MoveError {
     Outdated,
     /// The file that is named as the journal holds none.
     #[error(
-        "nothing was written: the file named with --journal holds no journal of a move; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
+        "nothing was written: the file named with --journal holds no journal of a move{}",
+        if *.is_begun {
+            ", and the move of this disk has begun: its journal, in another file, has the only copy of data on their way: name that file, and remove none"
+        } else {
+            "; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
+        }
     )]
-    NoJournal,
+    NoJournal {
+        /// Whether the disk has the marker of a move, or no table, which a power cut may have torn.
+        is_begun: bool,
+    },
     /// It has the marker of a copy.
     #[error("a copy to it is not finished: run the same 'straddle apply' again")]
     Copy,
@@ -264,7 +272,7 @@ impl MoveError {
             | Self::HalfWritten(error)
             | Self::Unsettled(error)
             | Self::NotRemoved { source: error, .. } => error.kind(),
-            Self::Copy | Self::Elsewhere | Self::NoJournal | Self::NeedsJournal(_) => ErrorKind::Usage,
+            Self::Copy | Self::Elsewhere | Self::NoJournal { .. } | Self::NeedsJournal(_) => ErrorKind::Usage,
             Self::Refers { .. }
             | Self::Differs { .. }
             | Self::Changed(_)

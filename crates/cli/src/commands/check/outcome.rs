@@ -84,12 +84,16 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let fails = examined.findings().iter().filter(|f| counts(f));
     let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
-    // The text output says this in its place, but a list of findings has no place for it.
-    let alone = examined.not_judged().filter(|_| arguments.quiet);
+    // The text output says this in its place, but a list of findings has no place for it. Of all disks of this
+    // machine, some may well be blank.
+    let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
+    let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
+    let alone = not_judged.or(nothing.map(str::to_owned)).filter(|_| arguments.quiet);
+    let fails = fails || (arguments.fails_blank() && examined.nothing_to_judge().is_some());
     Outcome {
         text: render(examined, run),
         report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
-        complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
+        complaint: alone.map(|why| output::printable(&format!("{name}: {why}"))),
         status: examined.judgement().status().into(),
         exit: match (unknown.is_some() || examined.judgement().is_unread(), fails) {
             (true, _) => Exit::Failed,

@@ -1,6 +1,6 @@
 //! Comma-separated values (RFC 4180, with line feeds only): a line for each finding, and one for each target without any.
 
-use super::{Report, unjudged};
+use super::{Report, nothing, unjudged};
 use crate::args::Columns;
 use crate::exit::UsageError;
 use crate::output::printable;
@@ -51,7 +51,7 @@ impl Report for Csv {
         let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
         rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
-            let why = unjudged(target).map(|(_, why)| why.to_owned()).unwrap_or_default();
+            let why = unjudged(target).map(|(_, why)| why).or(nothing(target)).unwrap_or_default().to_owned();
             let mut cells = vec![String::new(); COLUMNS];
             let filled = [(0, target.target.clone()), (1, status), (10, why)];
             for (column, text) in filled {

@@ -1,13 +1,16 @@
 //! GitHub's workflow commands: annotations of a run.
 
-use super::{Report, fix_lines, place, unjudged};
+use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
 use crate::view::json::finding::SeverityReport;
 
 /// An annotation for each finding.
 #[derive(Debug)]
-pub(crate) struct Github;
+pub(crate) struct Github {
+    /// Whether a target that holds nothing to judge is an error.
+    pub(crate) fails_blank: bool,
+}
 
 impl Report for Github {
     fn target(&mut self, target: &TargetReport) -> String {
@@ -31,6 +34,10 @@ impl Report for Github {
         }
         if let Some((what, why)) = unjudged(target) {
             text += &annotation("error", what, &[format!("{}: {why}", target.target)]);
+        }
+        if let Some(why) = nothing(target) {
+            let command = if self.fails_blank { "error" } else { "notice" };
+            text += &annotation(command, "nothing to judge", &[format!("{}: {why}", target.target)]);
         }
         text
     }

@@ -1,6 +1,6 @@
 //! JUnit's XML: a suite for each target, a test case for each finding.
 
-use super::{Report, fix_lines, place, unjudged};
+use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::view::json::TargetReport;
 use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
 use crate::view::markup::escaped;
@@ -10,6 +10,8 @@ use crate::view::markup::escaped;
 pub(crate) struct Junit {
     /// The severities that fail a test case; the others pass.
     pub(crate) fails: Vec<SeverityReport>,
+    /// Whether a target that holds nothing to judge fails; otherwise it is skipped.
+    pub(crate) fails_blank: bool,
 }
 
 impl Report for Junit {
@@ -19,25 +21,25 @@ impl Report for Junit {
 
     fn target(&mut self, target: &TargetReport) -> String {
         let name = escaped(&target.target);
-        let unjudged = unjudged(target).map(|(what, why)| {
-            let tag = if what == "failed" { "error" } else { "skipped" };
-            let why = escaped(&format!("{what}: {why}"));
-            format!(
-                "    <testcase classname=\"{name}\" name=\"audit\"><{tag} message=\"{why}\"/></testcase>\n"
-            )
-        });
+        let (mut failures, mut errors, mut skipped) = (0, 0, target.ignored.len());
         let mut cases: Vec<String> =
             target.findings.iter().map(|finding| self.case(&name, finding)).collect();
-        let failures =
-            target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
-        let (errors, skipped) = match &unjudged {
-            Some(text) if text.contains("<error ") => (1, 0),
-            Some(_) => (0, 1),
-            None => (0, 0),
-        };
-        let skipped = skipped + target.ignored.len();
+        failures += target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
         cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
-        cases.extend(unjudged);
+        let without_verdict = match (unjudged(target), nothing(target)) {
+            (Some(("failed", why)), _) => Some(("error", format!("failed: {why}"), &mut errors)),
+            (Some((what, why)), _) => Some(("skipped", format!("{what}: {why}"), &mut skipped)),
+            (None, Some(why)) if self.fails_blank => Some(("failure", why.to_owned(), &mut failures)),
+            (None, Some(why)) => Some(("skipped", why.to_owned(), &mut skipped)),
+            (None, None) => None,
+        };
+        if let Some((tag, why, count)) = without_verdict {
+            *count += 1;
+            let why = escaped(&why);
+            cases.push(format!(
+                "    <testcase classname=\"{name}\" name=\"audit\"><{tag} message=\"{why}\"/></testcase>\n"
+            ));
+        }
         if cases.is_empty() {
             cases.push(format!("    <testcase classname=\"{name}\" name=\"alignment\"/>\n"));
         }

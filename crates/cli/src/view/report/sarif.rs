@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use straddle_audit::RULES;
 use straddle_device::Address;
 
-use super::{Report, fix_lines, place, unjudged};
+use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::output::json_escaped;
 use crate::view::json::TargetReport;
 use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
@@ -17,6 +17,8 @@ const PLAIN: &[u8] = b"-._~/";
 pub(crate) struct Sarif {
     results: usize,
     notifications: Vec<Value>,
+    /// Whether a target has no verdict.
+    is_incomplete: bool,
 }
 
 impl Report for Sarif {
@@ -46,12 +48,19 @@ impl Report for Sarif {
 
     fn target(&mut self, target: &TargetReport) -> String {
         let uri = uri(&target.target);
-        if let Some((what, why)) = unjudged(target) {
+        let mut notify = |level: &str, text: String| {
             self.notifications.push(json!({
-                "level": "error",
-                "message": { "text": format!("{what}: {why}") },
+                "level": level,
+                "message": { "text": text },
                 "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
             }));
+        };
+        if let Some((what, why)) = unjudged(target) {
+            notify("error", format!("{what}: {why}"));
+            self.is_incomplete = true;
+        }
+        if let Some(why) = nothing(target) {
+            notify("note", why.to_owned());
         }
         let mut text = String::new();
         let results = target.findings.iter().map(|finding| result(&uri, finding));
@@ -65,7 +74,7 @@ impl Report for Sarif {
 
     fn closing(&mut self) -> String {
         let invocation = json!({
-            "executionSuccessful": self.notifications.is_empty(),
+            "executionSuccessful": !self.is_incomplete,
             "toolExecutionNotifications": self.notifications,
         });
         let invocation = json_escaped(&invocation.to_string());

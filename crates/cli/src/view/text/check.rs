@@ -214,7 +214,8 @@ fn status_line(audited: &Examined, styles: Styles) -> String {
     let kinds: Vec<String> = audited.kinds().iter().map(ToString::to_string).collect();
     let why = match (audited.not_judged(), kinds.as_slice()) {
         (Some(why), _) => format!(": {why}"),
-        (None, []) => String::new(),
+        (None, []) if status == Status::Blank => String::new(),
+        (None, []) => audited.nothing_to_judge().map(|why| format!(": {why}")).unwrap_or_default(),
         (None, kinds) => format!(" ({})", kinds.join(", ")),
     };
     let is_left_out = |finding: &&Finding| finding.reported == Reported::NotAsked;
