@@ -21,13 +21,13 @@ mod tools;
 mod written;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use tools::skip::cases;
-use tools::{PATH, STRADDLE, command, present, root, straddle};
+use tools::{PATH, STRADDLE, present, root, straddle};
 
 const COMMANDS: [&str; 19] = [
     "report",

@@ -62,7 +62,8 @@ fn a_command_whose_output_nobody_reads_does_its_work() {
     File::create(&blank).unwrap().set_len(64 << 20).unwrap();
     let quietly = |words: &[&str]| {
         let gone = std::io::pipe().unwrap().1;
-        let run = command().args(words).current_dir(dir.path()).stdout(gone).stderr(Stdio::piped());
+        let mut run = command();
+        run.args(words).current_dir(dir.path()).stdout(gone).stderr(Stdio::piped());
         let run = run.output().unwrap();
         assert_eq!(
             (run.status.code(), String::from_utf8_lossy(&run.stderr).as_ref()),
@@ -77,7 +78,7 @@ fn a_command_whose_output_nobody_reads_does_its_work() {
         "--table",
         "mbr",
         "--part",
-        "rest,start=63s",
+        "20MiB,start=63s",
         "--allow-misaligned",
         "--save",
         "p.json",
