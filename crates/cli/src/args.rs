@@ -22,6 +22,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use straddle_audit::{Code, Severity};
+use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
