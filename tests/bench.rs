@@ -344,3 +344,90 @@ fn warm_up_runs_are_shown_and_do_not_count() {
     assert_eq!((&report["warmups"], &report["turns"]["rounds"]), (&Value::from(1), &Value::from(1)));
     assert_eq!(report["arms"][0]["requests"], 40);
 }
+
+/// The units that a write at `offset` changes, and with them the wear, are arithmetic; `check` and `report` say what
+/// `bench` says.
+#[test]
+fn on_an_ssd_every_command_has_the_same_answer() {
+    let dir = TempDir::new().unwrap();
+    for (name, unit) in [("qlc-16k", 16_384_u64), ("qlc-64k", 65_536), ("ssd-sata-4k", 4096)] {
+        let target = format!("drive:{name}");
+        let swept = |more: &[&str]| {
+            json(
+                "bench",
+                &[&["bench", "random-write", &target, "--offsets", "0,63", "--json"], more].concat(),
+            )
+        };
+        let report = swept(&[]);
+        assert_eq!((&report["workload"]["size_bytes"], &report["differs"]), (&unit.into(), &true.into()));
+        let number = |of: &Value| of.as_f64().unwrap();
+        for (arm, units) in report["arms"].as_array().unwrap().iter().zip([1.0, 2.0]) {
+            assert_eq!(arm["reached"], "steady", "{name}");
+            let wear = number(&arm["write_amplification"]);
+            assert!((wear / units - 1.0).abs() < 0.03, "{name}: {wear}");
+        }
+        let time = number(&report["arms"][1]["ratio"]);
+        assert!(time > 1.8, "{name}: {time}");
+        let alike = |other: f64, what: &str, within: f64| {
+            assert!((other / time - 1.0).abs() < within, "{name}, {what}: {other}, not {time}");
+        };
+        let said = swept(&["--size", &unit.to_string(), "--queue-depth", "32", "--count", "20000"]);
+        alike(number(&said["arms"][1]["ratio"]), "fewer writes", 0.1);
+
+        let image = dir.path().join(format!("{name}.img"));
+        let mut bytes = vec![0_u8; 64 << 20];
+        bytes[446 + 4] = 0x83;
+        bytes[446 + 8..446 + 12].copy_from_slice(&63_u32.to_le_bytes());
+        bytes[446 + 12..446 + 16].copy_from_slice(&40_000_u32.to_le_bytes());
+        bytes[510..512].copy_from_slice(&[0x55, 0xAA]);
+        fs::write(&image, bytes).unwrap();
+        let image = image.to_str().unwrap();
+        let audit = straddle(&["check", "--json", "--cost", &target, image]).valid("check");
+        let cost = &audit["targets"][0]["findings"][0]["cost"];
+        assert_eq!((&cost["size_bytes"], cost.get("sequential_write_ratio")), (&unit.into(), None));
+        alike(number(&cost["random_write_ratio"]), "check", 0.02);
+        assert!((number(&cost["wear_ratio"]) - 2.0).abs() < 0.05, "{cost}");
+
+        let file = dir.path().join("audit.json");
+        fs::write(&file, audit.to_string()).unwrap();
+        let fleet = straddle(&["report", "--json", file.to_str().unwrap()]).valid("report");
+        let worst = &fleet["costs"][0];
+        assert_eq!(worst["worst_random_write_ratio"], cost["random_write_ratio"]);
+        assert_eq!(worst["worst_wear_ratio"], cost["wear_ratio"]);
+
+        let saved = dir.path().join("probe.json");
+        let saved = saved.to_str().unwrap();
+        assert_eq!(straddle(&["probe", &target, "--save", saved]).code, 0);
+        let audit = straddle(&["check", "--json", "--cost", saved, image]).valid("check");
+        let cost = &audit["targets"][0]["findings"][0]["cost"];
+        assert_eq!((&cost["source"], &cost["wear_ratio"]), (&"measured".into(), &2.0.into()));
+        alike(number(&cost["random_write_ratio"]), "probe", 0.15);
+        fs::remove_file(saved).unwrap();
+    }
+}
+
+#[test]
+fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
+    let said = |more: &[&str]| {
+        let run =
+            straddle(&[&["bench", "random-write", "drive:qlc-16k", "--offsets", "0,63"], more].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for cold in [&["--size", "4096", "--queue-depth", "1"][..], &["--size", "512"], &[]] {
+        let text = said(&[cold, &["--count", "1000", "--warmup", "0"]].concat());
+        assert!(text.contains("The drive's buffer took the writes at offsets 0 and 63"), "{text}");
+        assert!(!text.contains("No difference") && !text.contains("costs most"), "{text}");
+    }
+    // The host is slower than flash: no difference in time is none in wear.
+    let text = said(&["--queue-depth", "1"]);
+    assert!(text.contains("No difference in time between 2 offsets. Wear: offset 63 writes 2.00"), "{text}");
+    let text = said(&["--count", "20000", "--warmup", "0"]);
+    assert!(text.contains("This is no steady state"), "{text}");
+    let text = said(&[]);
+    assert!(text.contains("in a steady state before any garbage collection"), "{text}");
+    assert!(text.contains("fill the drive's buffer"), "{text}");
+    // A disk says nothing of wear.
+    let disk = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1"]).out;
+    assert!(!disk.contains("Wear") && !disk.contains("steady"), "{disk}");
+}

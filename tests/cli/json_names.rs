@@ -8,7 +8,7 @@ const PLAIN: &str = "lowest highest drive_reads kernel_reads kernel_writes runs 
     clock_reads destages discards erases error error_after efficiency_ratio error_before evaluations failed failed_requests first_track flushes host_discards host_flushes host_reads host_writes \
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
     not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio merged_read_modify_writes read_modify_writes \
-    ratio_error ratio_high ratio_low ratio_margin reads replies requests revolutions_waited rmw_reads rmw_reads_per_request \
+    wear_ratio worst_wear_ratio write_amplification ratio_error ratio_high ratio_low ratio_margin reads replies requests revolutions_waited rmw_reads rmw_reads_per_request \
     role rounds scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
     version warmups warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
 

@@ -8,6 +8,7 @@
 mod error_kind;
 pub mod fio;
 mod interval;
+mod medium;
 mod mock;
 mod off_boundary;
 mod random;
@@ -22,6 +23,7 @@ mod tests;
 mod workload;
 
 pub use interval::{Interval, centre, median};
+pub use medium::{Reached, WarmUp};
 pub use mock::Mock;
 pub use off_boundary::OffBoundary;
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};

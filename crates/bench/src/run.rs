@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::medium::Mark;
 use crate::samples::{Batches, Samples, Stop, float};
 use crate::target::{Target, TargetError, complete};
 use crate::workload::{Program, Workload, WorkloadError};
@@ -129,6 +130,7 @@ impl<'a> Engine<'a> {
         raw: Option<&'a mut Vec<Nanos>>,
     ) -> Self {
         let (start, depth) = (target.now(), usize::try_from(program.depth).unwrap_or(usize::MAX));
+        let batches = Batches::from(start, Mark::of(target));
         Self {
             target,
             overhead: Nanos::new(host.overhead_ns),
@@ -144,7 +146,7 @@ impl<'a> Engine<'a> {
             stopped: false,
             latency: Latency::new(),
             flush_latency: Latency::new(),
-            batches: Batches::from(start),
+            batches,
             raw,
             program,
         }
@@ -242,7 +244,7 @@ impl<'a> Engine<'a> {
         if let Some(raw) = &mut self.raw {
             raw.push(latency);
         }
-        self.batches.record(completion.at);
+        self.batches.record(completion.at, || Mark::of(self.target));
         self.done += 1;
         self.free.push(slot);
         Ok(true)
@@ -314,6 +316,7 @@ impl<'a> Engine<'a> {
             elapsed: self.end.since(self.start),
             stop: self.stop,
             relative_error: self.batches.relative_error(),
+            reached: self.batches.reached(),
             latency: self.latency,
             flush_latency: self.flush_latency,
             counters: None,

@@ -2,6 +2,8 @@
 
 use straddle_io::{Counters, Latency, Nanos, Time};
 
+use crate::medium::{Mark, Reached};
+
 /// The most batches that are kept. At this number they are merged in pairs.
 const BATCHES: usize = 64;
 /// The fewest batches from which the spread is estimated.
@@ -12,29 +14,39 @@ const FEWEST: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     lengths: Vec<u64>,
+    /// The state at the start and after each batch; empty if the target has no counters.
+    marks: Vec<Mark>,
     size: u64,
     filled: u64,
     since: Time,
 }
 
 impl Batches {
-    pub(crate) fn from(start: Time) -> Self {
-        Self { lengths: Vec::with_capacity(BATCHES), size: 1, filled: 0, since: start }
+    pub(crate) fn from(start: Time, mark: Option<Mark>) -> Self {
+        let marks = mark.into_iter().collect();
+        Self { lengths: Vec::with_capacity(BATCHES), marks, size: 1, filled: 0, since: start }
     }
 
-    /// Records that one more request was completed at `at`.
-    pub(crate) fn record(&mut self, at: Time) {
+    /// Records that one more request was completed at `at`. `mark` gives the state of the target.
+    pub(crate) fn record(&mut self, at: Time, mark: impl FnOnce() -> Option<Mark>) {
         self.filled += 1;
         if self.filled < self.size {
             return;
         }
         self.lengths.push(at.since(self.since).get());
+        self.marks.extend(mark());
         (self.filled, self.since) = (0, at);
         if self.lengths.len() == BATCHES {
             let joined = self.lengths.chunks(2).map(|pair| pair.iter().sum());
             self.lengths = joined.collect();
+            self.marks = self.marks.iter().copied().step_by(2).collect();
             self.size *= 2;
         }
+    }
+
+    /// Returns what the writes have reached; `None` if that is not known, or there are too few batches.
+    pub(crate) fn reached(&self) -> Option<Reached> {
+        if self.lengths.len() < FEWEST { None } else { Reached::of(&self.marks) }
     }
 
     /// Returns the standard error of the mean time per request, as a fraction of it.
@@ -81,6 +93,8 @@ pub struct Samples {
     /// The standard error of the mean time per request, as a fraction of it; `None` if there are too few
     /// batches.
     pub relative_error: Option<f64>,
+    /// What the writes have reached; `None` if that is not known, or nothing was written.
+    pub reached: Option<Reached>,
     /// The target's internal counters during the run, if it has any.
     pub counters: Option<Counters>,
 }
@@ -97,6 +111,7 @@ impl Samples {
             latency: Latency::new(),
             flush_latency: Latency::new(),
             relative_error: None,
+            reached: None,
             counters: None,
         }
     }
@@ -130,6 +145,11 @@ impl Samples {
     /// compared.
     pub fn seconds_per_request(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.elapsed.seconds() / float(self.requests) }
+    }
+
+    /// Returns the bytes written to the medium per byte of the host, if that is known.
+    pub fn write_amplification(&self) -> Option<f64> {
+        self.counters.as_ref().and_then(Counters::write_amplification)
     }
 
     /// Divides a counter by the number of requests.

@@ -1,6 +1,7 @@
 //! Runs the same workload at one offset after another, and compares the results.
 
 use crate::interval::{Interval, centre, median};
+use crate::medium::WarmUp;
 use crate::run::{Host, Progress, RunError, Silent, run};
 use crate::samples::{Samples, float};
 use crate::target::Target;
@@ -200,17 +201,17 @@ pub fn sweep<T: Target>(
     host: Host,
     progress: &mut dyn Progress,
 ) -> Result<Sweep, RunError> {
-    warm_sweep(fresh, workload, offsets, host, 0, progress)
+    warm_sweep(fresh, workload, offsets, host, WarmUp::Runs(0), progress)
 }
 
-/// Runs `workload` at each of `offsets` as [`sweep`] does, after `warmup` runs of it at the same offset on the
-/// same target, which do not count.
+/// Runs `workload` at each of `offsets` as [`sweep`] does, each after a warm-up on the same target, which does not
+/// count.
 pub fn warm_sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
     offsets: &[u64],
     host: Host,
-    warmup: usize,
+    warm_up: WarmUp,
     progress: &mut dyn Progress,
 ) -> Result<Sweep, RunError> {
     let mut arms = Vec::with_capacity(offsets.len());
@@ -218,8 +219,8 @@ pub fn warm_sweep<T: Target>(
         let mut target = fresh();
         let bytes = offset.checked_mul(target.logical_sector()).ok_or(RunError::Offset { offset })?;
         let workload = workload.at(bytes);
-        for _ in 0..warmup {
-            run(&mut target, &workload, host, &mut Silent)?;
+        for warming in warm_up.runs(&workload, target.capacity().get(), target.logical_sector()) {
+            run(&mut target, &warming, host, &mut Silent)?;
         }
         let mut part = Part { whole: progress, index, of: offsets.len() };
         let samples = run(&mut target, &workload, host, &mut part)?;

@@ -58,6 +58,11 @@ pub trait Target {
 
     /// Returns the internal counters since power-on, if it has any.
     fn counters(&self) -> Option<Counters>;
+
+    /// Returns the bytes in an SSD's write buffer that flash does not hold yet, if that is known.
+    fn buffered(&self) -> Option<ByteCount> {
+        None
+    }
 }
 
 /// Why a request failed.
@@ -184,5 +189,9 @@ impl Target for Modelled {
 
     fn counters(&self) -> Option<Counters> {
         Some(*self.drive.counters())
+    }
+
+    fn buffered(&self) -> Option<ByteCount> {
+        self.drive.buffered().map(ByteCount::new)
     }
 }

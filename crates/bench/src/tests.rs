@@ -286,7 +286,7 @@ fn warm_up_runs_reach_the_target_and_do_not_count() {
         // The first requests on each target are slow.
         let fresh = || Logged { mock: mock(), slow: 100, log: &log };
         let host = Host::default();
-        let runs = usize::try_from(warmup).unwrap();
+        let runs = WarmUp::Runs(u32::try_from(warmup).unwrap());
         let result = warm_sweep(fresh, &workload, &[0, 8], host, runs, &mut Silent).unwrap();
         let writes = log.borrow().iter().filter(|operation| **operation == Operation::Write).count();
         assert_eq!(writes as u64, 2 * 50 * (1 + warmup));
@@ -372,10 +372,10 @@ fn the_standard_error_is_that_of_the_mean() {
     use straddle_io::Time;
     // Uniform times of 0 to 2 s have a standard deviation of 1/√3 of the mean.
     let mut generator = GlibcRandom::new(1);
-    let (mut batches, mut now, count) = (Batches::from(Time::ZERO), Time::ZERO, 1 << 16);
+    let (mut batches, mut now, count) = (Batches::from(Time::ZERO, None), Time::ZERO, 1 << 16);
     for _ in 0..count {
         now += Nanos::new(u64::from(generator.next()));
-        batches.record(now);
+        batches.record(now, || None);
     }
     let expected = (1.0 / 3.0_f64).sqrt() / f64::from(count).sqrt();
     let error = batches.relative_error().unwrap();

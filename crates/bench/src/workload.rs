@@ -156,6 +156,24 @@ impl Workload {
         Self { pattern, start, count: Some(count), seconds: None, ..self.clone() }
     }
 
+    /// Returns the workload at other places, for warm-up `run` before it: with another seed, or as a sequence in the
+    /// second half of the target's rest. On the same places, a drive would find what it holds already.
+    #[must_use]
+    pub(crate) fn elsewhere(&self, run: u32, capacity: u64, sector: u64) -> Self {
+        /// 2^32 over the golden ratio: the seeds of all runs differ.
+        const STEP: u32 = 0x9E37_79B9;
+        if let Some(seed) = self.seed(sector) {
+            let seed = seed.wrapping_add(STEP.wrapping_mul(run.wrapping_add(1)));
+            let seeded = Parameters { seed: Some(seed), ..Parameters::default() };
+            let pattern = self.pattern.with(seeded).unwrap_or(self.pattern);
+            return Self { pattern, ..self.clone() };
+        }
+        let half = capacity.saturating_sub(self.start) / 2;
+        let needed = self.count.unwrap_or(1).saturating_mul(self.stride()).saturating_add(self.offset + ROOM);
+        let shift = if needed <= half { half / ROOM * ROOM } else { 0 };
+        Self { start: self.start + shift, ..self.clone() }
+    }
+
     /// Whether it writes.
     pub const fn writes(&self) -> bool {
         self.pattern.writes()

@@ -48,8 +48,10 @@ impl Price for Pricing {
             Self::Probe(measured) => {
                 let past = measured.boundary()?.past(at).get();
                 let random_write = if past == 0 { 1.0 } else { measured.cost()? };
-                let drive = measured.target().to_owned();
-                Some(Cost { drive, measured: true, past, random_write, sequential_write: None })
+                let (drive, size) = (measured.target().to_owned(), measured.boundary()?.size().get());
+                // A whole unit off the boundaries is parts of two, and both are written.
+                let wear = (!measured.rotates()).then_some(if past == 0 { 1.0 } else { 2.0 });
+                Some(Cost { drive, measured: true, past, size, random_write, wear, sequential_write: None })
             }
             Self::Model { name, profile, known } => {
                 let past = profile.boundary()?.past(at).get();
@@ -61,7 +63,8 @@ impl Price for Pricing {
 }
 
 fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
-    let OffBoundary { random_write, sequential_write } = OffBoundary::modelled(name, profile, past)?;
-    let (drive, sequential_write) = (name.to_owned(), Some(sequential_write));
-    Some(Cost { drive, measured: false, past, random_write, sequential_write })
+    let OffBoundary { size, random_write, sequential_write, wear } =
+        OffBoundary::modelled(name, profile, past)?;
+    let drive = name.to_owned();
+    Some(Cost { drive, measured: false, past, size, random_write, wear, sequential_write })
 }

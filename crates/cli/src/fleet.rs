@@ -139,12 +139,13 @@ struct Found {
     partition: Option<u32>,
 }
 
-/// How many times as long random writes take behind the worst start of a disk, and the index of the drive
-/// that says so.
+/// How many times as long random writes take behind the worst start of a disk, how many times as many bytes they write
+/// to flash, and the index of the drive that says so.
 #[derive(Clone, Copy, Debug)]
 struct Price {
     drive: usize,
     ratio: f64,
+    wear: Option<f64>,
 }
 
 /// What is kept of a disk.
@@ -260,7 +261,8 @@ impl Fleet {
             if let Some(cost) = cost.filter(|cost| price.is_none_or(|it| it.ratio < cost.random_write_ratio))
             {
                 let by = PricedBy { drive: cost.drive, is_measured: cost.source == "measured" };
-                price = Some(Price { drive: self.prices.index(by), ratio: cost.random_write_ratio });
+                let wear = cost.wear_ratio.filter(|wear| wear.is_finite());
+                price = Some(Price { drive: self.prices.index(by), ratio: cost.random_write_ratio, wear });
             }
         }
         Disk {

@@ -32,7 +32,7 @@ pub(crate) struct Measured {
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     rotates: bool,
-    /// How many times as long a durable write off the boundaries takes, if measured.
+    /// How many times as long a durable or sustained write off the boundaries takes, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,
 }
@@ -48,7 +48,7 @@ impl Measured {
             unit: unit.size().get(),
             phase: unit.phase().get(),
             rotates: matches!(report.rotation.value, Some(Rotation::Period(_))),
-            cost: report.proof.as_ref().map(straddle_probe::Contrast::ratio),
+            cost: report.cost(),
         })
     }
 
@@ -67,9 +67,14 @@ impl Measured {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
     }
 
-    /// Returns how many times as long a durable write off the boundaries takes, if measured.
+    /// Returns how many times as long a durable or sustained write off the boundaries takes, if measured.
     pub(crate) fn cost(&self) -> Option<f64> {
         self.cost
+    }
+
+    /// Whether the medium rotates; otherwise the unit is an indirection unit.
+    pub(crate) const fn rotates(&self) -> bool {
+        self.rotates
     }
 
     fn words(&self) -> String {

@@ -88,6 +88,14 @@ impl Drive {
         }
     }
 
+    /// Bytes of the units in an SSD's write buffer, which flash does not hold yet. `None` for a disk.
+    pub fn buffered(&self) -> Option<u64> {
+        match &self.body {
+            Kind::Disk(_) => None,
+            Kind::Ssd(ssd) => Some(ssd.buffered_bytes()),
+        }
+    }
+
     /// The counters since power-on.
     pub fn counters(&self) -> &Counters {
         match &self.body {

@@ -340,6 +340,14 @@ impl Profile {
         policies
     }
 
+    /// The size of the write buffer in bytes, if the drive is an SSD.
+    pub const fn ssd_buffer(&self) -> Option<u64> {
+        match &self.values.body {
+            Body::Disk(_) => None,
+            Body::Ssd(ssd) => Some(ssd.buffer()),
+        }
+    }
+
     /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.
     pub fn without(mut self, part: Part) -> Self {
         if let Body::Disk(disk) = &mut self.values.body {

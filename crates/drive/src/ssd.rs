@@ -128,6 +128,11 @@ impl Ssd {
         self.host.outstanding()
     }
 
+    /// Bytes of the units in the buffer, including those being programmed.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        u64::from(self.buffer.used()) << self.layout.unit_shift
+    }
+
     pub(crate) const fn counters(&self) -> &Counters {
         &self.counters
     }

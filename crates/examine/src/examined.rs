@@ -57,8 +57,13 @@ pub struct Cost {
     pub measured: bool,
     /// Distance in bytes past the preceding boundary of the drive.
     pub past: u64,
-    /// Factor for random writes: of 4096 bytes on a model; where measured, of one unit, each made durable.
+    /// Bytes of each random write.
+    pub size: u64,
+    /// Factor for the time of random writes: on a modelled SSD behind a full buffer; where measured, of durable or
+    /// sustained ones.
     pub random_write: f64,
+    /// Factor for the bytes written to flash (wear); `None` on a disk.
+    pub wear: Option<f64>,
     /// Factor for sequential writes of 4096 bytes, each followed by an fsync.
     pub sequential_write: Option<f64>,
 }

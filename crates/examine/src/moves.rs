@@ -1,28 +1,63 @@
 //! What is known about moves of a target's partitions.
 
+use std::io::Error;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, Unfinished};
 use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
-use straddle_device::{Assume, DeviceKind, Target};
+use straddle_device::{Assume, DeviceKind, Medium, ReadError, Target};
 use straddle_layout::{Damage, Stack};
 use straddle_repair::{Request, Seed, Situation, in_the_way_of_copies, realign};
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::{Examiner, in_use, sectors};
 
 /// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
 const MOST: usize = 128;
 
-/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or nothing can be
-/// read there.
-pub fn unfinished(path: &Path) -> Option<Unfinished> {
+/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or it is no such target.
+///
+/// # Errors
+///
+/// A read of the target failed before a move was found, so there may be one.
+pub fn unfinished(path: &Path) -> Result<Option<Unfinished>, ReadError> {
     let options = straddle_device::Options::default();
-    let mut target = straddle_device::open(path, &options).ok()?;
-    let stack = sectors::read_present(&mut target, &options).ok()??;
-    found(&target, &stack, path)
+    let Ok(mut target) = straddle_device::open(path, &options) else { return Ok(None) };
+    let failed = Arc::new(OnceLock::new());
+    let noted = Arc::clone(&failed);
+    target.medium = target.medium.map(|medium| Box::new(Noting { medium, failed: noted }) as Box<dyn Medium>);
+    let stack = sectors::read_present(&mut target, &options);
+    let found = stack.ok().flatten().and_then(|stack| found(&target, &stack, path));
+    match failed.get() {
+        Some((at, errno)) if found.is_none() => {
+            let source = errno.map_or_else(|| Error::other("it failed"), Error::from_raw_os_error);
+            Err(ReadError::Io { at: *at, source })
+        }
+        _ => Ok(found),
+    }
+}
+
+/// A medium that notes the first read that the system failed: what looks for signatures goes on without.
+struct Noting {
+    medium: Box<dyn Medium>,
+    failed: Arc<OnceLock<(ByteOffset, Option<i32>)>>,
+}
+
+impl Medium for Noting {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let read = self.medium.read_at(at, buf);
+        if let Err(ReadError::Io { at, source }) = &read {
+            let _ = self.failed.set((*at, source.raw_os_error()));
+        }
+        read
+    }
 }
 
 /// The unfinished move by its marker; or by its journal, if that can be: in a compressed file, reading before

@@ -138,7 +138,8 @@ struct CauseReport {
     target: Option<String>,
 }
 
-/// The cost of a missed boundary: the time of writes as a multiple of their time when aligned.
+/// The cost of a missed boundary: the time of writes, and on an SSD the bytes written to flash, as a multiple of those
+/// when aligned.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Cost")]
 struct CostReport {
@@ -148,9 +149,15 @@ struct CostReport {
     source: &'static str,
     /// The distance in bytes from the previous boundary of the drive's own unit.
     past_bytes: u64,
-    /// The ratio for random writes: of 4096 bytes if modelled; of one unit, each made durable, if measured.
+    /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
+    size_bytes: u64,
+    /// The ratio for random writes: on a modelled SSD behind a full buffer; if measured, of durable or sustained ones.
     random_write_ratio: f64,
-    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent if the costs were measured.
+    /// The ratio of the bytes written to flash (wear); absent on a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wear_ratio: Option<f64>,
+    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent on an SSD, or if the costs were
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     sequential_write_ratio: Option<f64>,
 }
@@ -268,7 +275,9 @@ fn cost_report(cost: &Cost) -> CostReport {
         drive: cost.drive.clone(),
         source: cost.source(),
         past_bytes: cost.past,
+        size_bytes: cost.size,
         random_write_ratio: cost.random_write,
+        wear_ratio: cost.wear,
         sequential_write_ratio: cost.sequential_write,
     }
 }

@@ -134,6 +134,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// How many times as long a durable write off the boundaries takes; or, where the unit was found with the cache full,
+    /// a sustained one. `None` if that was not measured.
+    pub fn cost(&self) -> Option<f64> {
+        let sustained = || self.sustained.as_ref().and_then(Sustained::cost);
+        self.proof.as_ref().map(Contrast::ratio).or_else(sustained)
+    }
+
     /// Whether the claims differ from the findings; `None` if that cannot be determined.
     pub fn misreports(&self) -> Option<bool> {
         let found = self.unit.value?;

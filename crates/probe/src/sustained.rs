@@ -47,6 +47,8 @@ const APART: f64 = 1.15;
 /// sixteen are the slower ones happens by chance once in 13000 times.
 const ROUNDS: usize = 2;
 const PROVED: usize = 4;
+/// The fewest writes of whole units whose time says anything: flash programs some hundred at a time.
+const LEAST_WHOLE: usize = 256;
 /// Bytes per write of the covering series that look for the unit.
 const COVERED: u64 = 4096;
 
@@ -67,6 +69,9 @@ pub struct Sustained {
     pub half: Vec<f64>,
     /// If units are covered, series of writes that are one logical sector short: slow.
     pub short: Vec<f64>,
+    /// After straddling series: the seconds per write of whole units, on their boundaries and off them; `None` if there
+    /// was too little left to write, or the drive kept up with its host.
+    pub whole: Option<[f64; 2]>,
 }
 
 /// A kind of write: its places and its length.
@@ -183,13 +188,35 @@ impl<'a, 'b> Search<'a, 'b> {
             };
         }
         let Some(unit) = sizes.first().and_then(|size| boundary(*size, 0)) else { return Ok(None) };
-        let proof = self.prove_straddling(unit)?;
-        if proof.is_some() {
-            return Ok(proof);
+        let mut proof = self.prove_straddling(unit)?;
+        if proof.is_none() {
+            // The series may have been too short for what the drive does at a time.
+            self.length *= 2;
+            proof = self.prove_straddling(unit)?;
         }
-        // The series may have been too short for what the drive does at a time.
-        self.length *= 2;
-        self.prove_straddling(unit)
+        if let Some(proof) = &mut proof {
+            proof.whole = self.whole(unit, median(&proof.dear))?;
+        }
+        Ok(proof)
+    }
+
+    /// Measures the seconds per write of whole units on their boundaries and off them, with the cache full and what is
+    /// left to write. `across` is that of writes across a boundary, which change as many units as whole ones off the
+    /// boundaries, and stands for these if little is left.
+    fn whole(&mut self, unit: Boundary, across: f64) -> Step<Option<[f64; 2]>> {
+        let size = unit.size().get();
+        let most = usize::try_from(self.session.left() / size).unwrap_or(usize::MAX);
+        if self.reading || self.mechanical || most < LEAST_WHOLE || self.session.slot_and_next().is_none() {
+            return Ok(None);
+        }
+        let mut one = |places: Places, length: usize| -> Step<f64> {
+            let ends = self.write(Kind { places, length: size, over: false, wide: true }, length)?;
+            Ok(slope(&ends[length / 4..]))
+        };
+        if most < 2 * BLOCK {
+            return Ok(Some([one(Places::On(unit), most.min(BLOCK))?, across]));
+        }
+        Ok(Some([one(Places::On(unit), BLOCK)?, one(Places::Off(unit), BLOCK)?]))
     }
 
     /// Measures points inside units and points on boundaries; returns the seconds per request of each.
@@ -424,6 +451,7 @@ impl Sustained {
             dear: Vec::new(),
             half: Vec::new(),
             short: Vec::new(),
+            whole: None,
         }
     }
 
@@ -453,6 +481,11 @@ impl Sustained {
         if self.straddling { &mut fast } else { &mut slow }.extend(&self.half);
         slow.extend(&self.short);
         (fast, slow)
+    }
+
+    /// Returns how many times as long a write of a whole unit takes off the boundaries. `None` if that was not measured.
+    pub fn cost(&self) -> Option<f64> {
+        if self.straddling { self.whole.map(|[on, off]| off / on) } else { Some(self.ratio()) }
     }
 
     /// Returns how many times as long the slow writes take.

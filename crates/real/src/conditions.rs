@@ -30,6 +30,8 @@ const PAGE: u64 = 4096;
 /// The value of `queue/rotational` for a rotating disk. The kernel does not report the revolutions per
 /// minute.
 const ROTATES: &str = "1";
+/// Its value for flash and other devices without an arm.
+const NEVER_ROTATES: &str = "0";
 
 /// What the kernel reports about the device under a target, before the measurement.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,7 @@ pub struct Before {
     /// The device's directory in sysfs.
     folder: Option<PathBuf>,
     rotates: bool,
+    is_flash: bool,
     write_back: bool,
     /// Bytes of the device's logical sector; 0 if the kernel does not report it.
     logical: u64,
@@ -84,6 +87,7 @@ impl Before {
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
         Self {
             rotates: text("queue/rotational") == ROTATES,
+            is_flash: text("queue/rotational") == NEVER_ROTATES,
             write_back: text("queue/write_cache") == "write back",
             logical: text("queue/logical_block_size").parse().unwrap_or(0),
             discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
@@ -118,6 +122,7 @@ impl Before {
         let all = [
             self.page_cache(opened, seen),
             self.volatile(seen),
+            self.flash(seen),
             self.too_soon(opened, seen),
             Self::short(seen),
             Self::drift(seen),
@@ -150,6 +155,13 @@ impl Before {
     fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.write_back && seen.workload.is_volatile()).then(|| {
             "the drive's write cache is on and writes were not flushed one by one: the latencies are the cache's; the times and ratios hold, because each turn ends with a flush that counts (--sync flush for single writes)"
+                .to_owned()
+        })
+    }
+
+    fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
+        (self.is_flash && seen.workload.writes()).then(|| {
+            "the device does not rotate, as an SSD: it is not known whether the writes reached flash and a steady state, or its buffer or SLC cache took them, nor how many bytes were written to flash (wear); no difference in time is no proof that there is none in wear (straddle bench drive:NAME models both)"
                 .to_owned()
         })
     }

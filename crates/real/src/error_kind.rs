@@ -19,6 +19,7 @@ impl OpenError {
             | Self::Replaced { .. }
             | Self::NotATarget { .. }
             | Self::NoDirect { .. }
+            | Self::Unseen { .. }
             | Self::Empty { .. } => ErrorKind::Failed,
         }
     }

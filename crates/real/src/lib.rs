@@ -4,7 +4,7 @@
 //! place before the first write; a journal on another file holds them too until the end ([`Session`]). Other
 //! contents are written only to a file that was made for the measurement, or to a target that was named twice
 //! ([`GivenUp`]). Nothing is written outside the areas that a survey found, or beyond the target's end; both
-//! are checked last before the system call. What other processes have written meanwhile is not overwritten,
+//! are checked last before the system call. The holes of a sparse file are holes again at the end. What other processes have written meanwhile is not overwritten,
 //! unless the owner agrees.
 //!
 //! The types enforce this. Contents that are to stay are written through a session, which has a journal:
@@ -131,6 +131,7 @@ mod claimed;
 mod conditions;
 mod error_kind;
 mod finished;
+mod holes;
 mod journal;
 mod lookout;
 mod memory;

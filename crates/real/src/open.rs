@@ -110,6 +110,14 @@ pub enum OpenError {
         /// What is unfinished, and the commands that end it.
         note: String,
     },
+    /// It cannot be read where an unfinished move would be.
+    #[error("{path}: cannot see whether a move of its partitions is unfinished; nothing was written", path = path.display())]
+    Unseen {
+        /// The target.
+        path: PathBuf,
+        /// The failed read.
+        source: straddle_device::ReadError,
+    },
     /// The file has no bytes.
     #[error("{path}: empty", path = path.display())]
     Empty {
@@ -222,7 +230,11 @@ impl Opened {
         {
             return Err(OpenError::NotRaw { path: path.to_owned(), what });
         }
-        let unfinished = if access == Access::Read { None } else { straddle_examine::unfinished(path) };
+        let unseen = |source| OpenError::Unseen { path: path.to_owned(), source };
+        let unfinished = match access {
+            Access::Read => None,
+            Access::Claim | Access::Share => straddle_examine::unfinished(path).map_err(unseen)?,
+        };
         if let Some(unfinished) = unfinished {
             let note = unfinished.journal.note(&straddle_device::shown::quote_path(path));
             return Err(OpenError::Unfinished { path: path.to_owned(), note });

@@ -22,6 +22,7 @@ use straddle_units::{ByteCount, Span};
 
 use crate::claimed::{Claimed, Surveyed};
 use crate::finished::Finished;
+use crate::holes;
 use crate::journal::{Journal, JournalError, Pending, Unrestored, unrestored};
 use crate::lookout::Lookout;
 use crate::moment::format_moment;
@@ -113,6 +114,8 @@ pub struct Session {
     largest: u64,
     /// The areas that may be prepared.
     areas: Vec<Span>,
+    /// The holes in them, before anything was read or written.
+    holes: Vec<Span>,
 }
 
 /// When the contents of the areas are read and stored in the journal.
@@ -148,6 +151,7 @@ impl Session {
         let began = SystemTime::now();
         let depth = settings.depth.max(1);
         let real = Real::new(opened, title, settings, stop)?;
+        let holes = holes::find(real.opened(), &areas);
         let first = if saved == Saved::AtOnce { areas.as_slice() } else { &[] };
         let pending = Pending::of(real.opened(), first)?;
         let mut journal = Journal::new(folder, real.opened())?;
@@ -160,8 +164,26 @@ impl Session {
                 return Err(error.into());
             }
         };
-        let real = real.with(Writes::Kept(kept));
-        Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0, areas })
+        let (real, disturbed) = (real.with(Writes::Kept(kept)), None);
+        let clear = began;
+        Ok(Self { real, journal, lookout, began, clear, disturbed, depth, largest: 0, areas, holes })
+    }
+
+    /// Makes the holes again that zeroes were written into. The contents have just been compared. Where the file system
+    /// cannot, or another process has come, the zeroes stay.
+    fn make_holes(&mut self) {
+        for hole in std::mem::take(&mut self.holes) {
+            for part in self.real.zeroes(hole) {
+                let is_alone = match self.lookout {
+                    // A process that waits is let in after this, and has changed nothing.
+                    Lookout::Kept => self.lookout.look(&self.real.opened().file) == Seen::Nobody,
+                    Lookout::Watched(_) => self.is_alone(),
+                };
+                if !is_alone || holes::make(&self.real.opened().file, part).is_err() {
+                    return;
+                }
+            }
+        }
     }
 
     /// Whether no other process has opened the target so far.
@@ -187,6 +209,9 @@ impl Session {
             Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
             None => source.into(),
         })?;
+        if changed.is_empty() && self.disturbed.is_none() {
+            self.make_holes();
+        }
         if matches!(self.lookout, Lookout::Watched(_)) {
             self.is_alone();
         }

@@ -202,6 +202,20 @@ impl Real {
             })
     }
 
+    /// Returns the parts of `span` that are kept and were read as zeroes.
+    pub(crate) fn zeroes(&self, span: Span) -> Vec<Span> {
+        let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
+        let part = |(area, piece): (&Span, &Memory)| {
+            let start = area.start().max(span.start());
+            let part = Span::new(start, area.end().min(span.end()).checked_since(start)?)?;
+            let from = usize::try_from(start.checked_since(area.start())?.get()).ok()?;
+            let to = from.checked_add(usize::try_from(part.len().get()).ok()?)?;
+            let bytes = piece.bytes().get(from..to)?;
+            bytes.iter().all(|byte| *byte == 0).then_some(part)
+        };
+        self.areas.iter().zip(pieces).filter_map(part).collect()
+    }
+
     /// Returns where the areas differ from what was read from them, in ascending order. The measurement has
     /// written only what it read, so another program has made each difference. It is not reverted.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {

@@ -56,7 +56,8 @@ pub(crate) struct BenchArguments {
     pub(crate) offsets: Offsets,
 
     /// Number of requests per run, or per turn on a real target [default: 1000 for random-write and
-    /// random-read, 32768 for strided-write, 1024 for dd; the sequential workloads run by time].
+    /// random-read, 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the
+    /// sequential workloads run by time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
@@ -65,7 +66,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
-    /// Size of each request [default: 1 MiB for dd, 4 KiB for the others].
+    /// Size of each request [default: 1 MiB for dd, the indirection unit for random-write on a modelled SSD,
+    /// 4 KiB for the others].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
@@ -94,18 +96,19 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
-    /// Queue depth: number of outstanding requests.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub(crate) queue_depth: u32,
+    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise 1].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset, or of warm-up rounds on a real target, which are not counted.
+    /// Number of warm-up runs at each offset, or of warm-up rounds on a real target, which are not counted
+    /// [default: 0; writes to a modelled SSD are preceded by as many as fill its buffer twice].
     ///
-    /// On a modelled drive, each repeats the workload. On a real target, each has two turns of every offset;
-    /// without --count, the turns that determine their length come first and are not counted either. The
-    /// warm-up is not part of --runtime.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000),
+    /// On a modelled drive, each is the workload at other places: with another seed, or further behind. On a
+    /// real target, each has two turns of every offset; without --count, the turns that determine their length
+    /// come first and are not counted either. The warm-up is not part of --runtime.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
-    pub(crate) warmup: u32,
+    pub(crate) warmup: Option<u32>,
 
     /// Host overhead between the end of a request and the next submission.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]

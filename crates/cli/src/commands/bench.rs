@@ -8,7 +8,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use straddle_bench::{ForeignParameter, Host, Modelled, Parameters, Pattern, Target, Workload, warm_sweep};
+use straddle_bench::{
+    ForeignParameter, Host, Modelled, Parameters, Pattern, Target, WarmUp, Workload, warm_sweep,
+};
 use straddle_units::ByteCount;
 
 use crate::args::BenchArguments;
@@ -50,8 +52,9 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
     let host = Host { overhead_ns: arguments.host_overhead };
     let fresh = || Modelled::new(&name, &drive.profile);
     let mut bar = Bar::new();
-    let warmup = usize::try_from(arguments.warmup)?;
-    let sweep = warm_sweep(fresh, workload, &arguments.offsets.0, host, warmup, &mut bar)?;
+    let usual = || WarmUp::usual(workload, &drive.profile);
+    let warm_up = arguments.warmup.map_or_else(usual, WarmUp::Runs);
+    let sweep = warm_sweep(fresh, workload, &arguments.offsets.0, host, warm_up, &mut bar)?;
     drop(bar);
     let target = fresh();
     let bench = Bench {
@@ -60,7 +63,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
         logical_sector: target.logical_sector(),
         workload,
         host,
-        warmup: arguments.warmup,
+        warm_up,
         sweep: &sweep,
         turns: None,
     };
@@ -106,12 +109,16 @@ fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -
         UsageError(format!("--{} {}", foreign.parameter.replace('_', "-"), foreign.reason()))
     };
     let usual = Workload::from(pattern.with(given).map_err(foreign)?);
+    let usual = match target {
+        TargetSpec::Modelled(drive) => usual.on(&drive.profile),
+        TargetSpec::Path(_) => usual,
+    };
     Ok(Workload {
-        count: arguments.count,
+        count: arguments.count.or(usual.count.filter(|_| arguments.time.is_none())),
         seconds: arguments.time,
         size: arguments.size.map_or(usual.size, ByteCount::get),
         start: arguments.start.get(),
-        queue_depth: arguments.queue_depth,
+        queue_depth: arguments.queue_depth.unwrap_or(usual.queue_depth),
         ..usual
     })
 }

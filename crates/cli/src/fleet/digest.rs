@@ -39,6 +39,8 @@ pub(crate) struct CostRow<'a> {
     /// How many times as long random writes take, for half of the disks at least, and at worst.
     pub(crate) median: f64,
     pub(crate) worst: f64,
+    /// How many times as many bytes they write to flash at worst; `None` for a disk.
+    pub(crate) wear: Option<f64>,
 }
 
 /// The disks of a model.
@@ -80,7 +82,7 @@ pub(crate) struct Detail<'a> {
     pub(crate) model: &'a str,
     /// The errors and warnings: code, title, and partitions.
     pub(crate) findings: Vec<(&'a str, &'a str, Vec<u32>)>,
-    pub(crate) cost: Option<(f64, &'a PricedBy)>,
+    pub(crate) cost: Option<(f64, Option<f64>, &'a PricedBy)>,
 }
 
 /// The names behind the indexes.
@@ -96,16 +98,16 @@ impl Fleet {
         let known = self.known();
         let mut tally = Tally::default();
         let mut models = vec![Tally::default(); known.models.len()];
-        let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); known.prices.len()];
+        let mut prices: Vec<Vec<&Price>> = vec![Vec::new(); known.prices.len()];
         for disk in self.hosts.values().flat_map(|host| &host.disks) {
             tally.add(disk);
             if let Some(model) = models.get_mut(disk.model) {
                 model.add(disk);
             }
-            if let Some(Price { drive, ratio }) = disk.price
-                && let Some(ratios) = ratios.get_mut(drive)
+            if let Some(price) = &disk.price
+                && let Some(prices) = prices.get_mut(price.drive)
             {
-                ratios.push(ratio);
+                prices.push(price);
             }
         }
         let names = known.models.iter().zip(models);
@@ -114,7 +116,7 @@ impl Fleet {
             .filter(|row| row.tally.disks() > 0)
             .collect();
         models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks()), row.model));
-        let costs = known.prices.iter().zip(ratios).filter_map(|(by, ratios)| cost(by, ratios)).collect();
+        let costs = known.prices.iter().zip(prices).filter_map(|(by, prices)| cost(by, &prices)).collect();
         let mut hosts: Vec<HostRow<'_>> =
             self.hosts.iter().map(|(name, host)| host_row(name, host, &known)).collect();
         hosts.sort_by(worst_first);
@@ -180,10 +182,12 @@ impl Fleet {
     }
 }
 
-fn cost<'a>(by: &'a PricedBy, mut ratios: Vec<f64>) -> Option<CostRow<'a>> {
+fn cost<'a>(by: &'a PricedBy, prices: &[&Price]) -> Option<CostRow<'a>> {
+    let mut ratios: Vec<f64> = prices.iter().map(|price| price.ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let median = *ratios.get(ratios.len() / 2)?;
-    Some(CostRow { by, disks: ratios.len(), median, worst: *ratios.last()? })
+    let wear = prices.iter().filter_map(|price| price.wear).max_by(f64::total_cmp);
+    Some(CostRow { by, disks: ratios.len(), median, worst: *ratios.last()?, wear })
 }
 
 fn host_row<'a>(name: &'a str, host: &'a Host, known: &Known<'a>) -> HostRow<'a> {
@@ -232,6 +236,6 @@ fn detail<'a>(disk: &'a Disk, known: &Known<'a>) -> Option<Detail<'a>> {
         disk: &disk.name,
         model: known.models.get(disk.model).copied().unwrap_or_default(),
         findings,
-        cost: disk.price.and_then(|price| Some((price.ratio, *known.prices.get(price.drive)?))),
+        cost: disk.price.and_then(|price| Some((price.ratio, price.wear, *known.prices.get(price.drive)?))),
     })
 }

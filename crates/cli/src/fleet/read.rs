@@ -72,6 +72,7 @@ pub(super) struct Cost {
     pub(super) drive: String,
     pub(super) source: String,
     pub(super) random_write_ratio: f64,
+    pub(super) wear_ratio: Option<f64>,
 }
 
 /// Something to read audits from.

@@ -315,6 +315,11 @@ impl SsdParameters {
         self.layout.unit_bytes()
     }
 
+    /// The size of the write buffer, in bytes.
+    pub const fn buffer(&self) -> u64 {
+        (self.buffer_units as u64) << self.layout.unit_shift
+    }
+
     /// Bytes that the host can address.
     pub const fn capacity(&self) -> u64 {
         self.layout.capacity

@@ -242,3 +242,46 @@ fn verdicts_say_since_when_and_how_much() {
         assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
     }
 }
+
+/// What a run has written into the holes of a file, zeroes, is taken back; contents beside them stay.
+#[test]
+fn a_sparse_file_stays_sparse() {
+    use std::os::unix::fs::MetadataExt;
+    let allocated = |case: &Case| fs::metadata(&case.path).unwrap().blocks() * 512;
+    for data in [vec![], vec![(0, 4096)], vec![(1 << 20, 70_000), (3 << 20, 1 << 20)]] {
+        let case = Case::new();
+        let file = fs::File::create(&case.path).unwrap();
+        file.set_len(4 << 20).unwrap();
+        for (at, length) in &data {
+            file.write_all_at(&vec![7; *length], *at).unwrap();
+        }
+        file.sync_all().unwrap();
+        let (bytes, before) = (case.read(), allocated(&case));
+        let mut session = case.begin(&[span(0, 3 << 19), span(1 << 21, 2 << 20)]).unwrap();
+        for at in (0..3 << 19).step_by(65_536).chain((1 << 21..1 << 22).step_by(65_536)) {
+            Case::write(&mut session, at, 65_536).unwrap();
+        }
+        session.submit(Request::flush(1)).unwrap();
+        let during = allocated(&case);
+        let (_, verdict) = session.end().unwrap();
+        assert_eq!(verdict.refusal(), None);
+        assert!(case.read() == bytes, "{data:?}");
+        let after = allocated(&case);
+        // The file system may keep some blocks of its own for the file.
+        let kept = before + 65_536;
+        assert!(during > kept && after <= kept, "{data:?}: {before}, then {during}, then {after}");
+    }
+}
+
+/// Zeroes that are no hole may be what an owner has allocated, and stay.
+#[test]
+fn allocated_zeroes_stay_allocated() {
+    use std::os::unix::fs::MetadataExt;
+    let case = Case::new();
+    fs::write(&case.path, vec![0; 4 << 20]).unwrap();
+    let before = fs::metadata(&case.path).unwrap().blocks();
+    let mut session = case.begin(&[span(0, 4 << 20)]).unwrap();
+    Case::write(&mut session, 4096, 65_536).unwrap();
+    session.end().unwrap();
+    assert_eq!(fs::metadata(&case.path).unwrap().blocks(), before);
+}

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result};
 use straddle_bench::fio::{self, Job};
-use straddle_bench::{Clock, Description, Host, Workload};
+use straddle_bench::{Clock, Description, Host, WarmUp, Workload};
 use straddle_real::Io;
 
 use crate::args::{BenchArguments, Way};
@@ -129,7 +129,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
     let title = format!("a target of {}", run.version);
     let target = Description { name: run.target, title, clock: Clock::Wall };
     let bench = Bench {
-        warmup: 0,
+        warm_up: WarmUp::Runs(0),
         target: &target,
         // fio's output does not give it.
         capacity: u64::MAX,

@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use straddle_bench::{
-    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, TargetError, Turn, Watch, Workload, rounds,
+    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, TargetError, Turn, WarmUp, Watch, Workload,
+    rounds,
 };
 use straddle_device::shown::quote_path;
 use straddle_io::Nanos;
@@ -112,7 +113,7 @@ fn report(
         logical_sector: real.logical_sector(),
         workload,
         host: Host::default(),
-        warmup: arguments.warmup,
+        warm_up: WarmUp::Runs(arguments.warmup.unwrap_or(0)),
         sweep: &turns.measured.sweep,
         turns: Some(turns),
     };
@@ -233,7 +234,7 @@ fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
         regions: regions.to_vec(),
         turn: TURN,
         requests: arguments.count,
-        warmup: usize::try_from(arguments.warmup).unwrap_or(usize::MAX),
+        warmup: usize::try_from(arguments.warmup.unwrap_or(0)).unwrap_or(usize::MAX),
         limit: Nanos::from_seconds(arguments.real.runtime.unwrap_or(RUNTIME)).unwrap_or(TURN),
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
         seed: seed(arguments),

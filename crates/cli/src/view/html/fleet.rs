@@ -87,12 +87,14 @@ fn costs(costs: &[CostRow<'_>]) -> String {
     }
     let mut text = "<section>\n<h2 id=\"cost\">What misalignment costs</h2>\n".to_owned();
     let mut table = Table::new(
-        "Time of random writes behind the worst start of a disk, over their time when aligned",
-        &["drive", "source", "disks", "median", "worst"],
+        "Time of random writes behind the worst start of a disk, and bytes written to flash (wear), over those when aligned",
+        &["drive", "source", "disks", "median time", "worst time", "worst wear"],
     );
-    for CostRow { by, disks, median, worst } in costs {
+    for CostRow { by, disks, median, worst, wear } in costs {
         let ratio = |ratio: f64| Cell::plain(format!("× {}", number(ratio)));
-        let cells = vec![Cell::plain(by.word().to_owned()), count(*disks), ratio(*median), ratio(*worst)];
+        let wear = wear.map_or_else(|| Cell::plain(dash()), ratio);
+        let cells =
+            vec![Cell::plain(by.word().to_owned()), count(*disks), ratio(*median), ratio(*worst), wear];
         table.row(&by.drive, cells);
     }
     text += &table.html();
@@ -138,10 +140,11 @@ fn detail(disk: &Detail<'_>) -> String {
             let _ = write!(text, " ({noun} {})", numbers.join(", "));
         }
     }
-    if let Some((ratio, by)) = disk.cost {
-        let drive = escaped(&by.drive);
-        let _ =
-            write!(text, "; random writes take {} times as long ({} on {drive})", number(ratio), by.word());
+    if let Some((ratio, wear, by)) = disk.cost {
+        let wear = wear.map(|wear| format!(" and write {} times as many bytes to flash", number(wear)));
+        let (drive, wear) = (escaped(&by.drive), wear.unwrap_or_default());
+        let (ratio, source) = (number(ratio), by.word());
+        let _ = write!(text, "; random writes take {ratio} times as long{wear} ({source} on {drive})");
     }
     text + "</li>\n"
 }

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_bench::{
-    Arm, Clock, Description, Ended, Host, Measured, Order, Parameters, Stop, Sweep, Sync, Workload,
+    Arm, Clock, Description, Ended, Host, Measured, Order, Parameters, Reached, Stop, Sweep, Sync, WarmUp,
+    Workload,
 };
 use straddle_io::{Counters, Latency};
 use straddle_real::Io;
@@ -28,13 +29,17 @@ pub(crate) struct BenchReport {
     host_overhead_ns: u64,
     /// The number of runs at each offset that came first and do not count; with turns, of such rounds.
     warmups: u32,
+    /// The bytes written first at each offset to fill the buffer of a modelled SSD, which do not count; absent if that
+    /// was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warmup_bytes: Option<u64>,
     /// One run for each offset, in the order of the offsets.
     arms: Vec<ArmReport>,
     /// The offset with the least time per request, in logical sectors.
     best_offset_sectors: u64,
     /// The offset with the greatest time per request, in logical sectors.
     worst_offset_sectors: u64,
-    /// Whether the offset matters: false if the best and the worst are within 1 %, or within the statistical
+    /// Whether the offset matters for the time: false if the best and the worst are within 1 %, or within the statistical
     /// error (3 standard errors; in turns, the confidence intervals). Null if a real drive ran each offset once (fio).
     differs: Option<bool>,
     /// All offsets that do not differ significantly from the best, in logical sectors.
@@ -221,9 +226,30 @@ struct ArmReport {
     /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_margin: Option<f64>,
+    /// What the writes reached; absent if that is not known (real targets), or nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached: Option<ReachedReport>,
+    /// Bytes written to the medium per byte of the host; on an SSD its wear. Absent if that is not known, or nothing
+    /// was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification: Option<f64>,
     /// Counters from inside the drive; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<CountersReport>,
+}
+
+/// What the writes of a run reached.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Reached")]
+enum ReachedReport {
+    /// The drive's buffer took them: the figures say nothing about the medium.
+    Buffer,
+    /// The medium of an SSD, but its buffer was filling, or the bytes written to flash per byte of the host changed
+    /// during the run.
+    Unsteady,
+    /// The medium; on an SSD in a steady state.
+    Steady,
 }
 
 /// Why a run ended.
@@ -305,7 +331,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
     /// The number of runs, or rounds, that do not count.
-    pub(crate) warmup: u32,
+    pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
     /// How the arms took turns, if they did.
     pub(crate) turns: Option<&'a InTurns<'a>>,
@@ -346,7 +372,14 @@ impl BenchReport {
             },
             workload: workload(bench.workload, bench.capacity),
             host_overhead_ns: bench.host.overhead_ns,
-            warmups: bench.warmup,
+            warmups: match bench.warm_up {
+                WarmUp::Runs(runs) => runs,
+                WarmUp::Bytes(_) => 0,
+            },
+            warmup_bytes: match bench.warm_up {
+                WarmUp::Runs(_) => None,
+                WarmUp::Bytes(bytes) => Some(bytes),
+            },
             arms: sweep.arms().iter().map(|arm| arm_report(arm, bench)).collect(),
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,
@@ -434,6 +467,12 @@ fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
         ratio_low: ratio.interval.map(|interval| interval.low),
         ratio_high: ratio.interval.map(|interval| interval.high),
         ratio_margin: ratio.margin(),
+        reached: samples.reached.map(|reached| match reached {
+            Reached::Buffer => ReachedReport::Buffer,
+            Reached::Unsteady { .. } => ReachedReport::Unsteady,
+            Reached::Steady => ReachedReport::Steady,
+        }),
+        write_amplification: samples.write_amplification(),
         counters: samples.counters.as_ref().map(counters),
     }
 }

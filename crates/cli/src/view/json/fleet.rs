@@ -106,6 +106,10 @@ struct FleetCostReport<'a> {
     median_random_write_ratio: f64,
     /// The same for the worst disk.
     worst_random_write_ratio: f64,
+    /// The bytes that they write to flash (wear), over those when aligned, on the worst disk; absent for a disk that is
+    /// no SSD.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_wear_ratio: Option<f64>,
 }
 
 /// The disks of a model.
@@ -195,6 +199,7 @@ fn cost<'a>(row: &CostRow<'a>) -> FleetCostReport<'a> {
         disks: row.disks,
         median_random_write_ratio: row.median,
         worst_random_write_ratio: row.worst,
+        worst_wear_ratio: row.wear,
     }
 }
 

@@ -1,8 +1,10 @@
 //! A sweep as text for people, and as a chart.
 
+mod verdict;
+
 use std::fmt::Write;
 
-use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Samples, Stop, Sweep, Sync};
+use straddle_bench::{Arm, Clock, Ended, Parameters, Ratio, Samples, Stop, Sweep, Sync, WarmUp};
 use straddle_real::Io;
 use straddle_units::ByteCount;
 
@@ -11,6 +13,8 @@ use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, InTurns};
 use crate::view::text::{clock, plain_table, right, trimmed, wrap};
+
+use verdict::{each, in_turns, verdict};
 
 /// The least length of a bar. Columns are left out to make room for it.
 const SHORTEST_BAR: usize = 10;
@@ -165,14 +169,20 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
             ByteCount::new(bench.capacity)
         ));
     }
-    if bench.turns.is_none() && bench.warmup > 0 {
-        notes.push(format!("after {} at each offset", plural(bench.warmup, "warm-up run")));
+    match bench.warm_up {
+        WarmUp::Runs(0) => {}
+        WarmUp::Runs(_) if bench.turns.is_some() => {}
+        WarmUp::Runs(runs) => notes.push(format!("after {} at each offset", plural(runs, "warm-up run"))),
+        WarmUp::Bytes(bytes) => notes.push(format!(
+            "after writes of {} at each offset, which fill the drive's buffer (--warmup 0 leaves them out)",
+            ByteCount::new(bytes)
+        )),
     }
     if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
         notes.push("the end of the drive was reached before the time was up".to_owned());
     }
     if let Some(turns) = bench.turns {
-        notes.push(how(turns, bench.warmup));
+        notes.push(how(turns, bench.warm_up));
         notes.extend(turns.warnings.iter().map(|warning| format!("beware: {}", printable(warning))));
     }
     if bench.logical_sector != 512 {
@@ -182,7 +192,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
 }
 
 /// Describes how the arms took turns, and what became of the target's contents.
-fn how(turns: &InTurns<'_>, warmup: u32) -> String {
+fn how(turns: &InTurns<'_>, warm_up: WarmUp) -> String {
     let (measured, order) = (turns.measured, turns.order);
     let ended = match measured.ended {
         Ended::Precise => format!("until every ratio was within {} %", order.precision * 100.0),
@@ -194,9 +204,9 @@ fn how(turns: &InTurns<'_>, warmup: u32) -> String {
         Io::Direct => "direct I/O",
         Io::Buffered => "through the page cache",
     };
-    let warmed = match warmup {
-        0 => String::new(),
-        rounds => format!("after {}, ", plural(rounds, "warm-up round")),
+    let warmed = match warm_up {
+        WarmUp::Runs(rounds @ 1..) => format!("after {}, ", plural(rounds, "warm-up round")),
+        WarmUp::Runs(0) | WarmUp::Bytes(_) => String::new(),
     };
     format!(
         "{warmed}{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
@@ -289,83 +299,6 @@ fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
     text
 }
 
-/// Returns what the sweep shows, in a sentence or two.
-fn verdict(sweep: &Sweep) -> String {
-    let (best, worst) = (sweep.best(), sweep.worst());
-    if let [only] = sweep.arms() {
-        return format!("{}: {} each.", plural(only.samples.requests, "request"), each(only));
-    }
-    let between = format!("between {}", plural(sweep.arms().len(), "offset"));
-    if !sweep.differs() {
-        let found = if in_turns(sweep) { "No difference found" } else { "No difference" };
-        return format!("{found} {between}.{}", known(sweep));
-    }
-    let cheapest = sweep.cheapest();
-    let named = match &cheapest[..] {
-        [] | [_] => format!("Offset {} is the cheapest", best.offset),
-        [rest @ .., last] => format!("Offsets {} and {last} are the cheapest", listed(rest)),
-    };
-    let others = sweep.arms().len() - cheapest.len();
-    let most = match others {
-        2.. if sweep.others_alike() => format!("The other {others} cost up to"),
-        _ => format!("Offset {} costs most:", worst.offset),
-    };
-    format!(
-        "{named} ({}). {most} {} times the time of offset {} ({}).",
-        taken(best, sweep),
-        ratio(sweep.worst_ratio()).replace('±', "± "),
-        best.offset,
-        taken(worst, sweep)
-    )
-}
-
-/// Whether the arms were run in turns.
-fn in_turns(sweep: &Sweep) -> bool {
-    sweep.arms().iter().any(|arm| !arm.turns.is_empty())
-}
-
-fn each(arm: &Arm) -> straddle_io::Nanos {
-    straddle_io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
-}
-
-/// Returns the time of an arm: of its whole run or, in turns, of one request.
-fn taken(arm: &Arm, sweep: &Sweep) -> String {
-    // Runs that end after a time all take the same, whatever a request takes.
-    let requests = |arm: &Arm| arm.samples.requests;
-    let as_many = sweep.arms().iter().all(|other| requests(other) == requests(arm));
-    if in_turns(sweep) || !as_many {
-        format!("{} a request", each(arm))
-    } else {
-        arm.samples.elapsed.to_string()
-    }
-}
-
-/// Says how large a difference could have been missed.
-fn known(sweep: &Sweep) -> String {
-    let widest =
-        sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
-    match widest.max_by(f64::total_cmp) {
-        Some(high) if in_turns(sweep) && high > 1.0 => {
-            format!(" One of more than {:.1} % would have been detected.", (high - 1.0) * 100.0)
-        }
-        None if in_turns(sweep) => format!(
-            " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
-            plural(sweep.best().rounds().len(), "round")
-        ),
-        _ => String::new(),
-    }
-}
-
-/// Returns `0, 8, 16`; for many offsets only the ends.
-fn listed(offsets: &[u64]) -> String {
-    const MOST: usize = 6;
-    let words = |offsets: &[u64]| offsets.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    match offsets {
-        [first, .., last] if offsets.len() > MOST => format!("{first}, … {last}"),
-        few => words(few),
-    }
-}
-
 fn ratio(ratio: Ratio) -> String {
     match ratio.margin() {
         // The cheapest arm itself.
@@ -401,8 +334,7 @@ fn per_request(samples: &Samples, what: Inside) -> String {
 }
 
 fn amplification(samples: &Samples) -> String {
-    let factor = samples.counters.as_ref().and_then(straddle_io::Counters::write_amplification);
-    factor.map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
+    samples.write_amplification().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
 /// Draws the arms as bars.
@@ -445,7 +377,7 @@ mod tests {
             logical_sector: target.logical_sector(),
             workload: &workload,
             host,
-            warmup: 0,
+            warm_up: WarmUp::Runs(0),
             sweep: &made,
             turns: None,
         };

@@ -40,8 +40,16 @@ fn cost_text(cost: &Cost) -> String {
     if cost.past == 0 {
         return format!("on {drive}: no slowdown, for it is a boundary of that drive ({source})");
     }
-    let what = if cost.measured { "durable random writes of a unit" } else { "random 4 KiB writes" };
-    let mut text = format!("on {drive}: {what} take {:.2} times as long", cost.random_write);
+    let what = if cost.measured && cost.wear.is_none() { "durable random" } else { "random" };
+    let size = ByteCount::new(cost.size);
+    let mut text = format!("on {drive}: {what} {size} writes");
+    if let Some(ratio) = cost.wear {
+        let _ = write!(
+            text,
+            " write {ratio:.2} times as many bytes to flash (wear) and, once the buffer is full,"
+        );
+    }
+    let _ = write!(text, " take {:.2} times as long", cost.random_write);
     if let Some(ratio) = cost.sequential_write {
         let _ = write!(text, ", sequential ones with an fsync each {ratio:.2} times");
     }

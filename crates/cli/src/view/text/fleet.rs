@@ -90,12 +90,15 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
 fn cost(row: &CostRow<'_>) -> String {
     format!(
         "Cost, {} on {}: random writes behind the misaligned starts of {} take {} times as long as aligned ones \
-         (median; at worst {} times).",
+         (median; at worst {} times){}.",
         row.by.word(),
         row.by.drive,
         plural(row.disks, "disk"),
         number(row.median),
         number(row.worst),
+        row.wear
+            .map(|wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear)))
+            .unwrap_or_default(),
     )
 }
 

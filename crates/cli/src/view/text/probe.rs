@@ -255,8 +255,13 @@ fn consequence(report: &Report) -> String {
         format!("a start at {name} is {}", if aligned { "aligned" } else { "misaligned" })
     };
     let _ = write!(text, "; {}, {}", judged("LBA 63 of 512 bytes", OLD_START), judged("1 MiB", 1 << 20));
-    if let Some(proof) = &report.proof {
-        let _ = write!(text, ". A durable write off the boundaries takes {:.1} times as long", proof.ratio());
+    let kind = if report.proof.is_some() { "durable" } else { "sustained" };
+    let is_flash = matches!(report.rotation.value, Some(Rotation::None));
+    if is_flash {
+        text += ". A whole unit written off the boundaries is parts of two, and writes 2 times as many bytes to flash (wear)";
+    }
+    if let Some(ratio) = report.cost() {
+        let _ = write!(text, ". A {kind} write of a unit off the boundaries takes {ratio:.2} times as long");
     }
     text + "."
 }
