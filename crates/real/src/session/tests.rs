@@ -256,6 +256,7 @@ fn a_sparse_file_stays_sparse() {
             file.write_all_at(&vec![7; *length], *at).unwrap();
         }
         file.sync_all().unwrap();
+        drop(file);
         let (bytes, before) = (case.read(), allocated(&case));
         let mut session = case.begin(&[span(0, 3 << 19), span(1 << 21, 2 << 20)]).unwrap();
         for at in (0..3 << 19).step_by(65_536).chain((1 << 21..1 << 22).step_by(65_536)) {
