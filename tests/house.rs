@@ -22,6 +22,8 @@ mod arrows;
 mod english;
 #[path = "house/fields.rs"]
 mod fields;
+#[path = "tools/skip.rs"]
+mod skip;
 
 /// Files must have fewer lines than this.
 const FILE_LIMIT: usize = 600;
@@ -211,7 +213,7 @@ fn tracked() -> Option<Vec<String>> {
 #[test]
 fn tracked_files_are_small() {
     let Some(names) = tracked() else {
-        println!("SKIPPED: the list of tracked files: git does not answer");
+        skip::skipped("git does not list the tracked files");
         return;
     };
     assert!(names.len() > 1000, "{} tracked files", names.len());

@@ -403,7 +403,7 @@ fn messages_of_other_tools_are_explained_as_they_are_printed() {
 
 #[test]
 fn messages_about_devices_are_explained_as_they_are_printed() {
-    if !straddle_examine::is_root() || !Path::new("/dev/loop-control").exists() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
         skipped("loop devices need root");
         return;
     }
@@ -437,7 +437,7 @@ fn messages_about_devices_are_explained_as_they_are_printed() {
 /// destroys it.
 #[test]
 fn a_table_in_other_sectors_is_shown_by_the_view_that_is_named() {
-    if !straddle_examine::is_root() || !present(&["losetup", "sfdisk", "sgdisk", "fdisk"]) {
+    if !rustix::process::geteuid().is_root() || !present(&["losetup", "sfdisk", "sgdisk", "fdisk"]) {
         skipped("loop devices need root");
         return;
     }
