@@ -113,6 +113,7 @@ fn whole_disk(kind: Content, layer: Layer) -> Stack {
         layer: Some(layer),
         partitions: Vec::new(),
         problems: Vec::new(),
+        hybrid: Vec::new(),
         hybrid_iso: None,
         has_long_entries: false,
     }
