@@ -99,6 +99,9 @@ pub(crate) struct Topic {
     /// What to do where no numbers of a message decide it, a paragraph each.
     #[serde(default)]
     otherwise: Vec<String>,
+    /// What to write to the disk, a paragraph each: left out where a message of the same text forbids it.
+    #[serde(default)]
+    writes: Vec<String>,
     /// For a tool: where its versions start partitions.
     #[serde(default, rename(deserialize = "version"))]
     pub(crate) versions: Vec<Version>,
@@ -139,19 +142,24 @@ pub(crate) struct Explained {
     pub(crate) topic: &'static Topic,
     /// What the numbers come to, a paragraph each; empty if they decide nothing.
     pub(crate) numbers: Vec<String>,
+    /// Whether it applies what to do where numbers decide nothing.
+    otherwise: bool,
+    /// Whether it may say what to write.
+    writes: bool,
 }
 
 impl Explained {
     /// Returns the paragraphs of the topic that apply.
     pub(crate) fn about(&self) -> impl Iterator<Item = &String> {
-        let otherwise = if self.numbers.is_empty() { &self.topic.otherwise[..] } else { &[] };
-        self.topic.about.iter().chain(otherwise)
+        let topic = self.topic;
+        let writes = topic.writes.iter().filter(|_| self.writes);
+        topic.about.iter().chain(writes).chain(topic.otherwise.iter().filter(|_| self.otherwise))
     }
 }
 
 impl From<&'static Topic> for Explained {
     fn from(topic: &'static Topic) -> Self {
-        Self { topic, numbers: Vec::new() }
+        Self { topic, numbers: Vec::new(), otherwise: true, writes: true }
     }
 }
 

@@ -1,12 +1,16 @@
 //! Messages of other programs: which topic a text quotes, and the numbers in it.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::numbers::Numbers;
+use super::numbers::{Numbers, Said};
 use super::{Explained, Topic, all};
 
 /// The most words that a `*` stands for.
 const MOST_WORDS: usize = 12;
+
+/// What stands for advice to write, where another message of the text says to write nothing.
+const FIRST_CHECK: &str = "Before you write to any of these disks, run straddle check DISK on each: another of these messages says to write nothing.";
 
 /// A part of a pattern.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,12 +36,12 @@ impl Pattern {
         let mut rest = text;
         while let Some(at) = rest.find(['{', '*']) {
             let (before, behind) = rest.split_at(at);
-            parts.extend(words(before).map(Part::Word));
+            parts.extend(words(before).map(|(_, word)| Part::Word(word)));
             let end = behind.find('}').filter(|_| behind.starts_with('{')).unwrap_or(0);
             parts.push(if end == 0 { Part::Words } else { Part::Number(behind[1..end].to_owned()) });
             rest = &behind[end + 1..];
         }
-        parts.extend(words(rest).map(Part::Word));
+        parts.extend(words(rest).map(|(_, word)| Part::Word(word)));
         Self { topic, parts }
     }
 
@@ -52,15 +56,15 @@ impl Pattern {
     }
 }
 
-/// Returns the words of a text, in lower case.
-fn words(text: &str) -> impl Iterator<Item = String> {
-    let lower = text.to_lowercase();
-    let words: Vec<String> = lower
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect();
-    words.into_iter()
+/// Returns the words of a text in lower case, and where they stand.
+fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
+    let mut behind = 0;
+    text.split_inclusive(|c: char| !c.is_alphanumeric()).filter_map(move |piece| {
+        let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let start = behind;
+        behind += piece.len();
+        (!word.is_empty()).then(|| (start..start + word.len(), word.to_lowercase()))
+    })
 }
 
 fn patterns() -> &'static [Pattern] {
@@ -95,37 +99,88 @@ fn matched(parts: &[Part], said: &[String], numbers: &mut Numbers) -> Option<usi
     }
 }
 
-/// Returns the topics of the messages in `text`, in their order. Where patterns overlap, the longest counts.
-pub(super) fn explained(text: &str) -> Vec<Explained> {
-    let mut said: Vec<String> = words(text).collect();
-    let mut found: Vec<(usize, Explained)> = Vec::new();
-    for pattern in patterns() {
-        let at = |start: usize| {
+/// A message in a text.
+struct Match {
+    /// Where it starts.
+    start: usize,
+    topic: &'static Topic,
+    /// The words of the text, on one line.
+    quoted: String,
+    /// What its numbers come to; nothing if it has none.
+    said: Option<Vec<Said>>,
+}
+
+/// Returns a part of a text on one line.
+fn quoted(text: &str, part: Range<usize>) -> String {
+    let closed = text[part.clone()].contains('(') && text[part.end..].starts_with(')');
+    let words = text[part].split(|c: char| c.is_whitespace() || c.is_control());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    if closed { line + ")" } else { line }
+}
+
+/// Returns every message in `text`, in their order. Where patterns overlap, the longest counts.
+fn matches(text: &str) -> Vec<Match> {
+    let (places, mut words): (Vec<Range<usize>>, Vec<String>) = words(text).unzip();
+    let mut found = Vec::new();
+    for Pattern { topic, parts } in patterns() {
+        let mut start = 0;
+        while start < words.len() {
             let mut numbers = Numbers::default();
-            let used = matched(&pattern.parts, &said[start..], &mut numbers)?;
-            Some((start, used, numbers))
-        };
-        let Some((start, used, numbers)) = (0..said.len()).find_map(at) else { continue };
-        // An empty word is in no pattern.
-        said[start..start + used].iter_mut().for_each(String::clear);
-        let topic = pattern.topic;
-        let numbers = topic.arithmetic.map_or_else(Vec::new, |arithmetic| arithmetic.explain(&numbers));
-        match found.iter_mut().find(|(_, known)| std::ptr::eq(known.topic, topic)) {
-            Some((_, known)) => known.numbers.extend(numbers),
-            None => found.push((start, Explained { topic, numbers })),
+            let Some(used) = matched(parts, &words[start..], &mut numbers) else {
+                start += 1;
+                continue;
+            };
+            let end = start + used;
+            // An empty word is in no pattern.
+            words[start..end].iter_mut().for_each(String::clear);
+            let said = topic.arithmetic.filter(|_| !numbers.is_empty());
+            found.push(Match {
+                start,
+                topic,
+                quoted: quoted(text, places[start].start..places[end - 1].end),
+                said: said.map(|arithmetic| arithmetic.explain(&numbers)),
+            });
+            start = end;
         }
     }
-    found.sort_by_key(|(start, _)| *start);
-    for (_, explained) in &mut found {
-        let mut seen = Vec::new();
-        explained.numbers.retain(|line| {
-            !seen.contains(line) && {
-                seen.push(line.clone());
-                true
+    found.sort_by_key(|found| found.start);
+    found
+}
+
+/// Returns the topics of the messages in `text`, in their order, each with what every set of numbers comes to. Where one
+/// of them forbids to write, no other advises it.
+pub(super) fn explained(text: &str) -> Vec<Explained> {
+    let matches = matches(text);
+    let forbids = |said: &Said| matches!(said, Said::Forbids(_));
+    let forbidden = matches.iter().flat_map(|found| found.said.iter().flatten()).any(forbids);
+    let mut explained: Vec<Explained> = Vec::new();
+    for Match { topic, .. } in &matches {
+        if explained.iter().any(|known| std::ptr::eq(known.topic, *topic)) {
+            continue;
+        }
+        let mut sets: Vec<(&str, &[Said])> = Vec::new();
+        for found in matches.iter().filter(|found| std::ptr::eq(found.topic, *topic)) {
+            let said = found.said.as_deref().filter(|said| sets.iter().all(|(_, known)| known != said));
+            sets.extend(said.map(|said| (found.quoted.as_str(), said)));
+        }
+        let mut numbers = Vec::new();
+        for (quoted, said) in &sets {
+            for (index, said) in said.iter().enumerate() {
+                let said = match said {
+                    Said::Writes(_) if forbidden => FIRST_CHECK,
+                    Said::Is(text) | Said::Writes(text) | Said::Forbids(text) => text,
+                };
+                let is_headed = index == 0 && sets.len() > 1;
+                numbers.push(if is_headed { format!("\"{quoted}\": {said}") } else { said.to_owned() });
             }
-        });
+        }
+        let otherwise = sets.is_empty() || sets.iter().any(|(_, said)| said.is_empty());
+        if forbidden && !(topic.writes.is_empty() && (topic.otherwise.is_empty() || !otherwise)) {
+            numbers.push(FIRST_CHECK.to_owned());
+        }
+        explained.push(Explained { topic, numbers, otherwise: otherwise && !forbidden, writes: !forbidden });
     }
-    found.into_iter().map(|(_, explained)| explained).collect()
+    explained
 }
 
 #[cfg(test)]
@@ -151,7 +206,7 @@ mod tests {
         ];
         assert_eq!(pattern.parts, parts);
         let of = |text: &str| {
-            let said: Vec<String> = words(text).collect();
+            let said: Vec<String> = words(text).map(|(_, word)| word).collect();
             let mut numbers = Numbers::default();
             matched(&pattern.parts, &said, &mut numbers).map(|used| (used, numbers.get("past")))
         };
@@ -186,7 +241,80 @@ mod tests {
                     I/O size (minimum/optimal): 4096 bytes / 4096 bytes\n\
                     Partition 1 does not start on physical sector boundary.\n\
                     Partition 2 does not start on physical sector boundary.";
-        let names: Vec<&str> = explained(text).iter().map(|found| found.topic.name.as_str()).collect();
+        let found = explained(text);
+        let names: Vec<&str> = found.iter().map(|found| found.topic.name.as_str()).collect();
         assert_eq!(names, ["io-size", "not-aligned"]);
+        let first = "\"Sector size (logical/physical): 512 bytes / 4096 bytes\": 512 / 4096: 512e";
+        assert!(found[0].numbers[0].starts_with(first), "{:?}", found[0].numbers);
+        // The same again is said once, another disk has its own paragraph.
+        let other = "Sector size (logical/physical): 4096 bytes / 4096 bytes";
+        assert_eq!(explained(&format!("{text}\n{text}"))[0].numbers, found[0].numbers);
+        let both = &explained(&format!("{text}\n{other}"))[0].numbers;
+        assert_eq!((both.len(), &both[..2]), (3, &found[0].numbers[..]));
+        assert!(both[2].starts_with(&format!("\"{other}\": 4096 / 4096: 4Kn")), "{both:?}");
+    }
+
+    const GROWN: &str = "GPT PMBR size mismatch (131071 != 196607) will be corrected by write.";
+    const OTHER_SECTORS: &str =
+        "GPT PMBR size mismatch (732566645 != 5860533167) will be corrected by write.";
+    const CUT_OFF: &str = "GPT PMBR size mismatch (20971519 != 10485759) will be corrected by write.";
+
+    #[test]
+    fn each_of_two_messages_of_a_pattern_is_explained() {
+        let all = |texts: &[&str]| {
+            let found = explained(&texts.join("\n"));
+            found.into_iter().flat_map(|found| found.numbers).collect::<Vec<_>>()
+        };
+        let larger = GROWN.replace("196607", "262143");
+        let two = all(&[GROWN, &larger]);
+        assert!(two[0].starts_with("\"GPT PMBR size mismatch (131071 != 196607)\": The disk is larger"));
+        assert!(two[2].starts_with("\"GPT PMBR size mismatch (131071 != 262143)\": The disk is larger"));
+        assert!(two.iter().filter(|said| said.contains("sgdisk -e.")).count() == 2, "{two:?}");
+        for (texts, parts) in [
+            (&[GROWN, OTHER_SECTORS][..], &["65536 sectors", "S030", "WRITE NOTHING"][..]),
+            (&[OTHER_SECTORS, GROWN], &["65536 sectors", "S030", "WRITE NOTHING"]),
+            (&[GROWN, CUT_OFF], &["65536 sectors", "S035", "write nothing"]),
+            (&[CUT_OFF, OTHER_SECTORS, GROWN], &["S035", "S030", "65536 sectors"]),
+            (
+                &[
+                    "appears to be used, you can fix the GPT to use all of the space (an extra 7 blocks)",
+                    CUT_OFF,
+                ],
+                &["S035"],
+            ),
+        ] {
+            let said = all(texts);
+            for text in texts {
+                let quoted = quoted(text, 0..text.find(')').unwrap());
+                assert!(said.iter().any(|said| said.starts_with(&format!("\"{quoted}\": "))), "{said:?}");
+            }
+            let said = said.join("\n");
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+            assert!(!said.contains("Nothing is lost") && !said.contains("--relocate-backup"), "{said}");
+            assert!(said.contains(FIRST_CHECK), "{said}");
+        }
+    }
+
+    /// Advice of another topic, and what applies where numbers decide nothing.
+    #[test]
+    fn no_topic_advises_to_write_where_a_message_forbids_it() {
+        let corrupt = "The primary GPT table is corrupt, but the backup appears OK, so that will be used.";
+        let undecided = "GPT PMBR size mismatch (7 != 7) will be corrected by write.";
+        let about = |text: &str| {
+            let found = explained(text);
+            found
+                .iter()
+                .flat_map(|found| found.numbers.iter().chain(found.about()).cloned().collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let advice = ["--repair", "sgdisk -e.", "with 'w'"];
+        assert!(advice.iter().all(|part| about(&format!("{corrupt}\n{GROWN}")).contains(part)));
+        assert!(about(&format!("{undecided}\n{GROWN}")).contains("The second is larger"));
+        for text in [corrupt, undecided] {
+            let said = about(&format!("{text}\n{OTHER_SECTORS}"));
+            assert!(said.contains("WRITE NOTHING") && said.contains(FIRST_CHECK), "{said}");
+            assert!(!advice.iter().any(|part| said.contains(part)), "{said}");
+        }
     }
 }

@@ -61,13 +61,24 @@ pub(super) enum Arithmetic {
     Moved,
 }
 
+/// A paragraph of what numbers come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// What is so.
+    Is(String),
+    /// What to write to the disk.
+    Writes(String),
+    /// To write nothing to the disk.
+    Forbids(String),
+}
+
 impl Arithmetic {
     /// Returns what the numbers come to, a paragraph each.
-    pub(super) fn explain(self, numbers: &Numbers) -> Vec<String> {
+    pub(super) fn explain(self, numbers: &Numbers) -> Vec<Said> {
         let said = match self {
-            Self::GptSize => tables::gpt_size(numbers),
-            Self::TableOverlap => tables::table_overlap(numbers),
-            Self::TooLong => tables::too_long(numbers),
+            Self::GptSize => return tables::gpt_size(numbers).unwrap_or_default(),
+            Self::TableOverlap => return tables::table_overlap(numbers).unwrap_or_default(),
+            Self::TooLong => return tables::too_long(numbers).unwrap_or_default(),
             Self::OffsetBy => tables::offset_by(numbers),
             Self::Grain => tables::grain(numbers),
             Self::SectorBoundary => tables::sector_boundary(numbers),
@@ -83,7 +94,7 @@ impl Arithmetic {
             Self::Oracle => contents::oracle(numbers),
             Self::Moved => contents::moved(numbers),
         };
-        said.unwrap_or_default()
+        said.unwrap_or_default().into_iter().map(Said::Is).collect()
     }
 }
 
@@ -95,6 +106,11 @@ impl Numbers {
     /// Adds a number as it stands in a message; a unit of bytes is multiplied in.
     pub(super) fn add(&mut self, name: &str, text: &str) {
         self.0.push((name.to_owned(), parsed(text)));
+    }
+
+    /// Whether the message has none.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the number of this name, if the message has it and it has a known unit.
@@ -143,7 +159,10 @@ mod tests {
         for (name, number) in numbers {
             given.add(name, &number.to_string());
         }
-        arithmetic.explain(&given).join(" ")
+        let text = |said| match said {
+            Said::Is(text) | Said::Writes(text) | Said::Forbids(text) => text,
+        };
+        arithmetic.explain(&given).into_iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

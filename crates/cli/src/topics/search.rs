@@ -60,7 +60,7 @@ fn documents() -> &'static [Document] {
                     .chain(&topic.messages)
                     .map(String::as_str),
             ),
-            text: split(topic.about.iter().chain(&topic.otherwise).map(String::as_str)),
+            text: split(topic.about.iter().chain(&topic.writes).chain(&topic.otherwise).map(String::as_str)),
         });
         let questions = questions().iter().map(|question| Document {
             found: Found {
@@ -81,7 +81,7 @@ fn is_form(word: &str, asked: &str) -> bool {
     word == asked || (stem.len() > 3 && word.starts_with(stem))
 }
 
-/// Returns what has at least `share` of the words in thirds, the best first.
+/// Returns all that has at least so many thirds of the words, the best first.
 fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
     let mut asked: Vec<String> = plain(&words.join(" ")).split(' ').map(str::to_owned).collect();
     asked.retain(|word| word.len() > 1 && !COMMON.contains(&word.as_str()));
@@ -116,12 +116,14 @@ fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
         .map(|(document, (_, points))| (points, &document.found))
         .collect();
     found.sort_by_key(|(points, _)| std::cmp::Reverse(*points));
-    found.into_iter().map(|(_, found)| found).take(MOST).collect()
+    found.into_iter().map(|(_, found)| found).collect()
 }
 
-/// Returns what has all of the words, the best first.
+/// Returns the best of what has all of the words, the best first.
 pub(crate) fn search(words: &[String]) -> Vec<&'static Found> {
-    with_words(words, 3)
+    let mut found = with_words(words, 3);
+    found.truncate(MOST);
+    found
 }
 
 /// How alike two words are for one to be suggested for the other, of 1.
@@ -189,11 +191,7 @@ mod tests {
                 }
                 let found = with_words(std::slice::from_ref(word), 3);
                 let is_there = |found: &&Found| std::ptr::eq(*found, &document.found);
-                assert!(
-                    found.len() == MOST || found.iter().any(is_there),
-                    "{word} of {}",
-                    document.found.name
-                );
+                assert!(found.iter().any(is_there), "{word} of {}", document.found.name);
                 count += 1;
             }
         }

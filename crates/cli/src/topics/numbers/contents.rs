@@ -61,14 +61,14 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<Vec<String>> {
     }
     let width = numbers.get("width")?;
     let said = match (unit, width) {
-        (Some(unit), width) if width >= unit && width.is_multiple_of(unit) => format!(
+        (_, 0) => "A width of 0 is that of no array: the device reports none, or sw was left out. Give both, su and sw, or neither.".to_owned(),
+        (Some(unit), width) if width.is_multiple_of(unit) => format!(
             "{width} is {} times {unit}: an array of that number of data disks, whatever the unit of the numbers.",
             width / unit
         ),
         (Some(unit), width) => format!(
             "{width} is not a multiple of {unit}: no array has such a stripe, it is a size that an adapter reports (S021), or a mistake in sunit and swidth."
         ),
-        (None, 0) => "A width of 0 is that of no array: the device reports none, or sw was left out. Give both, su and sw, or neither.".to_owned(),
         (None, _) => return None,
     };
     Some(vec![said])
@@ -153,6 +153,8 @@ mod tests {
             (&[("unit", 1024), ("width", 3072)], "3 times 1024"),
             (&[("unit", 4096), ("width", 33_553_920)], "not a multiple"),
             (&[("width", 0)], "of no array"),
+            (&[("unit", 4096), ("width", 0)], "of no array"),
+            (&[("unit", 4096), ("width", 512)], "not a multiple"),
         ] {
             assert!(said(Stripes, numbers).contains(part), "{numbers:?}: {}", said(Stripes, numbers));
         }

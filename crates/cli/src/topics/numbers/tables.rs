@@ -1,6 +1,6 @@
 //! Numbers of partition tables.
 
-use super::{LARGE, MIB, Numbers, SMALL, bytes, sectors};
+use super::{LARGE, MIB, Numbers, SMALL, Said, bytes, sectors};
 
 /// Sectors that a backup GPT takes at the end of a disk, with 512-byte sectors.
 const BACKUP: u64 = 33;
@@ -16,13 +16,13 @@ fn is_eightfold(small: u64, large: u64) -> bool {
     small > 0 && (large / 8).abs_diff(small) <= small / 1000
 }
 
-pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some(extra) = numbers.get("extra") {
         let first = format!(
             "The disk is larger than its GPT by {}, if its sectors are of 512.",
             sectors(extra, SMALL)?
         );
-        return (extra > 0).then(|| vec![first, RELOCATE.to_owned()]);
+        return (extra > 0).then(|| vec![Said::Is(first), Said::Writes(RELOCATE.to_owned())]);
     }
     // The kernel compares the numbers of a table that it has found in the disk's own sectors.
     let found = numbers.get("header").zip(numbers.get("last"));
@@ -38,89 +38,99 @@ pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<String>> {
         return cut_off(by_table, by_disk);
     }
     if disk > u64::from(u32::MAX) && table == disk & u64::from(u32::MAX) {
-        return Some(vec![format!(
+        return Some(vec![Said::Is(format!(
             "{table} is {disk} without the bits above 2^32: a tool wrote the size into the protective MBR, which has 32 bits for it, without \
              the limit of 4294967295. No system reads that number. If straddle check says nothing of the GPT, it is right, and the next \
              table that fdisk or straddle writes corrects the number."
-        )]);
+        ))]);
     }
     let grown = disk.checked_sub(table).filter(|grown| *grown > 0)?;
     Some(vec![
-        format!(
+        Said::Is(format!(
             "The disk is larger than its table by {}, if its sectors are of 512.",
             sectors(grown, SMALL)?
-        ),
-        RELOCATE.to_owned(),
+        )),
+        Said::Writes(RELOCATE.to_owned()),
     ])
 }
 
-fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<String> {
+fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said> {
     let ratio = if by_disk > by_table { "8 times" } else { "an eighth of" };
     vec![
-        format!(
+        Said::Is(format!(
             "The disk has {by_disk} sectors, {ratio} the {by_table} of its table: most likely it is one disk, and its GPT was written in \
              {then}-byte sectors by an adapter, enclosure or host that showed them so; here they are of {now} bytes (S030)."
-        ),
-        "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they do not see the GPT: sgdisk 1.0.9 -e \
+        )),
+        Said::Forbids(
+            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they do not see the GPT: sgdisk 1.0.9 -e \
          replaces it by an empty one."
-            .to_owned(),
-        format!(
+                .to_owned(),
+        ),
+        Said::Is(format!(
             "straddle check DISK finds the table in either size and reports S030. The data are all there where the disk has {then}-byte sectors again: \
              behind the adapter it was used with, or, on Linux and without a write, by losetup --find --show --read-only --partscan -b {then} DISK. \
              straddle plan DISK --convert-table rewrites the table, where its contents fit {now}-byte sectors."
-        ),
-        "If check reports S034 instead, the disk or image has another size by a factor of 8 in truth.".to_owned(),
+        )),
+        Said::Is("If check reports S034 instead, the disk or image has another size by a factor of 8 in truth.".to_owned()),
     ]
 }
 
-fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<String>> {
+fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
     let lacks = by_table.checked_sub(by_disk)?;
     let whole = by_table.checked_mul(SMALL)?;
-    let mut said = vec![format!(
+    let mut said = vec![Said::Forbids(format!(
         "The disk or image is shorter than its table by {}, if its sectors are of 512 (S035): write nothing to it, neither 'w' nor sgdisk -e; \
          that moves the table's end, not the data.",
         sectors(lacks, SMALL)?
-    )];
+    ))];
     if lacks <= KEPT {
-        said.push(
+        said.push(Said::Is(
             "So little may be kept at the end by an adapter, a RAID controller or a host protected area: look at the disk without it first."
                 .to_owned(),
-        );
+        ));
     }
-    said.push(format!(
+    said.push(Said::Is(format!(
         "A copy or download that was cut off: make it again. If only the size was lost (a sparse file, trailing zeros), truncate -s {whole} FILE \
          gives an image its length again; straddle check says which partitions reach past the end."
-    ));
+    )));
     Some(said)
 }
 
-pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some(blocks) = numbers.get("main") {
         let first = 34_u64.checked_sub(blocks)?;
-        return Some(vec![format!(
-            "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33: the first partition starts at sector {first}. It is an MBR's, from \
-             before 1 MiB was usual; a GPT fits with {} entries fewer, or after a move to 1 MiB (straddle realign).",
-            blocks.checked_mul(4)?
-        )]);
+        return Some(vec![
+            Said::Is(format!(
+                "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33: the first partition starts at sector {first}. It is an MBR's, \
+                 from before 1 MiB was usual."
+            )),
+            Said::Writes(format!(
+                "A GPT fits with {} entries fewer, or after a move to 1 MiB (straddle realign).",
+                blocks.checked_mul(4)?
+            )),
+        ]);
     }
     let blocks = numbers.get("backup")?;
-    let said = match blocks {
+    Some(match blocks {
         0 => return None,
-        1..=BACKUP => format!(
-            "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends {blocks} sectors inside of them. Make it \
-             and what is in it smaller by {blocks} sectors or more (the file system first), and the GPT has room."
-        ),
-        _ => format!(
+        1..=BACKUP => vec![
+            Said::Is(format!(
+                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends {blocks} sectors inside of them."
+            )),
+            Said::Writes(format!(
+                "Make it and what is in it smaller by {blocks} sectors or more (the file system first), and the GPT has room."
+            )),
+        ],
+        _ => vec![Said::Forbids(format!(
             "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past the end of the disk. That is not a question \
              of room: the disk is cut off (S042), or the table counts other sectors than the disk now has (S030). Write no table; see straddle \
              check.",
             blocks - BACKUP
-        ),
-    };
-    Some(vec![said])
+        ))],
+    })
 }
 
-pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
     let maximum = numbers.get("maximum")?;
     let (what, count) = match (numbers.get("length"), numbers.get("start")) {
         (Some(length), _) => ("length", length),
@@ -131,15 +141,17 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<String>> {
         return None;
     }
     Some(vec![
-        format!(
+        Said::Is(format!(
             "An MBR has 32 bits for a {what}: {} with 512-byte sectors, {} with 4096-byte ones. {count} is {} more.",
             size(SMALL)?,
             size(LARGE)?,
             count - maximum
+        )),
+        Said::Writes(
+            "Make a GPT (straddle plan DISK --table gpt, for a disk without data), or a shorter partition. An MBR's partition may also start below \
+             2^32 sectors and end past it, which not every system reads (S046)."
+                .to_owned(),
         ),
-        "Make a GPT (straddle plan DISK --table gpt, for a disk without data), or a shorter partition. An MBR's partition may also start below \
-         2^32 sectors and end past it, which not every system reads (S046)."
-            .to_owned(),
     ])
 }
 
