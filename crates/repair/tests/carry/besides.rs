@@ -82,6 +82,9 @@ fn has_marker(medium: &Memory) -> bool {
 fn what_is_left_of_a_journal_is_in_nobodys_way() {
     let mut left_over = 0;
     for shape in shapes().into_iter().take(3).step_by(2) {
+        let (zeros, free) = (vec![0; 512], unallocated(&shape, true));
+        let is_whole = |at: &u64| (at / 8 * 8..at / 8 * 8 + 8).all(|at| free.binary_search(&at).is_ok());
+        let whole_blocks: Vec<u64> = free.iter().copied().filter(is_whole).collect();
         for left in 0.. {
             let mut medium = killed(&shape, left);
             let state = Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).err();
@@ -99,12 +102,7 @@ fn what_is_left_of_a_journal_is_in_nobodys_way() {
                 medium = drive.seen;
             }
             assert!(shape.is_new(&medium, &shape.name));
-            let zeros = vec![0; 512];
-            let free = unallocated(&shape, true);
-            let odd = free.iter().find(|at| {
-                let is_whole = (*at / 8 * 8..*at / 8 * 8 + 8).all(|at| free.contains(&at));
-                is_whole && Shape::bytes(&medium, sector(**at)) != zeros
-            });
+            let odd = whole_blocks.iter().find(|at| Shape::bytes(&medium, sector(**at)) != zeros);
             assert_eq!(odd, None, "{} killed after {left}", shape.name);
         }
     }
