@@ -33,6 +33,8 @@ pub struct Miss {
 pub enum Effect {
     /// It writes a partition table, and no data move.
     Table,
+    /// It writes a partition table, and makes the swap in a partition again.
+    Swap,
     /// It writes a partition table, and moves the data that it lists.
     Data,
     /// It writes a copy to another target, or plans that, and reads this one as it is.

@@ -16,7 +16,6 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 use self::caution::caution;
 use self::entry::Entry;
 pub use self::shrink::{can_shrink, shrinking};
-pub(crate) use self::swap::remakes as remakes_swap;
 use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
 use crate::{Context, weigh};

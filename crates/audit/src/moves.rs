@@ -19,6 +19,8 @@ pub struct Moves {
     /// The options that make other commands of this program see the disk as this run does, each after a space;
     /// `None` if none do.
     pub options: Option<String>,
+    /// Whether one of them gives the sectors of the disk.
+    pub declares_sectors: bool,
     /// The move that has begun.
     pub unfinished: Option<Unfinished>,
     /// The move that `straddle realign` plans.
@@ -37,6 +39,7 @@ impl Default for Moves {
     fn default() -> Self {
         Self {
             options: Some(String::new()),
+            declares_sectors: false,
             unfinished: None,
             planned: None,
             copy: None,

@@ -6,7 +6,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, 
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
-use crate::finding::{Finding, Fix, Miss};
+use crate::finding::{Effect, Finding, Fix, Miss};
 use crate::fix;
 use crate::layers::{self, split, split_fix};
 use crate::makeup::{self, Above};
@@ -97,7 +97,8 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
         partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !fix.moves_data());
     let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
     // What is swapped out is not worth a move: the swap is made again where it belongs.
-    let is_remade = in_place.as_ref().is_some_and(|fix| fix.commands.iter().any(fix::remakes_swap));
+    let is_remade = |fix: &Fix| fix.commands.iter().any(|command| command.effect == Effect::Swap);
+    let is_remade = in_place.as_ref().is_some_and(is_remade);
     let order = if is_remade { [in_place, here, first, last] } else { [here, first, in_place, last] };
     let mut all = order.into_iter().flatten();
     let (first, second) = (all.next(), all.next());

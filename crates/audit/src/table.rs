@@ -375,7 +375,7 @@ fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fi
     let view =
         as_it_was(context, table, "read it as it was through a loop device, without a write".to_owned());
     // With --convert-table, --logical is the size of the table's sectors.
-    let seen = context.moves.options.as_ref().filter(|options| !options.contains("--logical"));
+    let seen = context.moves.options.as_ref().filter(|_| !context.moves.declares_sectors);
     let is_alone = matches!(&context.stack.problems[..], [_]);
     let Some(seen) = seen.filter(|_| is_alone) else {
         let rewritten =

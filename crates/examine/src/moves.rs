@@ -88,7 +88,8 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
 
 /// Returns what is known about moves.
 pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
-    let moves = Moves { options: attached(examiner, target), ..Moves::default() };
+    let declares_sectors = examiner.options().open.logical.is_some();
+    let moves = Moves { options: attached(examiner, target), declares_sectors, ..Moves::default() };
     if target.medium.is_none() {
         return moves;
     }

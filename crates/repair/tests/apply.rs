@@ -155,6 +155,18 @@ fn without_a_backup_nothing_is_written() {
     assert!(matches!(done, Err(ApplyError::Backup(BackupError::Store { .. }))), "{done:?}");
     assert!(!disk.is_written);
     assert_eq!(disk.memory, Memory::new(SIZE));
+    // Nor in place of a backup that says that it was reverted, and whose sum does not.
+    std::fs::remove_file(folder.path().join("undo")).unwrap();
+    assert!(apply(folder.path(), &plan, SIZE, Fault::None).1.is_written);
+    let text = std::fs::read_to_string(folder.path().join("undo")).unwrap();
+    let odd = text.strip_suffix('}').unwrap().to_owned() + ",\"reverted\":true}";
+    std::fs::write(folder.path().join("undo"), &odd).unwrap();
+    let (done, disk) = apply(folder.path(), &plan, SIZE, Fault::None);
+    assert!(matches!(done, Err(ApplyError::Backup(BackupError::Store { .. }))), "{done:?}");
+    assert!(!disk.is_written && std::fs::read_to_string(folder.path().join("undo")).unwrap() == odd);
+    std::fs::write(folder.path().join("undo"), text).unwrap();
+    Backup::retire(&folder.path().join("undo")).unwrap();
+    assert!(apply(folder.path(), &plan, SIZE, Fault::None).1.is_written);
 }
 
 /// An undo starts differently, but then follows the same rules.

@@ -8,7 +8,7 @@ use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
-use crate::finding::Command;
+use crate::finding::{Command, Effect};
 use crate::shell::{operand, quote};
 
 /// The page size of most machines, for which mkswap needs no option.
@@ -21,11 +21,6 @@ pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in betwee
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
-}
-
-/// Whether a command makes a swap again.
-pub(crate) fn remakes(command: &Command) -> bool {
-    command.line.contains(" mkswap ")
 }
 
 /// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if
@@ -46,7 +41,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
             )
         }
     };
-    Some(Command::of_table("sfdisk", line))
+    Some(Command { tool: "sfdisk", line, effect: Effect::Swap })
 }
 
 /// The options with which mkswap makes the swap again with the page size, label and UUID that it has, each before a

@@ -126,6 +126,15 @@ pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
     })
 }
 
+/// Whether the header of a GPT is at byte `at`, in its own place and with the sum that it says, in sectors of 512 or of 4096
+/// bytes; its entries may be gone.
+pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
+    let Ok(reader) = Reader::open(medium, BlockSize::B512) else { return false };
+    let is_one =
+        |block| Lba::from_bytes_exact(at, block).is_some_and(|lba| Header::read(&reader, block, lba).is_ok());
+    [BlockSize::B512, BlockSize::B4096].into_iter().any(is_one)
+}
+
 /// Returns the position of the backup's header and its partitions, if both copies are good.
 pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffset, Vec<Partition>)> {
     let primary = GptCopy::read(reader, block, PRIMARY_LBA).ok()?;

@@ -1,12 +1,13 @@
 //! What is left of a journal without titles: one that was cut off while it was written, or removed.
 //!
-//! The law of this module: a sector is recognised by itself, and only as a part of a journal that says nothing, or by the
-//! bytes before it that are a body's.
+//! The law of this module: a sector is recognised by itself, and only as a part of a journal that says nothing, or as one of
+//! a run that is a body from its first byte to its last. What may be something else is data.
 
+use data_encoding::HEXLOWER;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::record::{self, Reader};
-use super::{HASH, LONGEST_BODY, hash, in_memory, list};
+use super::{Body, HASH, LONGEST_BODY, hash, in_memory, list};
 use crate::disk::{Disk, SECTOR};
 
 /// How a body begins.
@@ -32,14 +33,20 @@ fn is_empty_list(sector: &[u8]) -> bool {
 }
 
 /// The run of sectors of a body that the one at `at` is in, with the place that the journal names as its own. Both are on the
-/// disk, and the run is in the place.
-pub fn body_at(disk: &mut dyn Disk, at: ByteOffset) -> Option<(Span, Span)> {
+/// disk, and the run is in the place. It is one only if all of it is what this program writes, to its end or to the end of a
+/// sector; `is_payload` says whether bytes are a payload or begin one.
+pub fn body_at(
+    disk: &mut dyn Disk,
+    at: ByteOffset,
+    is_payload: &dyn Fn(&[u8]) -> bool,
+) -> Option<(Span, Span)> {
     let size = disk.size();
     let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
     let mut start = at;
     loop {
         disk.read(start, &mut sector).ok()?;
-        if !is_text(&sector) || at.checked_since(start)?.get() > LONGEST_BODY {
+        text(&sector)?;
+        if at.checked_since(start)?.get() > LONGEST_BODY {
             return None;
         }
         if sector.starts_with(START) {
@@ -48,12 +55,37 @@ pub fn body_at(disk: &mut dyn Disk, at: ByteOffset) -> Option<(Span, Span)> {
         start = start.checked_back(ByteCount::new(SECTOR))?;
     }
     let place = named(&sector).filter(|place| Span::first(size).contains(*place) && place.start() < start)?;
-    let mut end = start;
-    while end < place.end() && disk.read(end, &mut sector).is_ok() && is_text(&sector) {
+    let (mut end, mut body) = (start, Vec::new());
+    // Its last sector has zeros at its end.
+    while end < place.end() && body.len() as u64 == end.checked_since(start)?.get() {
+        disk.read(end, &mut sector).ok()?;
+        let Some(text) = text(&sector) else { break };
+        if body.len() as u64 > LONGEST_BODY {
+            return None;
+        }
+        body.extend(text);
         end = end.checked_add(ByteCount::new(SECTOR))?;
     }
     let run = Span::new(start, end.checked_since(start)?)?;
-    (at < end).then_some((run, place))
+    (at < end && is_body(&body, is_payload)).then_some((run, place))
+}
+
+/// Whether this is a body, or whole sectors of one that was cut off: with what else is there behind them, they are none.
+fn is_body(bytes: &[u8], is_payload: &dyn Fn(&[u8]) -> bool) -> bool {
+    match serde_json::from_slice::<Body>(bytes) {
+        Ok(body) => body.encode().is_ok_and(|again| again == bytes) && is_payload(body.job.payload()),
+        Err(error) => {
+            let strings: Vec<&[u8]> = bytes.split(|byte| *byte == b'"').collect();
+            // A string that is not closed may be any text: it is a name, or it has the payload's digits.
+            let open = strings.last().filter(|_| strings.len().is_multiple_of(2));
+            let begins = |digits: &[u8]| {
+                let bytes = HEXLOWER.decode(&digits[..digits.len() & !1]);
+                bytes.is_ok_and(|bytes| is_payload(&bytes))
+            };
+            let is_cut = error.is_eof() && (bytes.len() as u64).is_multiple_of(SECTOR);
+            is_cut && open.is_none_or(|open| b"payload".starts_with(open) || begins(open))
+        }
+    }
 }
 
 /// The place that a body names in its first bytes.
@@ -70,8 +102,8 @@ fn named(sector: &[u8]) -> Option<Span> {
     Span::new(ByteOffset::new(start), ByteCount::new(len))
 }
 
-/// Whether a sector has the characters of a body, up to zeros at its end.
-fn is_text(sector: &[u8]) -> bool {
-    let end = sector.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    end > 0 && sector[..end].iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+/// The characters of a body in a sector, up to zeros at its end.
+fn text(sector: &[u8]) -> Option<&[u8]> {
+    let end = sector.iter().rposition(|byte| *byte != 0)? + 1;
+    sector[..end].iter().all(u8::is_ascii_graphic).then_some(&sector[..end])
 }

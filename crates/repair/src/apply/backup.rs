@@ -383,8 +383,10 @@ impl Backup {
     pub fn retire(path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         let path = &std::fs::canonicalize(path).map_err(failed)?;
-        let Self(file) = Self::load(path)?;
-        let text = serde_json::to_vec(&BackupFile { reverted: true, ..file });
+        let Self(mut file) = Self::load(path)?;
+        file.reverted = true;
+        file.sum = file.sum_of_rest();
+        let text = serde_json::to_vec(&file);
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
         let text = text.map_err(|error| failed(error.into()))?;
@@ -440,10 +442,12 @@ fn plan_of(text: &[u8]) -> Option<String> {
 
 impl BackupFile {
     fn sum_of_rest(&self) -> String {
-        let Self { version, size, serial, path, subject, sum: _, steps, table, watched, reverted: _ } = self;
+        let Self { version, size, serial, path, subject, sum: _, steps, table, watched, reverted } = self;
         let rest = (version, size, serial, path, subject, steps, table, watched);
         // Only strings and numbers: serialising cannot fail.
-        hex(&Sha256::digest(serde_json::to_vec(&rest).unwrap_or_default()))
+        let mut rest = serde_json::to_vec(&rest).unwrap_or_default();
+        rest.extend(reverted.then_some(&b"reverted"[..]).unwrap_or_default());
+        hex(&Sha256::digest(rest))
     }
 
     /// The steps that were taken; `None` if the file contradicts itself.

@@ -1,13 +1,13 @@
 //! What partition tables and journals of this program leave in unallocated space: it is nobody's data.
 //!
-//! The law of this module: a sector is debris only if it says itself what it is: a copy of a GPT that is whole, in its own
-//! place, and not one of the table that counts; or a part of a journal that nothing follows, as its titles were never
+//! The law of this module: a sector is debris only if it says itself what it is: a copy of a GPT that is whole, or the
+//! header of one, in its own place, and not one of the table that counts; or a part of a journal that nothing follows, as its titles were never
 //! written, are gone, or say that its move never began or is over.
 
 use straddle_device::Medium;
 use straddle_device::fields::{has, le64};
 use straddle_layout::format::gpt::{SIGNATURE, header};
-use straddle_layout::{Stack, gpt_copy, is_erased, read_stack};
+use straddle_layout::{Stack, gpt_copy, is_erased, is_gpt_header, read_stack};
 use straddle_relocate::{Disks, body_at, inspect, is_title, named_at_ends, says_nothing};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
@@ -76,7 +76,7 @@ impl<'m> Debris<'m> {
 
     /// The body of a journal that this sector is in.
     fn body(&mut self, sector: Span) -> Option<(Span, Vec<Span>)> {
-        let (run, place) = body_at(&mut Reading(self.medium), sector.start())?;
+        let (run, place) = body_at(&mut Reading(self.medium), sector.start(), &Payload::is_begun)?;
         self.judge(place);
         let first = Span::new(run.start(), ByteCount::new(SECTOR as u64))?;
         let rest = Span::new(first.end(), run.end().checked_since(first.end())?)?;
@@ -93,13 +93,17 @@ impl<'m> Debris<'m> {
         let headers = (from..).step_by(SECTOR).zip(bytes.chunks(SECTOR));
         let headers =
             headers.filter(|(_, bytes)| has(bytes, 0, SIGNATURE)).map(|(at, _)| ByteOffset::new(at));
-        headers.filter(|at| !self.counts(*at)).find_map(|at| {
-            let [head, array] = gpt_copy(self.medium, at)?;
-            (head.contains(sector) || array.contains(sector)).then(|| (head, vec![array]))
+        let mut headers = headers.filter(|at| !self.counts(*at));
+        headers.find_map(|at| match gpt_copy(self.medium, at) {
+            Some([head, array]) => {
+                (head.contains(sector) || array.contains(sector)).then(|| (head, vec![array]))
+            }
+            // Its entries were written over, as by data that moved there.
+            None => (at == sector.start() && is_gpt_header(self.medium, at)).then(|| (sector, Vec::new())),
         })
     }
 
-    /// Whether the header at byte `at` is the first of a GPT, or the backup that the first names.
+    /// Whether the header at byte `at` is the first of a GPT, or the backup that the first names, whatever else that says.
     fn counts(&self, at: ByteOffset) -> bool {
         [BlockSize::B512, BlockSize::B4096].into_iter().any(|block| {
             let first = ByteOffset::new(block.get());
@@ -107,7 +111,7 @@ impl<'m> Debris<'m> {
                 let head = bytes_of(self.medium, Span::new(first, block.bytes())?).ok()?;
                 le64(&head, header::ALTERNATE_LBA).checked_mul(block.get())
             };
-            at == first || (gpt_copy(self.medium, first).is_some() && named() == Some(at.get()))
+            at == first || named() == Some(at.get())
         })
     }
 

@@ -1,10 +1,8 @@
-//! What the journal of the moves keeps for this crate: the plan, and the table before, while and after data
-//! move.
+//! What the journal of the moves keeps for this crate: the plan, and the table before, while and after data move.
 //!
-//! The law of this module: the three tables are known, byte for byte, before anything is written, and each is
-//! restored or completed only where the disk holds one of them. Extended boot records count only while the
-//! table lists their container, which the marker hides: until then anything may be in their sectors. So all of
-//! a chain's are written, durably, before the table that leads to them.
+//! The law of this module: the three tables are known, byte for byte, before anything is written, and each is restored or
+//! completed only where the disk holds one of them. Extended boot records count only while the table lists their container,
+//! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
 
 mod copies;
 mod pieces;
@@ -34,7 +32,7 @@ use crate::foresee::lay_over;
 use crate::plan::{Change, former};
 use crate::target::Disk;
 
-/// A power cut leaves each unit of this many bytes either old or new, never mixed.
+/// A power cut leaves each unit of so many bytes either old or new, never mixed.
 const UNIT: usize = 512;
 
 /// Bytes that differ between the tables.
@@ -314,6 +312,12 @@ impl Payload {
             birth: self.birth,
         };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
+    }
+
+    /// Whether these bytes have the form of a payload, or of the start of one. The parser does not judge text that is cut off.
+    pub(super) fn is_begun(bytes: &[u8]) -> bool {
+        let is_text = std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true);
+        is_text && serde_json::from_slice::<PayloadFile>(bytes).map_or_else(|error| error.is_eof(), |_| true)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, MoveError> {

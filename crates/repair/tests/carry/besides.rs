@@ -109,6 +109,81 @@ fn what_is_left_of_a_journal_is_in_nobodys_way() {
     assert!(left_over > 12, "{left_over}");
 }
 
+/// The sectors of the first body of a journal, if it is whole.
+fn body(medium: &Memory) -> Option<std::ops::Range<u64>> {
+    let bytes = |at| Shape::bytes(medium, sector(at));
+    let first = (34..medium.len / 512).find(|at| bytes(*at).starts_with(b"{\"start\":"))?;
+    let last = (first..medium.len / 512).find(|at| bytes(*at).ends_with(&[0]))?;
+    let text = bytes(last);
+    let end = text.iter().rposition(|byte| *byte != 0)?;
+    text[..=end].ends_with(b"}}").then_some(first..last + 1)
+}
+
+/// A body that was cut off goes, and what came behind it, after it was cut off or into it is refused, by the plan and by the
+/// run, whatever it is.
+#[test]
+fn data_behind_and_in_what_is_left_of_a_journal_stay() {
+    let binary: Vec<u8> = (0..=255_u8).chain((0..=255).rev()).collect();
+    let fills = [b"Dear_diary,the_only_copy:here..\"".repeat(16), b"0f".repeat(256), vec![b' '; 512], binary];
+    for shape in &shapes()[..2] {
+        let whole = (0..).map(|left| killed(shape, left)).find(|medium| body(medium).is_some()).unwrap();
+        let run = body(&whole).unwrap();
+        assert!(run.end - run.start > 4 && run.start > 40, "{run:?}");
+        let again = Shape::plan(&whole, &shape.assume, &shape.wanted);
+        let mut places = vec![(run.end, 1), (run.end, 8)];
+        for cut in [run.start + 1, run.start.midpoint(run.end), run.end - 1] {
+            let mut odd = whole.clone();
+            (cut..run.end).for_each(|at| odd.put(at * 512, &[0; 512]));
+            let mut drive = Drive::new(odd, u64::MAX);
+            assert!(matches!(carry_out(&again, &mut drive), Ok(Outcome::Complete(_))), "cut at {cut}");
+            places.extend([(cut, 1), (cut, run.end - cut), (cut, run.end - cut + 8)]);
+        }
+        for ((at, count), fill) in
+            places.iter().flat_map(|place| fills.iter().map(move |fill| (*place, fill)))
+        {
+            let mut odd = whole.clone();
+            (at..at + count).for_each(|at| odd.put(at * 512, fill));
+            let (stack, topology) =
+                (read_all(&odd, Some(BlockSize::B512), None).unwrap(), topology(&shape.assume));
+            let situation = Situation { medium: &odd, topology: &topology, stack: &stack, serial: None };
+            let made = make(&situation, &shape.wanted);
+            let text = String::from_utf8_lossy(&fill[..8]);
+            // Another place is no harm.
+            let is_kept = match &made {
+                Err(RealignError::Occupied { .. }) => true,
+                made => made.as_ref().is_ok_and(|made| made.journal() != again.journal()),
+            };
+            assert!(is_kept, "{} {text:?} at {at}, {count}: {made:?}", shape.name);
+            let mut drive = Drive::new(odd.clone(), u64::MAX);
+            let ended = carry_out(&again, &mut drive);
+            assert!(
+                ended.is_err() && drive.seen == odd,
+                "{} {text:?} at {at}, {count}: {ended:?}",
+                shape.name
+            );
+        }
+    }
+}
+
+/// Data that moved over the entries of an old backup, and not over its header, leave a header that is in nobody's way.
+#[test]
+fn an_old_backup_that_was_written_over_in_part_is_in_nobodys_way() {
+    let shape = Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 6_000)]);
+    let mut grown = shape.before.clone();
+    grown.len += 16 << 20;
+    let mut request = Request::new(Seed(2));
+    (request.repair, request.relocate_backup) = (true, true);
+    plan_and_write(&mut grown, "512e", &request).unwrap();
+    for start in [9_976, 12_000] {
+        let wanted = Wanted { starts: vec![(2, ByteOffset::new(start * 512))], ..Wanted::default() };
+        let realign = Shape::plan(&grown, "512e", &wanted);
+        let mut drive = Drive::new(grown, u64::MAX);
+        assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete(_))), "{start}");
+        grown = drive.seen;
+        assert_eq!(Shape::bytes(&grown, sector(15_999)).starts_with(b"EFI PART"), start == 9_976);
+    }
+}
+
 /// The backup of a GPT that stayed where the disk ended once, and data that only look like one.
 #[test]
 fn an_old_backup_of_the_table_is_in_nobodys_way() {

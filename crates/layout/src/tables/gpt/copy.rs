@@ -132,6 +132,18 @@ pub(crate) struct GptCopy {
 impl GptCopy {
     /// Reads the copy whose header is at `lba`.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
+        let header = Header::read(reader, block, lba)?;
+        let other = Some(header.alternate);
+        match Listing::read(reader, &header) {
+            Ok(listing) => Ok(Self { header, listing }),
+            Err(flaw) => Err(Broken { at: header.array.start(), flaw, other }),
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at `lba`, and nothing of its entries.
+    pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
         let mut bytes = vec![0; usize::try_from(block.get()).unwrap_or(CHUNK_BYTES)];
         if let Err(fault) = reader.read(at, &mut bytes) {
@@ -141,16 +153,9 @@ impl GptCopy {
             return Err(Broken { at, flaw: Flaw::NoSignature, other: None });
         }
         let other = Some(Lba::new(le64(&bytes, header::ALTERNATE_LBA)));
-        let header =
-            Header::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })?;
-        match Listing::read(reader, &header) {
-            Ok(listing) => Ok(Self { header, listing }),
-            Err(flaw) => Err(Broken { at: header.array.start(), flaw, other }),
-        }
+        Self::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })
     }
-}
 
-impl Header {
     /// Checks the header in `bytes`, one block long. The order is such that a field is checked before those
     /// that depend on it.
     fn check(
