@@ -434,6 +434,26 @@ fn a_stick_with_an_iso_keeps_it() {
     }
 }
 
+/// The image's entry begins with the MBR, whatever its type: xorriso writes 0x17, other tools 0x83 or 0xCD.
+#[test]
+fn the_entry_of_an_iso_may_have_any_type() {
+    if !present(&["genisoimage", "sfdisk"]) {
+        return;
+    }
+    for kind in [0x17_u8, 0x83, 0xCD] {
+        let dir = Dir::new("beside-types");
+        hybrid(&dir);
+        let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
+        disk.write_all_at(&[kind], 446 + 4).unwrap();
+        disk.write_all_at(&[0; 16], 446 + 16).unwrap();
+        let planned = straddle_in(dir.path(), &["plan", "disk", "--add", "20MiB", "--save", "plan"]);
+        assert_eq!(planned.status.code(), Some(0), "{kind:#x}: {}", transcript(&planned));
+        let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
+        assert_eq!(applied.status.code(), Some(0), "{kind:#x}: {}", transcript(&applied));
+        assert_eq!(shell("sfdisk -d disk | grep -c 'size='", dir.path()).trim(), "2", "{kind:#x}");
+    }
+}
+
 /// A table that would be read as something else than the plan's is not written. Without its last partition
 /// the MBR would no longer count, and the medium would again be read as ISO 9660.
 #[test]

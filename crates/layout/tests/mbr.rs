@@ -287,7 +287,8 @@ fn what_is_left_over_shows_no_block_size() {
         (|image, at| put_ext(image, at, 1024, 1), false),
         (|image, at| put_ext(image, at, 1025, 0), false),
         (|image, at| put_ext(image, at, 12800, 0), false),
-        (|image, at| put_ext(image, at, 500, 0), false),
+        // It leaves half of its partition free, as resized ones and written images do.
+        (|image, at| put_ext(image, at, 500, 0), true),
         // A file system with sectors of 512 bytes cannot be mounted on a disk with larger ones.
         (put_fat, false),
         (
@@ -305,7 +306,7 @@ fn what_is_left_over_shows_no_block_size() {
             },
             false,
         ),
-        (|image, at| put(image, at, b"LUKS\xBA\xBE\0\x01"), true),
+        (put_luks, true),
     ];
     for (number, (make, is_found)) in left.into_iter().enumerate() {
         let mut disk = image(24, &[(0x83, 2048, 1024), (0x83, 4097, 1024)]);
@@ -334,6 +335,37 @@ fn what_is_left_over_shows_no_block_size() {
         put_ext(&mut both, 4097 * 4096, 77, 3);
         assert_eq!(read(&both).block, BlockSize::B512, "{number}");
     }
+}
+
+/// Content that leaves space in its partition shows in which sectors the table counts, from either side, and so does
+/// content of no recorded size whose data are at the assumed start; data that no partition of the other size has do not.
+#[test]
+fn short_contents_show_the_block_size() {
+    for (true_block, device) in [(512, B4096), (4096, B512)] {
+        let at = 2048 * true_block;
+        let short: [fn(&mut [u8], usize); 2] = [|image, at| put_ext(image, at, 500, 0), put_luks];
+        for make in short {
+            let mut disk = image(24, &[(0x83, 2048, if true_block == 512 { 18432 } else { 1024 })]);
+            make(&mut disk, at);
+            let stack = read_as(&disk, device, None);
+            assert_eq!(stack.block.bytes().get(), true_block as u64, "{true_block}");
+            assert_eq!(stack.problems.len(), 1, "{true_block}");
+        }
+    }
+    // Sectors of 512 bytes: the start in the larger ones is inside the partition, and written.
+    let mut disk = image(24, &[(0x83, 2048, 18432)]);
+    put_luks(&mut disk, 1 << 20);
+    put(&mut disk, 8 << 20, &[0x5A; 4096]);
+    assert_eq!(read_as(&disk, B4096, None).block, BlockSize::B512);
+    // Sectors of 4096 bytes, with unknown data at the start, which in the smaller ones no partition has.
+    let mut disk = image(24, &[(0x83, 2048, 1024)]);
+    put_luks(&mut disk, 1 << 20);
+    put(&mut disk, 8 << 20, &[0x5A; 4096]);
+    assert_eq!(read_as(&disk, B4096, None).block, BlockSize::B4096);
+}
+
+fn put_luks(image: &mut [u8], at: usize) {
+    put(image, at, b"LUKS\xBA\xBE\0\x01");
 }
 
 /// A file system's boot sector at the start of a container is not an extended boot record.

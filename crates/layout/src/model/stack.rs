@@ -448,14 +448,17 @@ impl Stack {
         partition.kind == PartitionType::Mbr(0) && self.is_in_iso(partition)
     }
 
-    /// Whether a problem of the table is only that such an entry covers others, and the MBR itself.
+    /// Whether a problem of the table is only that such an entry covers others, or that an entry for the image, of any
+    /// type, covers the MBR itself.
     pub fn is_of_window(&self, problem: &Problem) -> bool {
-        let is_window = |number: u32| {
-            self.partitions.iter().any(|partition| partition.number == number && self.is_window(partition))
+        let any = |number: u32, is_one: fn(&Self, &Partition) -> bool| {
+            self.partitions.iter().any(|partition| partition.number == number && is_one(self, partition))
         };
         match problem {
-            Problem::Overlap { first, second, .. } => is_window(*first) || is_window(*second),
-            Problem::TableInside { number, .. } => is_window(*number),
+            Problem::Overlap { first, second, .. } => {
+                any(*first, Self::is_window) || any(*second, Self::is_window)
+            }
+            Problem::TableInside { number, .. } => any(*number, Self::is_in_iso),
             _ => false,
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! The law of this module: contents left over from before the table are not evidence. A size other than the
 //! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
-//! starts begins there and fills its partition by its own account; and nothing found at the starts in the
-//! assumed size contradicts it.
+//! starts begins there and fits its partition by its own account; and nothing found at the starts in the
+//! assumed size contradicts it. Content that leaves space in its partition counts only if all that is written at
+//! the assumed starts lies in partitions of the other size in which content was found.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
@@ -40,7 +41,7 @@ enum Shown {
     Nothing,
     /// Content that by its own account does not belong to that partition.
     Else,
-    /// Content that does not record its size.
+    /// Content that does not record its size, or leaves space in the partition.
     Something,
     /// Content that fills the partition, or the first record of a container.
     Whole,
@@ -83,8 +84,17 @@ pub(crate) fn other(
     }
     let first = |wanted: Shown| shown.iter().position(|shown| *shown == wanted);
     let is_usual = USUAL.contains(&block);
-    let of_some =
-        || first(Shown::Something).filter(|_| is_usual && !entries.iter().any(|entry| is_used(entry)));
+    let is_inside = |entry: &Entry| {
+        let at = entry.start.to_bytes(assumed);
+        let holds = |(span, shown): (&Span, &Shown)| {
+            *shown != Shown::Nothing && at.is_some_and(|at| span.start() <= at && at < span.end())
+        };
+        spans.iter().zip(&shown).any(holds)
+    };
+    let is_unexplained = |entry: &&Entry| !is_inside(entry) && is_used(entry);
+    let of_some = || {
+        first(Shown::Something).filter(|_| is_usual && !entries.iter().any(|entry| is_unexplained(&entry)))
+    };
     let found = first(Shown::Whole).or_else(of_some)?;
     spans.get(found).map(|span| span.start())
 }
@@ -164,6 +174,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
     match figures.and_then(|figures| figures.extent).or_else(|| size(content, &view)) {
         None => Shown::Something,
         Some(size) if fills(size, span.len()) => Shown::Whole,
+        Some(size) if size < span.len() => Shown::Something,
         Some(_) => Shown::Else,
     }
 }
