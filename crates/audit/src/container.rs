@@ -81,7 +81,10 @@ impl FromStr for Platform {
 /// Adds all findings about the image as a whole.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if context.kind == DeviceKind::Image {
-        check_size(context, findings);
+        // What nobody recognises may be no disk.
+        if context.stack.kind != TableKind::None {
+            check_size(context, findings);
+        }
         findings.extend(context.platform.and_then(|platform| for_platform(context, platform)));
     }
     let Some(container) = context.container else { return };
@@ -165,12 +168,11 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     let file = operand(context.file);
     let (raw, how) = match context.container {
         None => (file.clone(), String::new()),
-        Some(_) => ("NEW.raw".to_owned(), format!("qemu-img convert -O raw {file} NEW.raw, ")),
+        Some(_) => ("NEW.raw".to_owned(), format!("qemu-img convert -O raw {file} NEW.raw && ")),
     };
-    let backup = if matches!(context.stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
-        format!("; then have the backup GPT put at its end: straddle plan {raw} --repair --relocate-backup")
-    } else {
-        String::new()
+    let backup = match context.stack.kind {
+        TableKind::Gpt | TableKind::HybridMbr => "; check it again, and put the backup GPT at its end (S034)",
+        _ => "",
     };
     let convert = match context.platform {
         Some(platform @ Platform::Azure) => format!("; then {} {raw} NEW.vhd", platform.conversion()),

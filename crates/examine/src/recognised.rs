@@ -137,6 +137,11 @@ fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised
     match (target.kind, &stack.kind) {
         // A modelled device holds nothing; the device itself is what was asked about.
         (DeviceKind::Modelled, _) => Recognised::Known,
+        // The kernel lists those of a loop device only if that was asked for.
+        (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
+            let why = "its bytes cannot be read, and the kernel lists no partitions of this loop device";
+            Recognised::Nothing(why.to_owned())
+        }
         // What uses a disk without partitions begins at its first byte.
         (_, TableKind::Kernel) if target.medium.is_none() => Recognised::Known,
         (_, TableKind::Content(content)) if content.is_array_member() => {
