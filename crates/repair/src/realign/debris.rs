@@ -1,8 +1,8 @@
 //! What partition tables and journals of this program leave in unallocated space: it is nobody's data.
 //!
 //! The law of this module: a sector is debris only if it says itself what it is: a copy of a GPT that is whole, or the
-//! header of one, in its own place, and not one of the table that counts; or a part of a journal that nothing follows, as its titles were never
-//! written, are gone, or say that its move never began or is over.
+//! header of one, in its own place, and the GPT that counts is the same one and names another; or a part of a journal that
+//! nothing follows, as its titles were never written, are gone, or say that its move never began or is over.
 
 use straddle_device::Medium;
 use straddle_device::fields::{has, le64};
@@ -103,16 +103,22 @@ impl<'m> Debris<'m> {
         })
     }
 
-    /// Whether the header at byte `at` is the first of a GPT, or the backup that the first names, whatever else that says.
+    /// Whether the header at byte `at` may count: it is the first of a GPT, or the backup that the first names, whatever
+    /// else that says; or no good first header is of the same GPT, of which this may be the only copy.
     fn counts(&self, at: ByteOffset) -> bool {
-        [BlockSize::B512, BlockSize::B4096].into_iter().any(|block| {
+        let bytes_at = |at| bytes_of(self.medium, Span::new(at, ByteCount::new(SECTOR as u64))?).ok();
+        let Some(own) = bytes_at(at) else { return true };
+        let guid = header::DISK_GUID..header::DISK_GUID + 16;
+        let mut is_copy = false;
+        for block in [BlockSize::B512, BlockSize::B4096] {
             let first = ByteOffset::new(block.get());
-            let named = || {
-                let head = bytes_of(self.medium, Span::new(first, block.bytes())?).ok()?;
-                le64(&head, header::ALTERNATE_LBA).checked_mul(block.get())
-            };
-            at == first || named() == Some(at.get())
-        })
+            let Some(head) = bytes_at(first) else { continue };
+            if at == first || le64(&head, header::ALTERNATE_LBA).checked_mul(block.get()) == Some(at.get()) {
+                return true;
+            }
+            is_copy |= is_gpt_header(self.medium, first) && head.get(guid.clone()) == own.get(guid.clone());
+        }
+        !is_copy
     }
 
     /// Whether this lies in a journal that says that its move never began, or is over.

@@ -212,6 +212,12 @@ fn an_old_backup_of_the_table_is_in_nobodys_way() {
             make(&Situation { medium: &odd, topology: &topology, stack: &stack, serial: None }, &wanted);
         assert!(matches!(made, Err(RealignError::Occupied { .. })), "{at}: {made:?}");
     }
+    // Beside an MBR it may be the only record of what the disk held.
+    let mut lone = Shape::new(Format::Mbr, 32_768, &[(63, 2_971), (3_034, 6_000)]).before;
+    (15_967..=old_header).for_each(|at| lone.put(at * 512, &Shape::bytes(&grown, sector(at))));
+    let (stack, topology) = (read_all(&lone, Some(BlockSize::B512), None).unwrap(), topology("512e"));
+    let made = make(&Situation { medium: &lone, topology: &topology, stack: &stack, serial: None }, &wanted);
+    assert!(matches!(made, Err(RealignError::Occupied { .. })), "{made:?}");
 }
 
 #[test]
