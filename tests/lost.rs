@@ -43,9 +43,22 @@ const SIZED: [(&str, &str); 12] = [
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
 
+/// Of a superblock of bcachefs: its magic, the sector that it is in, and that it is of the first of one device.
+const BCACHEFS: [u8; 100] = {
+    let magic = *b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
+    let mut bytes = [0; 100];
+    let mut at = 0;
+    while at < magic.len() {
+        bytes[at] = magic[at];
+        at += 1;
+    }
+    (bytes[104 - 24], bytes[123 - 24]) = (8, 1);
+    bytes
+};
+
 /// Signatures that no tool here writes: name, offset (from the end if negative), magic.
 const WRITTEN: [(&str, i64, &[u8]); 17] = [
-    ("bcachefs", 4096 + 24, b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF"),
+    ("bcachefs", 4096 + 24, &BCACHEFS),
     ("vdo", 0, b"dmvdo001"),
     ("stratis", 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh"),
     ("oracleasm", 32, b"ORCLDISK"),

@@ -424,7 +424,7 @@ fn what_comes_into_a_partition_after_the_plan_counts_too() {
     shell("dd bs=1M skip=1 seek=1 count=320 conv=notrunc,sparse status=none if=made of=late", dir.path());
     let before = Contents::of(&image);
     let said = ends(&dir, 4, &["apply", "late.json", "--write", "late"]);
-    assert!(said.contains("ext4 has blocks of 1024 bytes"), "{said}");
+    assert!(said.contains("ext4: its blocks of 1024 bytes are smaller"), "{said}");
     assert!(Contents::of(&image) == before && !dir.join("late.json.undo").exists());
 }
 

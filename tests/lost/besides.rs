@@ -33,8 +33,10 @@ pub(crate) fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
 
 /// Every command that the fixes of `disk.img` print, in one text.
 pub(crate) fn printed(dir: &Dir) -> String {
-    let report = check_in(dir.path(), Path::new("disk.img"), &[]);
-    let fixes = list(&report, "findings").iter().flat_map(|one| [&one["fix"], &one["alternative"]]);
+    let seen = straddle_in(dir, &["check", "--json", "disk.img"]);
+    let report: Value = serde_json::from_slice(&seen.stdout).unwrap();
+    let fixes =
+        list(&report["targets"][0], "findings").iter().flat_map(|one| [&one["fix"], &one["alternative"]]);
     fixes
         .filter_map(|fix| fix["commands"].as_array())
         .flatten()

@@ -123,7 +123,11 @@ fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
     let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
     let reach = plan.table().format == Format::Mbr && finding.0.starts_with("S04");
     let unaligned_size = plan.table().partitions.iter().any(|e| !size_of(plan, e).get().is_multiple_of(4096));
-    (left_out && placed) || reach || (finding.0 == "S002" && unaligned_size)
+    let unaligned_disk = !plan.disk().size.get().is_multiple_of(4096);
+    (left_out && placed)
+        || reach
+        || (finding.0 == "S002" && unaligned_size)
+        || (finding.0 == "S072" && unaligned_disk)
 }
 
 #[test]

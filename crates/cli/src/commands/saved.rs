@@ -1,13 +1,12 @@
 //! Plans in files.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::Realign;
-use straddle_repair::{Entry, Fingerprint, Plan};
+use straddle_repair::{Fingerprint, Plan};
 
 use crate::exit::{RefusedError, UsageError};
 use crate::input;
@@ -62,27 +61,9 @@ impl Saved {
         if self.kind() != former.kind() {
             return Some(format!("is a plan of {}, and this one is of {}", former.kind(), self.kind()));
         }
-        let (now, then) = (self.disk(), former.disk());
-        // A disk without a serial number is known by its table only: the former one, or that of the former plan.
-        let is_same = (now.size, &now.serial) == (then.size, &then.serial)
-            && (now.serial.is_some() || now.table == then.table || self.follows(former));
-        (!is_same).then(|| "is a plan for another disk, or for another table of it".to_owned())
-    }
-
-    /// Whether the disk has the table that the `former` plan has made.
-    fn follows(&self, former: &Self) -> bool {
-        fn plan(saved: &Saved) -> Option<&Plan> {
-            match saved {
-                Saved::Table(plan) => Some(plan),
-                Saved::Moves(realign) => Some(realign.plan()),
-                Saved::Copy(_) => None,
-            }
-        }
-        let (Some(now), Some(then)) = (plan(self), plan(former)) else { return false };
-        let places = |entries: &[Entry]| -> BTreeSet<_> {
-            entries.iter().map(|entry| (entry.number, entry.start, entry.sectors)).collect()
-        };
-        places(now.before()) == places(&then.table().partitions)
+        // Its table may have changed since: the former plan is of no use then.
+        let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));
+        (now != then).then(|| "is a plan for another disk".to_owned())
     }
 
     fn from_json(text: &str) -> Result<Self> {
