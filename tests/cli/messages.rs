@@ -30,7 +30,7 @@ const SAID: [(&str, &str, &str, &str, Option<&str>); 28] = [
         "truncate -s 48M disk.img; fdisk -l disk.img",
         "GPT PMBR size mismatch",
         "gpt-size",
-        Some("truncate -s 67108864"),
+        Some("truncate -s '>67108864'"),
     ),
     (
         "sfdisk fdisk",

@@ -8,8 +8,10 @@ const BACKUP: u64 = 33;
 /// What an adapter or a RAID controller keeps at the end of a disk, in sectors: some MiB.
 const KEPT: u64 = 64 * MIB / SMALL;
 
-const RELOCATE: &str = "Nothing is lost; what lies behind the table cannot be used until the backup GPT is at the end (S034): straddle plan \
-                        DISK --repair --relocate-backup, or sgdisk -e. fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'.";
+const RELOCATE: &str = "Run straddle check DISK first. If it reports S034, nothing is lost, and what lies behind the table can be used once the backup \
+                        GPT is at the end: straddle plan DISK --repair --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
+                        reports S030, these are the numbers of a smaller disk in other sectors: write nothing; sgdisk 1.0.9 replaces that table by an \
+                        empty one.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -90,7 +92,7 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
         ));
     }
     said.push(Said::Is(format!(
-        "A copy or download that was cut off: make it again. If only the size was lost (a sparse file, trailing zeros), truncate -s {whole} FILE \
+        "A copy or download that was cut off: make it again. If only the size was lost (a sparse file, trailing zeros), truncate -s '>{whole}' FILE \
          gives an image its length again; straddle check says which partitions reach past the end."
     )));
     Some(said)
@@ -275,15 +277,15 @@ mod tests {
             (
                 196_607,
                 131_071,
-                &["shorter", "65536 sectors", "S035", "truncate -s 100663296 FILE", "host protected"],
+                &["shorter", "65536 sectors", "S035", "truncate -s '>100663296' FILE", "host protected"],
             ),
-            (20_971_519, 10_485_759, &["shorter", "truncate -s 10737418240 FILE"]),
+            (20_971_519, 10_485_759, &["shorter", "truncate -s '>10737418240' FILE"]),
             (1_953_525_167, 1_953_523_055, &["shorter", "2112 sectors", "RAID controller"]),
             (1_565_565_871, 5_860_533_167, &["without the bits above 2^32", "4294967295"]),
         ] {
             let text = said(GptSize, &[("table", table), ("disk", disk)]);
             assert!(parts.iter().all(|part| text.contains(part)), "{table} {disk}: {text}");
-            assert_eq!(text.contains("sgdisk -e. "), text.contains("larger than its table"), "{text}");
+            assert_eq!(text.contains("--relocate-backup"), text.contains("larger than its table"), "{text}");
         }
         assert_eq!(said(GptSize, &[("table", 7), ("disk", 7)]), "");
         assert!(said(GptSize, &[("extra", 2048)]).contains("1048576 bytes (1 MiB)"));
