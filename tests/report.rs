@@ -180,7 +180,8 @@ fn small_blocks_and_damaged_tables_are_no_misalignment() {
     assert!(codes.contains(&"S061") && codes.contains(&"S031"), "{value}");
     let all = &value["summary"];
     let seen = [&all["misaligned_errors"], &all["misaligned_warnings"], &all["other_findings"]];
-    assert_eq!(seen, [&json!(0), &json!(0), &json!(2)], "{value}");
+    // Small blocks of a small file system are advice.
+    assert_eq!(seen, [&json!(0), &json!(0), &json!(1)], "{value}");
 }
 
 /// Disks: the assumed drive, the command that makes `disk.img`, whether what is written on it is misaligned, and
@@ -373,7 +374,7 @@ fn the_worst_disks_of_a_host_are_shown_first() {
         return;
     }
     let dir = Dir::new("report-worst");
-    let warned = dir.image("a.img", 64 << 20);
+    let warned = dir.image("a.img", 600 << 20);
     run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "1024"]).arg(&warned), "");
     let wrong = dir.image("z.img", 64 << 20);
     write_table(&wrong, 512, "label: dos\nstart=63, size=40000, type=83\n");

@@ -291,6 +291,7 @@ fn of_measurements() -> Vec<Sample> {
     let put = JournalError::PutBack { path: path(), target: path(), offset: 0, length: 1, source: cause() };
     vec![
         sample(open()),
+        sample(OpenError::Unseen { path: path(), source: ReadError::Io { at: at(), source: cause() } }),
         sample(area()),
         sample(read()),
         sample(RealError::Ring(cause())),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_in_the_buffer_or_before_it_is_full_is_told_from_a_steady_one() {
+    fn a_run_that_ends_in_the_buffer_or_before_it_is_full_is_not_a_steady_one() {
         let drive = Profile::open("qlc-16k").unwrap();
         let usual = random(0, &drive);
         let reached = |workload: &Workload, offset, warm_up| {

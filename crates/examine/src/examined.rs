@@ -238,13 +238,7 @@ pub(crate) fn examine(
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
     };
-    let nothing = match stack.kind {
-        _ if recognised == Recognised::Blank => Some("nothing to judge: no partition table and no contents"),
-        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr if stack.partitions.is_empty() => {
-            Some("nothing to judge: its table has no partitions")
-        }
-        _ => None,
-    };
+    let nothing = nothing(&recognised, &stack);
     let judgement = Judgement::of(&findings, recognised);
     // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
     target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
@@ -275,6 +269,17 @@ pub(crate) fn examine(
         ready,
         is_unread,
     })
+}
+
+/// Why there is nothing to judge, where that is not an error.
+fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
+    match stack.kind {
+        _ if *recognised == Recognised::Blank => Some("nothing to judge: no partition table and no contents"),
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr if stack.partitions.is_empty() => {
+            Some("nothing to judge: its table has no partitions")
+        }
+        _ => None,
+    }
 }
 
 /// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise a remark names them.

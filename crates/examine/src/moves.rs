@@ -18,7 +18,7 @@ use crate::{Examiner, in_use, sectors};
 /// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
 const MOST: usize = 128;
 
-/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or it is no such target.
+/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or it is not one of those.
 ///
 /// # Errors
 ///

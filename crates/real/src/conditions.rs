@@ -161,7 +161,7 @@ impl Before {
 
     fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.is_flash && seen.workload.writes()).then(|| {
-            "the device does not rotate, as an SSD: it is not known whether the writes reached flash and a steady state, or its buffer or SLC cache took them, nor how many bytes were written to flash (wear); no difference in time is no proof that there is none in wear (straddle bench drive:NAME models both)"
+            "the device does not rotate, as an SSD: it is not known whether the writes reached flash and a steady state, or its buffer or SLC cache took them, nor how many bytes were written to flash (wear); equal times do not show that the wear is equal (straddle bench drive:NAME models both)"
                 .to_owned()
         })
     }

@@ -26,15 +26,21 @@ use crate::view::json::check::Summary;
 use crate::view::report;
 use crate::view::text;
 
-pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
+/// Refuses options of `check` that `map` does not have.
+fn refuse_foreign(arguments: &CheckArguments, form: Form) -> Result<()> {
     let foreign = match (arguments.output_format.is_some(), arguments.columns.is_empty()) {
         (true, _) => Some("--output-format"),
         (false, false) => Some("--columns"),
         (false, true) => None,
     };
-    if let Some(option) = foreign.filter(|_| form == Form::Map) {
-        return Err(UsageError(format!("{option} is an option of straddle check")).into());
+    match foreign.filter(|_| form == Form::Map) {
+        Some(option) => Err(UsageError(format!("{option} is an option of straddle check")).into()),
+        None => Ok(()),
     }
+}
+
+pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
+    refuse_foreign(arguments, form)?;
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
     let run = Run::new(config, form, styles)?;

@@ -81,7 +81,7 @@ fn is_form(word: &str, asked: &str) -> bool {
     word == asked || (stem.len() > 3 && word.starts_with(stem))
 }
 
-/// Returns all that has at least so many thirds of the words, the best first.
+/// Returns all that has at least this number of thirds of the words, the best first.
 fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
     let mut asked: Vec<String> = plain(&words.join(" ")).split(' ').map(str::to_owned).collect();
     asked.retain(|word| word.len() > 1 && !COMMON.contains(&word.as_str()));

@@ -32,7 +32,7 @@ use crate::foresee::lay_over;
 use crate::plan::{Change, former};
 use crate::target::Disk;
 
-/// A power cut leaves each unit of so many bytes either old or new, never mixed.
+/// A power cut leaves each unit of this size either old or new, never mixed.
 const UNIT: usize = 512;
 
 /// Bytes that differ between the tables.

@@ -107,7 +107,7 @@ struct FleetCostReport<'a> {
     /// The same for the worst disk.
     worst_random_write_ratio: f64,
     /// The bytes that they write to flash (wear), over those when aligned, on the worst disk; absent for a disk that is
-    /// no SSD.
+    /// not an SSD.
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_wear_ratio: Option<f64>,
 }

@@ -90,7 +90,7 @@ fn state(sweep: &Sweep) -> String {
     });
     if let Some((arm, first, second)) = unsteady {
         return format!(
-            " This is no steady state: at offset {}, {first:.2} bytes per byte of the host were written to flash in \
+            " This is not a steady state: at offset {}, {first:.2} bytes per byte of the host were written to flash in \
              the first half of the run, {second:.2} in the second; a longer run (--count) or warm-up (--warmup) comes \
              closer to one.",
             arm.offset
