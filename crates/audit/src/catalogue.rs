@@ -179,7 +179,7 @@ mod tests {
                 // The boot sector's record of its position may contradict the table.
                 About::Placement => &[Kind::Alignment, Kind::Layers],
                 About::Layer => &[Kind::Alignment, Kind::Granularity, Kind::Atomicity],
-                About::FileSystem => &[Kind::Alignment, Kind::Granularity, Kind::Layers],
+                About::FileSystem => &[Kind::Alignment, Kind::Granularity, Kind::Layers, Kind::Fit],
                 About::Container => &[Kind::Alignment, Kind::Granularity],
                 About::Kernel => &[Kind::Layers],
                 About::Medium => &[Kind::Unreadable],

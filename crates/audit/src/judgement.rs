@@ -259,7 +259,7 @@ fn verdict(part: Part, decisive: Option<&Finding>) -> Verdict {
         (Kind::Layers, _) => Verdict::BootSector,
         (Kind::Unreadable, _) => Verdict::Unreadable,
         // Such findings are about the disk, or about the partition's contents.
-        (Kind::Granularity | Kind::Device | Kind::Atomicity, _) => Verdict::AlignedWithAdvice,
+        (Kind::Granularity | Kind::Device | Kind::Atomicity | Kind::Fit, _) => Verdict::AlignedWithAdvice,
     }
 }
 

@@ -206,6 +206,8 @@ pub enum KindReport {
     TableDamage,
     /// Two layers, or the kernel and the disk, contradict each other.
     LayersDisagree,
+    /// What is written there cannot be used on the device's logical sectors.
+    DoesNotFit,
     /// The contents cannot be read.
     Unreadable,
     /// A write can be torn by a power failure, even if it is aligned.
@@ -220,6 +222,7 @@ impl From<Kind> for KindReport {
             Kind::Device => Self::DeviceClaims,
             Kind::Table => Self::TableDamage,
             Kind::Layers => Self::LayersDisagree,
+            Kind::Fit => Self::DoesNotFit,
             Kind::Unreadable => Self::Unreadable,
             Kind::Atomicity => Self::AtomicWrites,
         }

@@ -153,7 +153,7 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
 pub(super) const UNFIT: Definition = Definition {
     code: Code::S069,
     severity: Severity::Error,
-    kind: Kind::Layers,
+    kind: Kind::Fit,
     about: About::FileSystem,
     title: "does not fit the logical sectors of what it is on",
     what: "A file system, a volume, a nested partition table or a database page (--page) has a unit of its own that is smaller \

@@ -41,6 +41,8 @@ pub enum Kind {
     Table,
     /// Two layers, or the kernel and the disk, contradict each other.
     Layers,
+    /// What is written there cannot be used on the device's sectors.
+    Fit,
     /// What is written there cannot be read.
     Unreadable,
 }
@@ -54,6 +56,7 @@ impl fmt::Display for Kind {
             Self::Device => "device claims",
             Self::Table => "table damage",
             Self::Layers => "layers disagree",
+            Self::Fit => "does not fit the sectors",
             Self::Unreadable => "cannot be read",
         })
     }
