@@ -5,15 +5,17 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
-use straddle_units::{Boundary, ByteCount, Span};
+use straddle_units::{Boundary, ByteCount, Coverage, Span};
 
 use crate::target::{Clock, Description, Target, TargetError};
 
 /// The mock's physical sector size in bytes.
 const PHYSICAL: u64 = 4096;
+/// Nanoseconds per revolution (7200 rpm): the mock counts as a disk, whose writes wear nothing.
+const REVOLUTION: u64 = 8_333_333;
 
 /// A target that takes `service` for each request, and `penalty` more for each physical sector that is only
-/// partly written. It works on `channels` requests at a time and records what it is sent.
+/// partly written. It has no buffer: every write reaches the medium. It works on `channels` requests at a time and records what it is sent.
 #[derive(Clone, Debug)]
 pub struct Mock {
     description: Description,
@@ -43,7 +45,7 @@ impl Mock {
             now: Time::ZERO,
             channels: vec![Time::ZERO],
             pending: BinaryHeap::new(),
-            counters: Counters::default(),
+            counters: Counters { revolution: REVOLUTION, ..Counters::default() },
             log: Vec::new(),
         }
     }
@@ -74,21 +76,23 @@ impl Mock {
         &self.log
     }
 
-    fn partial(&self, request: &Request) -> u64 {
+    /// The physical sectors that a write touches; none for other requests.
+    fn coverage(request: &Request) -> Coverage {
         let boundary = Boundary::multiples_of(ByteCount::new(PHYSICAL));
         let span = Span::new(request.offset, request.length);
         match (boundary, span) {
-            (Some(boundary), Some(span)) if request.operation.is_write() => boundary.coverage(span).partial,
-            _ => 0,
+            (Some(boundary), Some(span)) if request.operation.is_write() => boundary.coverage(span),
+            _ => Coverage { touched: 0, partial: 0 },
         }
     }
 
-    fn count(&mut self, request: &Request, partial: u64) {
+    fn count(&mut self, request: &Request, sectors: Coverage) {
         let (counters, length) = (&mut self.counters, request.length.get());
         match request.operation {
             Operation::Read => {
                 counters.host_reads += 1;
                 counters.host_read_bytes += length;
+                counters.media_read_bytes += length;
             }
             Operation::Write | Operation::WriteFua => {
                 counters.host_writes += 1;
@@ -97,8 +101,10 @@ impl Mock {
             Operation::Flush => counters.host_flushes += 1,
             Operation::Discard => counters.host_discards += 1,
         }
-        counters.rmw_reads += partial;
-        counters.rmw_read_bytes += partial * PHYSICAL;
+        counters.media_write_bytes += sectors.touched * PHYSICAL;
+        counters.rmw_reads += sectors.partial;
+        counters.rmw_read_bytes += sectors.partial * PHYSICAL;
+        counters.media_read_bytes += sectors.partial * PHYSICAL;
     }
 }
 
@@ -123,10 +129,10 @@ impl Target for Mock {
         if self.fails_at == Some(self.log.len()) {
             return Err(TargetError::Failed { request, source: io::Error::other("the mock is set to fail") });
         }
-        let partial = self.partial(&request);
-        self.count(&request, partial);
+        let sectors = Self::coverage(&request);
+        self.count(&request, sectors);
         self.log.push((self.now, request));
-        let service = (0..partial).fold(self.service, |sum, _| sum + self.penalty);
+        let service = (0..sectors.partial).fold(self.service, |sum, _| sum + self.penalty);
         if let Some(free) = self.channels.iter_mut().min() {
             *free = (*free).max(self.now) + service;
             self.pending.push(Reverse((*free, request.id.0)));

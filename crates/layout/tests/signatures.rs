@@ -117,7 +117,10 @@ fn types_have_names_and_texts() {
     assert_eq!(types::name(&PartitionType::Guid(common::LINUX)), Some("Linux filesystem"));
     assert_eq!(types::name(&PartitionType::Guid([0; 16])), None);
     assert_eq!(types::name(&PartitionType::Mbr(0x83)), Some("Linux"));
-    assert_eq!(types::name(&PartitionType::Mbr(0x00)), None);
+    // An entry of type 0 with a size is a partition, by sfdisk's name of the type.
+    assert_eq!(types::name(&PartitionType::Mbr(0x00)), Some("Empty"));
+    // Type 0x13 is nobody's.
+    assert_eq!(types::name(&PartitionType::Mbr(0x13)), None);
     assert_eq!(types::name(&PartitionType::Unknown), None);
     assert_eq!((types::mbr_text(0x0C), types::mbr_text(0x83)), ("c".to_owned(), "83".to_owned()));
     let extended: Vec<u8> = (0..=255).filter(|id| types::is_extended(*id)).collect();

@@ -7,7 +7,6 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 use super::content::Content;
 use super::layer::{Facts, Layer};
 use super::types::{is_dynamic, is_dynamic_database};
-use crate::tables::format::mbr;
 
 /// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
 /// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -466,21 +465,6 @@ impl Stack {
     /// The number of the entry of the hybrid MBR that lists this partition as well.
     pub fn in_hybrid(&self, partition: &Partition) -> Option<u32> {
         self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
-    }
-
-    /// The entries of the hybrid MBR that are not one of the GPT's partitions.
-    pub(crate) fn hybrid_differs(&self) -> impl Iterator<Item = Problem> {
-        let is_listed = |span| self.partitions.iter().any(|partition| partition.span == span);
-        self.hybrid.iter().filter(move |(_, span)| !is_listed(*span)).map(|(number, span)| {
-            let slot = usize::try_from(*number).unwrap_or(1).saturating_sub(1);
-            let at = mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES;
-            Problem::HybridDiffers {
-                slot: *number,
-                at: ByteOffset::new(u64::try_from(at).unwrap_or(0)),
-                start: span.start(),
-                end: span.end(),
-            }
-        })
     }
 
     /// What lists the contents of a partition and is not read, by its name: the table of another system, or the database

@@ -154,7 +154,7 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             stack.hybrid = mbr.hybrid(stack.block);
             if !stack.hybrid.is_empty() {
                 stack.kind = TableKind::HybridMbr;
-                let differing: Vec<Problem> = stack.hybrid_differs().collect();
+                let differing: Vec<Problem> = hybrid_differs(&stack).collect();
                 stack.problems.extend(differing);
             }
             if let (None, Some(slot)) = (mbr.protective(), mbr.protective_anywhere()) {
@@ -174,6 +174,20 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             stack
         }
     }
+}
+
+/// The entries of the hybrid MBR that are not one of the GPT's partitions.
+fn hybrid_differs(stack: &Stack) -> impl Iterator<Item = Problem> {
+    let is_listed = |span| stack.partitions.iter().any(|partition| partition.span == span);
+    stack.hybrid.iter().filter(move |(_, span)| !is_listed(*span)).map(|(number, span)| {
+        let slot = usize::try_from(*number).unwrap_or(1).saturating_sub(1);
+        Problem::HybridDiffers {
+            slot: *number,
+            at: Mbr::entry_at(slot),
+            start: span.start(),
+            end: span.end(),
+        }
+    })
 }
 
 /// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
