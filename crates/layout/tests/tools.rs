@@ -295,7 +295,8 @@ fn partx_agrees_on_the_labels_in_slices() {
     let relative =
         [(7, 16, 40_000), (1, 40_016, 8000), (0, 0, SIZE), (7, 48_016, 60_000), (7, 48_016, 51_984)];
     let open = [(7, SLICE + 64, 40_000), (0, 0, 0), (0, 0, 131_072), (8, 64, 960)];
-    let cases: [(&str, u8, &[(u8, u32, u32)]); 4] = [
+    type Case<'a> = (&'a str, u8, &'a [(u8, u32, u32)]);
+    let cases: [Case<'_>; 4] = [
         ("freebsd", 0xA5, &absolute),
         ("freebsd, from the slice", 0xA5, &relative),
         ("openbsd", 0xA6, &open),

@@ -92,9 +92,7 @@ pub(crate) fn other(
         spans.iter().zip(&shown).any(holds)
     };
     let is_unexplained = |entry: &&Entry| !is_inside(entry) && is_used(entry);
-    let of_some = || {
-        first(Shown::Something).filter(|_| is_usual && !entries.iter().any(|entry| is_unexplained(&entry)))
-    };
+    let of_some = || first(Shown::Something).filter(|_| is_usual && !entries.iter().any(is_unexplained));
     let found = first(Shown::Whole).or_else(of_some)?;
     spans.get(found).map(|span| span.start())
 }
