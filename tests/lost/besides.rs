@@ -34,7 +34,7 @@ pub(crate) fn run(dir: &Dir, words: &[&str]) -> (i32, String) {
 /// Every command that the fixes of `disk.img` print, in one text.
 pub(crate) fn printed(dir: &Dir) -> String {
     let seen = straddle_in(dir, &["check", "--json", "disk.img"]);
-    let report: Value = serde_json::from_slice(&seen.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&seen.stdout).unwrap();
     let fixes =
         list(&report["targets"][0], "findings").iter().flat_map(|one| [&one["fix"], &one["alternative"]]);
     fixes
