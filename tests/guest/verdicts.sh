@@ -153,7 +153,7 @@ stripe() {
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level=5 --metadata=1.2 --raid-devices=4 --chunk=64 \
 		"${nodes[@]}" || return
 	pvcreate -qq -y /dev/md0 && vgcreate -qq vg /dev/md0 || return
-	for name in a b c; do lvcreate -qq -y -Wn -n $name -L 8M vg || return; done
+	for name in a b c; do lvcreate -qq -y -Wn -n "$name" -L 8M vg || return; done
 	sync
 	check once-stripe
 	check once-stripe-alone "${nodes[1]}"

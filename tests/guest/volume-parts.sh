@@ -10,7 +10,7 @@
 # on the
 #                                disk, and in the volume or its image
 set -u
-# shellcheck disable=SC1091
+# shellcheck disable=SC1091,SC2317
 . "$GUEST/lib.sh"
 lvm_setup
 modprobe -a dm-mod dm-raid 2>/dev/null
