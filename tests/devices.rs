@@ -196,12 +196,12 @@ fn a_disk_that_may_hide_its_sectors_is_in_doubt_from_sector_63() {
     }
 }
 
-/// Minimum and optimal I/O size are an array's where one is known, and a hint elsewhere: a thin pool shows its chunk so,
-/// Ceph its object, a hypervisor what it likes.
+/// I/O sizes are an array's where one is known; elsewhere a hint: a pool's chunk, Ceph's object, a hypervisor's choice.
 #[test]
 fn io_sizes_are_an_arrays_where_one_is_known() {
     let (stripe, hint) = (Some(("S005", "warning")), Some(("S003", "advice")));
-    let cases: [(&str, &str, u64, u64, u64, Option<(&str, &str)>); 11] = [
+    type Case = (&'static str, &'static str, u64, u64, u64, Option<(&'static str, &'static str)>);
+    let cases: [Case; 11] = [
         ("sda", "", 65536, 196_608, 2048, stripe),
         ("sda", "", 65536, 196_608, 2304, None),
         ("vda", "", 262_144, 2_097_152, 2048, None),
