@@ -52,6 +52,7 @@ pub fn filesystems(data: &[u8]) {
             drive: Some(ByteOffset::ZERO),
             facts: Facts::FileSystem(facts),
             space: Vec::new(),
+            logical: None,
             children: Vec::new(),
             remarks: Vec::new(),
         };
