@@ -441,9 +441,9 @@ fn the_entry_of_an_iso_may_have_any_type() {
         let dir = Dir::new("beside-types");
         hybrid(&dir);
         let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
-        [(&[kind][..], 4), (&[0; 16], 16)]
-            .iter()
-            .for_each(|(bytes, at)| disk.write_all_at(bytes, 446 + at).unwrap());
+        disk.write_all_at(&[kind], 446 + 4).unwrap();
+        disk.write_all_at(&[0; 16], 446 + 16).unwrap();
+        drop(disk);
         let steps = "S plan disk --add 20MiB --save p && S apply p --write disk && sfdisk -d disk";
         let said = shell(&steps.replace("S ", &format!("{STRADDLE} ")), dir.path());
         assert_eq!(said.matches("size=").count(), 2, "{kind:#x}: {said}");
