@@ -68,10 +68,10 @@ pub(crate) fn other(
     let shown: Vec<Shown> =
         entries.iter().zip(&spans).map(|(entry, span)| show(reader, entry, *span, block)).collect();
     let is_used = |entry: &Entry| entry.start.to_bytes(assumed).is_some_and(|at| is_written(reader, at));
-    let is_free = |entry: &Entry| {
-        let at = entry.start.to_bytes(assumed);
-        at.is_some_and(|at| !spans.iter().any(|span| span.start() <= at && at < span.end()))
+    let holds = |span: &Span, entry: &Entry| {
+        entry.start.to_bytes(assumed).is_some_and(|at| span.start() <= at && at < span.end())
     };
+    let is_free = |entry: &Entry| !spans.iter().any(|span| holds(span, entry));
     let mut places = entries.iter().zip(&shown);
     let contradicts = |(entry, shown): (&&Entry, &Shown)| match shown {
         Shown::Else => true,
@@ -85,11 +85,7 @@ pub(crate) fn other(
     let first = |wanted: Shown| shown.iter().position(|shown| *shown == wanted);
     let is_usual = USUAL.contains(&block);
     let is_inside = |entry: &Entry| {
-        let at = entry.start.to_bytes(assumed);
-        let holds = |(span, shown): (&Span, &Shown)| {
-            *shown != Shown::Nothing && at.is_some_and(|at| span.start() <= at && at < span.end())
-        };
-        spans.iter().zip(&shown).any(holds)
+        spans.iter().zip(&shown).any(|(span, shown)| *shown != Shown::Nothing && holds(span, entry))
     };
     let is_unexplained = |entry: &&Entry| !is_inside(entry) && is_used(entry);
     let of_some = || first(Shown::Something).filter(|_| is_usual && !entries.iter().any(is_unexplained));

@@ -165,15 +165,21 @@ fn data_behind_and_in_what_is_left_of_a_journal_stay() {
     }
 }
 
-/// Data that moved over the entries of an old backup, and not over its header, leave a header that is in nobody's way.
-#[test]
-fn an_old_backup_that_was_written_over_in_part_is_in_nobodys_way() {
+/// A GPT disk that has grown, with the backup at its end; the old one is still where the disk ended.
+fn grown() -> Memory {
     let shape = Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 6_000)]);
-    let mut grown = shape.before.clone();
+    let mut grown = shape.before;
     grown.len += 16 << 20;
     let mut request = Request::new(Seed(2));
     (request.repair, request.relocate_backup) = (true, true);
     plan_and_write(&mut grown, "512e", &request).unwrap();
+    grown
+}
+
+/// Data that moved over the entries of an old backup, and not over its header, leave a header that is in nobody's way.
+#[test]
+fn an_old_backup_that_was_written_over_in_part_is_in_nobodys_way() {
+    let mut grown = grown();
     for start in [9_976, 12_000] {
         let wanted = Wanted { starts: vec![(2, ByteOffset::new(start * 512))], ..Wanted::default() };
         let realign = Shape::plan(&grown, "512e", &wanted);
@@ -187,12 +193,7 @@ fn an_old_backup_that_was_written_over_in_part_is_in_nobodys_way() {
 /// The backup of a GPT that stayed where the disk ended once, and data that only look like one.
 #[test]
 fn an_old_backup_of_the_table_is_in_nobodys_way() {
-    let shape = Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 6_000)]);
-    let mut grown = shape.before.clone();
-    grown.len += 16 << 20;
-    let mut request = Request::new(Seed(2));
-    (request.repair, request.relocate_backup) = (true, true);
-    plan_and_write(&mut grown, "512e", &request).unwrap();
+    let grown = grown();
     let old_header = 15_999;
     assert_eq!(&Shape::bytes(&grown, sector(old_header))[..8], b"EFI PART");
     let wanted = Wanted { starts: vec![(2, ByteOffset::new(10_240 * 512))], ..Wanted::default() };
