@@ -423,7 +423,7 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     let text = said(&["--queue-depth", "1"]);
     assert!(text.contains("No difference in time between 2 offsets. Wear: offset 63 writes 2.00"), "{text}");
     let text = said(&["--count", "20000", "--warmup", "0"]);
-    assert!(text.contains("This is no steady state"), "{text}");
+    assert!(text.contains("This is not a steady state"), "{text}");
     let text = said(&[]);
     assert!(text.contains("in a steady state before any garbage collection"), "{text}");
     assert!(text.contains("fill the drive's buffer"), "{text}");
