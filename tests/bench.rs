@@ -146,7 +146,9 @@ fn runs_that_end_after_a_time_are_compared_by_their_requests() {
 #[test]
 fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
-    assert!(run.out.contains("No difference between 8 offsets."), "{}", run.out);
+    assert!(run.out.contains("No difference between 8 offsets. One of more than "), "{}", run.out);
+    let run = straddle(&["bench", "random-read", "drive:wd10ears", "--count", "10", "--offsets", "0,63"]);
+    assert!(run.out.contains("Cannot tell what differs between 2 offsets: 10 requests"), "{}", run.out);
     let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "8,16,24", "--seed", "5"]);
     assert!(run.out.contains("No difference between 3 offsets."), "{}", run.out);
     assert!(run.out.contains("seed 5"), "{}", run.out);

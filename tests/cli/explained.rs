@@ -1,7 +1,9 @@
 //! `straddle explain` on what is no rule: old tools, and words and numbers of messages.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
+use super::tools::{STRADDLE, output, transcript};
 use super::{root, straddle};
 
 #[test]
@@ -30,7 +32,7 @@ fn old_tools_words_and_numbers_are_explained() {
         }
         assert!(run.out.lines().any(|line| line == "Sources"), "{words:?}");
     }
-    for unknown in [&["nothing of the kind"][..], &["xyzzy"], &["fdisk", "S999"], &["--list", "fdisk"]] {
+    for unknown in [&["qwertz xyzzy"][..], &["xyzzy"], &["fdisk", "S999"], &["--list", "fdisk"]] {
         let run = straddle(&[&["explain"], unknown].concat());
         assert!(run.code == 2 && run.out.is_empty() && !run.err.is_empty(), "{unknown:?}: {}", run.out);
     }
@@ -60,6 +62,8 @@ fn any_word_of_rules_topics_and_the_faq_is_found() {
         ("innodb_doublewrite", "Atomic writes", &["databases"]),
         ("jumper pins", "The jumper", &["S023", "windows-dual-boot"]),
         ("thin pool chunk", "LVM", &[]),
+        // Nothing has both of these words.
+        ("ssd lifetime", "SSDs", &[]),
     ] {
         let run = straddle(&["explain", words]);
         assert!(run.code == 0 && run.out.starts_with(best), "{words}: {}{}", run.out, run.err);
@@ -96,6 +100,20 @@ fn any_word_of_rules_topics_and_the_faq_is_found() {
         let run = straddle(&["explain", term]);
         assert!(run.code == 0 && run.out.contains("\nSources\n"), "{term}: {}{}", run.out, run.err);
     }
+}
+
+/// What is pasted may be long: work that grew with the square of its length took minutes here.
+#[test]
+fn a_long_text_is_explained() {
+    let words: Vec<String> = (0..60_000).map(|word| format!("w{word}")).collect();
+    let explain =
+        |words: &[String]| output(Command::new("timeout").args(["60", STRADDLE, "explain"]).args(words), "");
+    let run = explain(&words);
+    assert_eq!(run.status.code(), Some(2), "{}", transcript(&run));
+    assert!(run.stderr.len() < 400, "{}", run.stderr.len());
+    let log = words[..10_000].join(" ");
+    let run = explain(&[format!("{log} GPT PMBR size mismatch (131071 != 196607) {log}")]);
+    assert!(run.status.success() && transcript(&run).contains("65536 sectors"), "{}", transcript(&run));
 }
 
 #[test]

@@ -180,6 +180,21 @@ impl Sweep {
         !self.worst_ratio().is_one()
     }
 
+    /// Returns the smallest difference from the fastest arm, as a fraction, that each other one would have shown, had it
+    /// been there; `None` if too few samples were taken to know. It is 0 where the times are the same.
+    pub fn detectable(&self) -> Option<f64> {
+        let of = |arm: &Arm| {
+            let ratio = self.ratio(arm);
+            let interval = ratio.interval.filter(|interval| interval.high > ratio.value);
+            match interval {
+                None if (ratio.value - 1.0).abs() <= EQUAL => Some(0.0),
+                interval => interval.map(|interval| (interval.high - ratio.value) / 1.96 * STANDARD_ERRORS),
+            }
+        };
+        let others = self.arms.iter().enumerate().filter(|(index, _)| *index != self.best);
+        others.map(|(_, arm)| of(arm)).try_fold(0.0, |most, of| Some(f64::max(most, of?)))
+    }
+
     /// Returns the offsets that are as fast as the fastest, as far as the data show.
     pub fn cheapest(&self) -> Vec<u64> {
         self.arms.iter().filter(|arm| self.ratio(arm).is_one()).map(|arm| arm.offset).collect()

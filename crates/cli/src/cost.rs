@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use straddle_bench::OffBoundary;
+use straddle_device::topology::{Figure, Topology};
 use straddle_drive::Profile;
 use straddle_examine::{Cost, Price};
 use straddle_units::ByteOffset;
@@ -39,6 +40,29 @@ pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
         Known::Probe(_) => {
             Err(format!("{text}: the probe could not measure what a write off the boundaries costs"))
         }
+    }
+}
+
+impl Pricing {
+    /// Says that a target is not judged by the unit of this drive, if it is not: a start that is off that unit alone has no
+    /// finding, and so no cost.
+    pub(crate) fn unjudged(&self, topology: &Topology) -> Option<String> {
+        let boundary = match self {
+            Self::Model { profile, .. } => profile.boundary()?,
+            Self::Probe(measured) => measured.boundary()?,
+        };
+        let (unit, known) = (boundary.size(), topology.physical_boundary()?);
+        let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
+        let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
+        let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
+        (!is_judged).then(|| match self {
+            Self::Model { name, .. } => format!(
+                "note: --cost adds to findings, and what is off the unit of {name} alone, {unit}, is none: to judge by it, --assume drive:{name}"
+            ),
+            Self::Probe(_) => format!(
+                "note: --cost adds to findings, and what is off the measured unit alone, {unit}, is none: to judge by it, --measured FILE"
+            ),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ mod message;
 mod numbers;
 mod search;
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
@@ -17,7 +18,10 @@ use straddle_audit::{RULES, Rule};
 use straddle_drive::Profile;
 
 pub(crate) use faq::{Question, questions};
-pub(crate) use search::{Found, alike, search};
+pub(crate) use search::{Found, Search, alike, search};
+
+/// The most words of a name.
+const LONGEST_NAME: usize = 8;
 
 /// The topics, in the order in which they are listed.
 const TEXTS: &[&str] = &[
@@ -39,12 +43,17 @@ const TEXTS: &[&str] = &[
     include_str!("topics/gpt-size.toml"),
     include_str!("topics/gpt-corrupt.toml"),
     include_str!("topics/gpt-signatures.toml"),
+    include_str!("topics/no-label.toml"),
     include_str!("topics/table-overlaps.toml"),
     include_str!("topics/too-long.toml"),
+    include_str!("topics/beyond-end.toml"),
     include_str!("topics/recursive-partition.toml"),
     include_str!("topics/non-gpt.toml"),
     include_str!("topics/disk-order.toml"),
     include_str!("topics/too-small.toml"),
+    include_str!("topics/ntfs-sectors.toml"),
+    include_str!("topics/udf.toml"),
+    include_str!("topics/exfat-checksum.toml"),
     include_str!("topics/not-a-sector.toml"),
     include_str!("topics/mixed-sectors.toml"),
     include_str!("topics/blocks-too-big.toml"),
@@ -188,7 +197,7 @@ pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
     let mut subjects = Vec::new();
     let mut rest = words;
     while let Some(first) = rest.first() {
-        let found = (1..=rest.len()).rev().find_map(|count| {
+        let found = (1..=rest.len().min(LONGEST_NAME)).rev().find_map(|count| {
             let (asked, behind) = rest.split_at_checked(count)?;
             Some((subject(&asked.join(" "))?, behind))
         });
@@ -204,16 +213,21 @@ pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
 }
 
 fn subject(asked: &str) -> Option<Subject> {
+    static NAMED: OnceLock<HashMap<String, Subject>> = OnceLock::new();
     if let Some(rule) = straddle_audit::rule(asked) {
         return Some(Subject::Rule(rule));
     }
-    let asked = plain(asked);
-    let is_meant =
-        |topic: &&Topic| [&topic.name].into_iter().chain(&topic.words).any(|word| plain(word) == asked);
-    let topic = all().iter().find(is_meant).map(|topic| Subject::Topic(topic.into()));
-    let question =
-        || questions().iter().find(|question| plain(&question.name) == asked).map(Subject::Question);
-    topic.or_else(question)
+    let named = NAMED.get_or_init(|| {
+        let questions =
+            questions().iter().map(|question| (plain(&question.name), Subject::Question(question)));
+        let topics = all().iter().flat_map(|topic| {
+            let names = [&topic.name].into_iter().chain(&topic.words);
+            names.map(move |name| (plain(name), Subject::Topic(topic.into())))
+        });
+        // A topic comes before a question of its name.
+        questions.chain(topics).collect()
+    });
+    named.get(&plain(asked)).cloned()
 }
 
 /// Returns the shipped drive whose name is among the words, as a drive reports it or as it is modelled:
@@ -249,6 +263,7 @@ mod tests {
             words.extend([&topic.name].into_iter().chain(&topic.words).map(|word| plain(word)));
         }
         let count = words.len();
+        assert!(words.iter().all(|word| word.split(' ').count() <= LONGEST_NAME));
         words.sort();
         words.dedup();
         assert_eq!(words.len(), count, "a word has two meanings: {words:?}");

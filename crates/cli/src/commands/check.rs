@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     if targets.is_empty() && arguments.fails_blank() {
         exit = Exit::Findings;
     }
-    let (mut readable, mut unread) = (0_usize, None);
+    let (mut readable, mut unread, mut unjudged) = (0_usize, None, None);
     let mut report = report::of(arguments, styles)?;
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
@@ -63,6 +63,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         readable += found().filter(|it| !it.is_unread()).count();
         unread = unread.or_else(|| found().find_map(|it| it.target().unread.clone()));
+        let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
+        unjudged = unjudged.or_else(|| found().find_map(|it| cost()?.unjudged(&it.target().topology)));
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
@@ -90,6 +92,9 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     bar.finish_and_clear();
     out.flush()?;
     run.warn_of_stale(&targets, &met);
+    if let Some(note) = unjudged {
+        output::complain(&note);
+    }
     if let Some(why) = unread.filter(|_| arguments.is_of_this_machine() && readable == 0) {
         let what = "no disk was read: only the kernel's list of partitions is judged";
         output::complain(&output::printable(&format!("{what} ({why})")));

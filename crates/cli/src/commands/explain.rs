@@ -9,10 +9,13 @@ use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 
 use crate::args::{ExplainArguments, RmwArguments, Topic};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles, paint, plural, printable};
-use crate::topics::{self, Found, Subject};
+use crate::output::{self, Styles, paint, plural};
+use crate::topics::{self, Found, Search, Subject};
 use crate::view::json::explain::{ExplainReport, RmwReport};
 use crate::view::text;
+
+/// The most characters of a word that are repeated in an error.
+const SHOWN: usize = 60;
 
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
     if let Some(Topic::Rmw(rmw)) = &arguments.topic {
@@ -51,18 +54,23 @@ fn explain_other(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
 
 /// Prints the best of what has the words, and the names of the others.
 fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
-    let found = topics::search(&arguments.words);
+    let Search { mut found, all } = topics::search(&arguments.words);
+    // The code of a rule that is not there is not one of several words.
+    let digits = word.strip_prefix(['S', 's']).unwrap_or_default();
+    if !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit()) {
+        found.clear();
+    }
+    let hint = if all { String::new() } else { meant(&arguments.words) };
     let Some((best, others)) = found.split_first() else {
-        let hint = match topics::alike(&arguments.words)[..] {
-            [] => String::new(),
-            [one] => format!(" did you mean '{one}'?"),
-            [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
-        };
+        let word: String = word.chars().take(SHOWN).collect();
         let text = format!(
             "no rule, topic or question matches '{word}';{hint} 'straddle explain --list' lists them all"
         );
         return Err(UsageError(text).into());
     };
+    if !all {
+        output::complain(&format!("note: nothing has all of these words, this has the most;{hint}"));
+    }
     if arguments.json {
         let subjects: Vec<Subject> = found.iter().map(|found| found.subject.clone()).collect();
         output::print_json(&ExplainReport::of(&subjects))?;
@@ -71,8 +79,9 @@ fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
     explain(std::slice::from_ref(&best.subject), styles)?;
     let mut out = output::stdout();
     if !others.is_empty() {
-        let heading = format!("Other texts with '{}'", printable(&arguments.words.join(" ")));
-        writeln!(out, "\n{}", paint(styles.heading, &heading))?;
+        let heading =
+            if all { "Other texts with these words" } else { "Other texts with as many of these words" };
+        writeln!(out, "\n{}", paint(styles.heading, heading))?;
     }
     for Found { name, title, .. } in others {
         let line = format!("{name:16}  {title}");
@@ -80,6 +89,15 @@ fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
     }
     out.flush()?;
     Ok(Exit::Success)
+}
+
+/// Returns what words may be meant for, as a question.
+fn meant(words: &[String]) -> String {
+    match topics::alike(words)[..] {
+        [] => String::new(),
+        [one] => format!(" did you mean '{one}'?"),
+        [ref others @ .., last] => format!(" did you mean '{}' or '{last}'?", others.join("', '")),
+    }
 }
 
 fn list(styles: Styles) -> Result<Exit> {

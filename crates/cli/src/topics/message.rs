@@ -1,5 +1,6 @@
 //! Messages of other programs: which topic a text quotes, and the numbers in it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -121,15 +122,21 @@ fn quoted(text: &str, part: Range<usize>) -> String {
 /// Returns every message in `text`, in their order. Where patterns overlap, the longest counts.
 fn matches(text: &str) -> Vec<Match> {
     let (places, mut words): (Vec<Range<usize>>, Vec<String>) = words(text).unzip();
+    // A pattern is tried where its first word stands: a long text takes no longer for every pattern.
+    let mut stands: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, word) in words.iter().enumerate() {
+        stands.entry(word.clone()).or_default().push(at);
+    }
+    let anywhere: Vec<usize> = (0..words.len()).collect();
     let mut found = Vec::new();
     for Pattern { topic, parts } in patterns() {
-        let mut start = 0;
-        while start < words.len() {
+        let starts = match parts.first() {
+            Some(Part::Word(word)) => stands.get(word).map_or(&[][..], Vec::as_slice),
+            _ => &anywhere,
+        };
+        for &start in starts {
             let mut numbers = Numbers::default();
-            let Some(used) = matched(parts, &words[start..], &mut numbers) else {
-                start += 1;
-                continue;
-            };
+            let Some(used) = matched(parts, &words[start..], &mut numbers) else { continue };
             let end = start + used;
             // An empty word is in no pattern.
             words[start..end].iter_mut().for_each(String::clear);
@@ -140,7 +147,6 @@ fn matches(text: &str) -> Vec<Match> {
                 quoted: quoted(text, places[start].start..places[end - 1].end),
                 said: said.map(|arithmetic| arithmetic.explain(&numbers)),
             });
-            start = end;
         }
     }
     found.sort_by_key(|found| found.start);
@@ -214,6 +220,27 @@ mod tests {
         assert_eq!(of(said), Some((13, Some(512))));
         assert_eq!(of(&said.replace("512", "some")), None);
         assert_eq!(of(&said.replace("/dev/mapper/a-b", "")), None);
+    }
+
+    /// Each is explained by its topic alone, and its numbers come to what arithmetic makes of them.
+    #[test]
+    fn messages_are_explained_and_their_numbers_counted() {
+        let said: HashMap<String, Vec<Vec<String>>> = toml::from_str(include_str!("said.toml")).unwrap();
+        for row in &said["said"] {
+            let [topic, message, parts @ ..] = &row[..] else { panic!("{row:?}") };
+            let found = explained(message);
+            let names: Vec<&str> = found.iter().map(|found| found.topic.name.as_str()).collect();
+            assert_eq!(names, [topic], "{message}");
+            let text = found[0].numbers.join(" ");
+            assert_eq!(text.is_empty(), parts.is_empty(), "{message}: {text}");
+            for part in parts {
+                let has = |part: &str| text.contains(part);
+                assert!(
+                    part.strip_prefix('!').map_or_else(|| has(part), |part| !has(part)),
+                    "{message}: {part}: {text}"
+                );
+            }
+        }
     }
 
     #[test]

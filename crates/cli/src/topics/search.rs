@@ -10,6 +10,10 @@ use super::{Subject, all, plain, questions};
 /// The most that is found.
 const MOST: usize = 9;
 
+/// The most words that are searched for, and the longest: no text has longer ones, and more decide no better.
+const MOST_WORDS: usize = 24;
+const LONGEST_WORD: usize = 40;
+
 /// Words that stand nearly everywhere.
 const COMMON: &[&str] = &[
     "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for",
@@ -81,10 +85,30 @@ fn is_form(word: &str, asked: &str) -> bool {
     word == asked || (stem.len() > 3 && word.starts_with(stem))
 }
 
-/// Returns all that has at least this number of thirds of the words, the best first.
-fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
-    let mut asked: Vec<String> = plain(&words.join(" ")).split(' ').map(str::to_owned).collect();
-    asked.retain(|word| word.len() > 1 && !COMMON.contains(&word.as_str()));
+/// Returns the words that may stand for something, in their order.
+fn asked(words: &[String]) -> Vec<String> {
+    let all = words.iter().flat_map(|word| word.split(|c: char| !c.is_alphanumeric()));
+    let all = all.filter(|word| (2..=LONGEST_WORD).contains(&word.len())).map(str::to_lowercase);
+    all.filter(|word| !COMMON.contains(&word.as_str())).take(MOST_WORDS).collect()
+}
+
+/// What a search finds.
+pub(crate) struct Search {
+    /// What has the most of the words, the best first.
+    pub(crate) found: Vec<&'static Found>,
+    /// Whether it has all of them.
+    pub(crate) all: bool,
+}
+
+/// Returns the best of what has all of the words; if nothing has, of what has the most of them, and a third at least.
+pub(crate) fn search(words: &[String]) -> Search {
+    let mut search = best(words);
+    search.found.truncate(MOST);
+    search
+}
+
+fn best(words: &[String]) -> Search {
+    let mut asked = asked(words);
     asked.sort();
     asked.dedup();
     if asked.iter().any(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
@@ -109,21 +133,15 @@ fn with_words(words: &[String], thirds: usize) -> Vec<&'static Found> {
             rank.1 += points * 1000 / common.max(1);
         }
     }
+    let most = ranked.iter().map(|(count, _)| *count).max().unwrap_or(0);
     let mut found: Vec<(usize, &Found)> = documents()
         .iter()
         .zip(ranked)
-        .filter(|(_, (count, _))| *count > 0 && 3 * count >= thirds * asked.len())
+        .filter(|(_, (count, _))| *count > 0 && *count == most && 3 * most >= asked.len())
         .map(|(document, (_, points))| (points, &document.found))
         .collect();
     found.sort_by_key(|(points, _)| std::cmp::Reverse(*points));
-    found.into_iter().map(|(_, found)| found).collect()
-}
-
-/// Returns the best of what has all of the words, the best first.
-pub(crate) fn search(words: &[String]) -> Vec<&'static Found> {
-    let mut found = with_words(words, 3);
-    found.truncate(MOST);
-    found
+    Search { found: found.into_iter().map(|(_, found)| found).collect(), all: most == asked.len() }
 }
 
 /// How alike two words are for one to be suggested for the other, of 1.
@@ -132,14 +150,16 @@ const ALIKE: f64 = 0.84;
 /// The most suggestions.
 const SUGGESTED: usize = 3;
 
-/// Returns the names of what words may be meant for, the most likely first: those that are spelt much alike, and those
-/// of texts with most of the words.
+/// Returns the names that the words, or one of them, are spelt much like, the most likely first.
 pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
-    let asked = plain(&words.join(" "));
+    let mut spellings = asked(words);
+    if words.len() <= MOST_WORDS {
+        spellings.push(plain(&words.join(" ")));
+    }
+    spellings.retain(|word| (3..=LONGEST_WORD).contains(&word.len()));
     let spelt = |name: &str| {
         let name = plain(name);
-        let of_word = |word: &str| strsim::jaro_winkler(word, &name);
-        asked.split(' ').filter(|word| word.len() > 2).map(of_word).fold(of_word(&asked), f64::max)
+        spellings.iter().map(|word| strsim::jaro_winkler(word, &name)).fold(0.0, f64::max)
     };
     let of_topic = |topic: &'static super::Topic| {
         let names = [&topic.name].into_iter().chain(&topic.words);
@@ -148,18 +168,9 @@ pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
     let named = RULES.iter().map(|rule| rule.code.as_str()).chain(Profile::names());
     let mut found: Vec<(f64, &'static str)> =
         named.map(|name| (spelt(name), name)).chain(all().iter().map(of_topic)).collect();
-    found.retain(|(likeness, _)| *likeness >= ALIKE);
+    found.retain(|(likeness, name)| *likeness >= ALIKE && !spellings.contains(&plain(name)));
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut names: Vec<&'static str> = found.into_iter().map(|(_, name)| name).collect();
-    if words.len() > 2 || asked.split(' ').count() > 2 {
-        for found in with_words(words, 2) {
-            if !names.contains(&found.name) {
-                names.push(found.name);
-            }
-        }
-    }
-    names.truncate(SUGGESTED);
-    names
+    found.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
 }
 
 #[cfg(test)]
@@ -189,9 +200,9 @@ mod tests {
                 if word.len() < 2 || COMMON.contains(&word.as_str()) {
                     continue;
                 }
-                let found = with_words(std::slice::from_ref(word), 3);
+                let Search { found, all } = best(std::slice::from_ref(word));
                 let is_there = |found: &&Found| std::ptr::eq(*found, &document.found);
-                assert!(found.iter().any(is_there), "{word} of {}", document.found.name);
+                assert!(all && found.iter().any(is_there), "{word} of {}", document.found.name);
                 count += 1;
             }
         }
@@ -207,8 +218,15 @@ mod tests {
             ("postgresql", "databases"),
             ("jumper pins", "jumper"),
         ] {
-            assert_eq!(search(&words(asked)).first().map(|found| found.name), Some(name), "{asked}");
+            let Search { found, all } = search(&words(asked));
+            assert_eq!((found.first().map(|found| found.name), all), (Some(name), true), "{asked}");
         }
-        assert!(search(&words("xyzzy fdisk")).is_empty() && search(&words("of the")).is_empty());
+        // What has not all of the words has most of them.
+        for (asked, name) in [("ssd xyzzy", "ssd"), ("xyzzy jumper pins", "jumper")] {
+            let Search { found, all } = search(&words(asked));
+            assert_eq!((found.first().map(|found| found.name), all), (Some(name), false), "{asked}");
+        }
+        assert!(search(&words("of the")).found.is_empty() && search(&words("xyzzy")).found.is_empty());
+        assert!(search(&words("aaa bbbb cccc ssd")).found.is_empty());
     }
 }

@@ -37,6 +37,23 @@ pub(super) fn too_small(numbers: &Numbers) -> Option<Vec<String>> {
     }
 }
 
+pub(super) fn ntfs_sectors(numbers: &Numbers) -> Option<Vec<String>> {
+    let (block, device) = (numbers.get("block")?, numbers.get("device")?);
+    let so = if block < device {
+        format!(
+            "Linux mounts it if its clusters are of {device} bytes or more, as those of nearly all are (ntfsinfo -m DEVICE)"
+        )
+    } else {
+        "Linux mounts it".to_owned()
+    };
+    (block != device).then(|| {
+        vec![format!(
+            "The volume was made for sectors of {block} bytes, and is on a device with {device}: {so}; Windows does not, until it is where its \
+             sectors are of {block} bytes again."
+        )]
+    })
+}
+
 pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<Vec<String>> {
     let block = numbers.get("block")?;
     let page = numbers.get("page").unwrap_or(LARGE);
@@ -122,48 +139,4 @@ pub(super) fn moved(numbers: &Numbers) -> Option<Vec<String>> {
         };
         vec![format!("The file was written for sectors of {was} bytes, and the volume reports {now}{why}.")]
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Arithmetic::{Ashift, BlocksTooBig, Moved, Oracle, Stripes, TooSmall};
-    use super::super::tests::said;
-
-    #[test]
-    fn a_block_below_the_sector_differs_from_one_above_the_page() {
-        for (numbers, part) in [
-            (&[("device", 4096), ("block", 512)][..], "count in 512"),
-            (&[("device", 4096), ("block", 512)], "-b 512 DEVICE"),
-            (&[("block", 1024)], "logical sector, which is of 4096"),
-            (&[("block", 2048)], "does not mount"),
-            (&[("block", 65_536)], "more than a page"),
-            (&[("block", 4096)], "decides nothing"),
-        ] {
-            let text = said(TooSmall, numbers);
-            assert!(text.contains(part), "{numbers:?}: {text}");
-        }
-        assert_eq!(said(TooSmall, &[("device", 512), ("block", 4096)]), "");
-        assert!(said(BlocksTooBig, &[("block", 65_536), ("page", 4096)]).contains("16 pages"));
-    }
-
-    #[test]
-    fn stripes_pools_and_databases() {
-        for (numbers, part) in [
-            (&[("unit", 1_048_576), ("maximum", 262_144)][..], "32 KiB"),
-            (&[("unit", 1024), ("width", 3072)], "3 times 1024"),
-            (&[("unit", 4096), ("width", 33_553_920)], "not a multiple"),
-            (&[("width", 0)], "of no array"),
-            (&[("unit", 4096), ("width", 0)], "of no array"),
-            (&[("unit", 4096), ("width", 512)], "not a multiple"),
-        ] {
-            assert!(said(Stripes, numbers).contains(part), "{numbers:?}: {}", said(Stripes, numbers));
-        }
-        let of = |configured, native| said(Ashift, &[("configured", configured), ("native", native)]);
-        assert!(of(512, 4096).contains("ashift 9") && of(512, 4096).contains("-o ashift=12"));
-        assert!(of(4096, 512).contains("no time") && of(4096, 16_384).contains("-o ashift=14"));
-        let of = |block, media, host| said(Oracle, &[("block", block), ("media", media), ("host", host)]);
-        assert!(of(4096, 512, 512).contains("came from a disk of 4096"));
-        assert!(of(512, 4096, 4096).contains("came from a disk of 512") && of(4096, 4096, 4096).is_empty());
-        assert!(said(Moved, &[("was", 4096), ("now", 16_384)]).contains("what an NVMe drive reports"));
-    }
 }

@@ -157,6 +157,36 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
     ])
 }
 
+pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
+    let (what, count) = match numbers.get("size") {
+        Some(size) => ("length", size),
+        None => ("start", numbers.get("start")?),
+    };
+    let Some(so) = sectors(count, SMALL).filter(|_| count > 0) else {
+        return Some(vec![Said::Is(format!(
+            "No disk has {count} sectors: the number overflowed, or the table is damaged."
+        ))]);
+    };
+    let mut said = vec![Said::Is(format!(
+        "The kernel counts in sectors of 512 bytes, whatever the disk's: a {what} of {so}. Compare with blockdev --getsize64 DISK."
+    ))];
+    if count.is_multiple_of(8) {
+        said.push(Said::Forbids(format!(
+            "If the disk has sectors of 4096 bytes (blockdev --getss DISK), the table says {}. Read in sectors of 512 that is {}: if it fits, the \
+             table is of a disk or adapter with those (S030), and all data are there. Otherwise the disk is cut off (S042). Write nothing to it \
+             before straddle check DISK has said which it is.",
+            count / 8,
+            sectors(count / 8, SMALL)?
+        )));
+    } else {
+        said.push(Said::Forbids(format!(
+            "It is not a multiple of 8, so that the disk's sectors are of 512 bytes: it is cut off, or something hides its end (S042). Write \
+             nothing to it; straddle check DISK says how much is missing."
+        )));
+    }
+    Some(said)
+}
+
 pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
     let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset.is_multiple_of(SMALL))?;
     if offset >= LARGE {
@@ -231,105 +261,4 @@ pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
         "what the other partitions have in common; straddle check compares with the drive"
     };
     Some(vec![format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size))])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Arithmetic::{GptSize, Grain, OffsetBy, SectorBoundary, TableOverlap, TooLong};
-    use super::super::tests::said;
-
-    #[test]
-    fn eight_times_and_an_eighth_are_another_sector_size() {
-        for (table, disk) in
-            [(732_566_645, 5_860_533_167), (3_747_583, 29_980_671), (244_190_645, 1_953_525_167)]
-        {
-            for (table, disk, then, now) in [(table, disk, "4096", "512"), (disk, table, "512", "4096")] {
-                let text = said(GptSize, &[("table", table), ("disk", disk)]);
-                assert!(
-                    text.contains(&format!("in {then}-byte sectors")) && text.contains("WRITE NOTHING"),
-                    "{text}"
-                );
-                assert!(
-                    text.contains(&format!("-b {then} DISK")) && text.contains(&format!("fit {now}-byte")),
-                    "{text}"
-                );
-                assert!(!text.contains("Nothing is lost") && !text.contains("relocate"), "{text}");
-            }
-        }
-        // A bridge that keeps 1 MiB for itself, and a disk without a whole last sector of 4096.
-        for disk in [5_860_533_167 - 2048, 5_860_533_167 + 7] {
-            assert!(said(GptSize, &[("table", 732_566_645), ("disk", disk)]).contains("S030"));
-        }
-        // The kernel has found the table, so that its sectors are the disk's.
-        let grown = said(GptSize, &[("header", 131_071), ("last", 1_048_575)]);
-        assert!(grown.contains("S034") && grown.contains("917504 sectors"), "{grown}");
-    }
-
-    #[test]
-    fn grown_cut_off_and_wrapped_disks_differ() {
-        for (table, disk, parts) in [
-            (
-                131_071,
-                196_607,
-                &["larger", "65536 sectors of 512 bytes, 33554432 bytes (32 MiB)", "S034"][..],
-            ),
-            (131_071, 262_143, &["larger", "131072 sectors"]),
-            (
-                196_607,
-                131_071,
-                &["shorter", "65536 sectors", "S035", "truncate -s '>100663296' FILE", "host protected"],
-            ),
-            (20_971_519, 10_485_759, &["shorter", "truncate -s '>10737418240' FILE"]),
-            (1_953_525_167, 1_953_523_055, &["shorter", "2112 sectors", "RAID controller"]),
-            (1_565_565_871, 5_860_533_167, &["without the bits above 2^32", "4294967295"]),
-        ] {
-            let text = said(GptSize, &[("table", table), ("disk", disk)]);
-            assert!(parts.iter().all(|part| text.contains(part)), "{table} {disk}: {text}");
-            assert_eq!(text.contains("--relocate-backup"), text.contains("larger than its table"), "{text}");
-        }
-        assert_eq!(said(GptSize, &[("table", 7), ("disk", 7)]), "");
-        assert!(said(GptSize, &[("extra", 2048)]).contains("1048576 bytes (1 MiB)"));
-    }
-
-    #[test]
-    fn starts_are_judged_in_bytes() {
-        for (offset, parts) in [
-            (512, &["512 + 3584 = 4096", "rest 7", "such as 39"][..]),
-            (3072, &["3072 + 1024 = 4096", "rest 2", "such as 34"]),
-            (2048, &["2048 + 2048 = 4096", "rest 4"]),
-            (65_536, &["larger unit", "aligned to 4096"]),
-            (65_024, &["larger unit", "off a multiple of 4096"]),
-        ] {
-            let text = said(OffsetBy, &[("offset", offset)]);
-            assert!(parts.iter().all(|part| text.contains(part)), "{offset}: {text}");
-        }
-        assert_eq!(said(OffsetBy, &[("offset", 100)]), "");
-        for (start, grain, past, part) in [
-            (63, 2048, 0, "byte 32256, 3584 bytes past"),
-            (34, 2048, 0, "byte 17408, 1024 bytes past"),
-            (40, 2048, 0, "a multiple of 4096"),
-            (2048, 65_535, 0, "impossible optimal"),
-            (63, 2048, 7, "on a boundary of 4096"),
-            (64, 2048, 7, "512 bytes past"),
-            (6, 256, 0, "any start is aligned"),
-        ] {
-            let text = said(Grain, &[("start", start), ("grain", grain), ("past", past)]);
-            assert!(text.contains(part), "{start} % {grain} != {past}: {text}");
-        }
-        assert!(said(SectorBoundary, &[("boundary", 8)]).contains("S001"));
-        assert!(said(SectorBoundary, &[("boundary", 2048)]).contains("1 MiB"));
-    }
-
-    #[test]
-    fn a_table_without_room_is_not_a_disk_that_is_cut_off() {
-        assert!(said(TableOverlap, &[("backup", 33)]).contains("smaller by 33 sectors"));
-        let cut = said(TableOverlap, &[("backup", 2113)]);
-        assert!(cut.contains("2080 sectors past the end") && cut.contains("Write no table"), "{cut}");
-        assert!(said(TableOverlap, &[("main", 14)]).contains("sector 20"));
-        let long = said(TooLong, &[("length", 6_442_448_896), ("maximum", 4_294_967_295)]);
-        assert!(
-            long.contains("2 TiB") && long.contains("16 TiB") && long.contains("2147481601 more"),
-            "{long}"
-        );
-    }
 }

@@ -11,6 +11,9 @@ use crate::output::plural;
 /// Two arms wear flash alike up to this ratio: the writes in progress at the end of a run are in none of their counts.
 const ALIKE: f64 = 1.03;
 
+/// A difference that would not be seen, and yet be one: a run in which it would be missed cannot be said to show none.
+const MATTERS: f64 = 0.25;
+
 /// Returns what the sweep shows, in a few sentences.
 pub(super) fn verdict(sweep: &Sweep) -> String {
     let absorbed = offsets(sweep, |reached| reached == Reached::Buffer);
@@ -110,6 +113,14 @@ fn times(sweep: &Sweep) -> String {
     }
     let between = format!("between {}", plural(sweep.arms().len(), "offset"));
     if !sweep.differs() {
+        let seen = sweep.detectable();
+        if !in_turns(sweep) && seen.is_none_or(|seen| seen > MATTERS) {
+            let least = seen.map_or(String::new(), |seen| format!(" of less than {:.0} %", seen * 100.0));
+            let requests = plural(sweep.best().samples.requests, "request");
+            return format!(
+                "Cannot tell what differs {between}: {requests} of each are too few to see a difference{least}; measure more (--count)."
+            );
+        }
         let found = if in_turns(sweep) { "No difference found" } else { "No difference" };
         let found = if wears_differ(sweep) { "No difference in time" } else { found };
         return format!("{found} {between}.{}", known(sweep));
@@ -156,11 +167,11 @@ fn taken(arm: &Arm, sweep: &Sweep) -> String {
 
 /// Says how large a difference could have been missed.
 fn known(sweep: &Sweep) -> String {
-    let widest =
-        sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
-    match widest.max_by(f64::total_cmp) {
-        Some(high) if in_turns(sweep) && high > 1.0 => {
-            format!(" One of more than {:.1} % would have been detected.", (high - 1.0) * 100.0)
+    let highs = sweep.arms().iter().filter_map(|arm| Some(sweep.ratio(arm).interval?.high - 1.0));
+    let seen = if in_turns(sweep) { highs.max_by(f64::total_cmp) } else { sweep.detectable() };
+    match seen {
+        Some(seen) if seen > 0.0 => {
+            format!(" One of more than {:.1} % would have been detected.", seen * 100.0)
         }
         None if in_turns(sweep) => format!(
             " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
