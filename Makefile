@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build lab demo test quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -10,11 +10,16 @@ all: build
 setup:
 	@scripts/setup
 
-# Needs a Rust toolchain and a linker, and says what the lab and the tests would need.
+# straddle alone. Needs a Rust toolchain and a linker, and says what the lab and the tests would need.
 build:
 	@scripts/setup build
-	$(CARGO) build --release
+	$(CARGO) build --release -p straddle
 	@missing=$$(scripts/setup --missing); [ -z "$$missing" ] || echo "make: the lab and the tests also need (make setup): $$missing"
+
+# straddle, and straddle-lab for lab, serve, reproduce and drive fit.
+lab:
+	@scripts/setup build
+	$(CARGO) build --release -p straddle --features lab
 
 # Two sample images, one laid out wrong and one right, this machine's own disks, ext4 on a modelled one, right and wrong,
 # and an XP-era disk that is realigned.
@@ -38,7 +43,7 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p straddle --no-default-features -- -D warnings
+	$(CARGO) clippy -p straddle -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck $$(grep -lE '^#!.*sh$$' scripts/*) tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
@@ -49,7 +54,7 @@ lint: setup
 	    contrib/libguestfs/audit
 
 # Straddle beside its peers, in one run.
-bench: build
+bench: lab
 	$(CARGO) run --release -p straddle-benches -- check
 	$(CARGO) run --release -p straddle-benches -- drives
 	$(CARGO) run --release -p straddle-benches -- serve
@@ -61,11 +66,11 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- spark
 
 # The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
-agreement: build
+agreement: setup
 	$(CARGO) test --release -p straddle --test agreement -- --ignored --nocapture
 
 # Two hundred equal runs of a guest under changing load, as root and not: one digest of all events. Takes half an hour.
-repeats: build
+repeats: lab
 	scripts/repeats 200
 
 # Emulated devices of each driver under Debian's kernels 6.1 and 6.12, without KVM (docs/devices.md). Takes minutes.
@@ -154,15 +159,17 @@ package-test: setup
 	$(CARGO) test -p straddle --test package -- --ignored --nocapture
 
 PREFIX ?= /usr/local
-install: build
-	install -D $${CARGO_TARGET_DIR:-target}/release/straddle $(DESTDIR)$(PREFIX)/bin/straddle
+install: lab
+	for program in straddle straddle-lab; do \
+	    install -D $${CARGO_TARGET_DIR:-target}/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit; \
+	done
 	$(DESTDIR)$(PREFIX)/bin/straddle man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(DESTDIR)$(PREFIX)/bin/straddle completions bash \
 	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/straddle
 
 # What is generated from the code and kept in the repository.
-docs: build
+docs: lab
 	for command in check plan realign realign-to explain explain-rmw efficiency bench probe drive drive-fit lab reproduce report serve sim trace trace-record; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done

@@ -72,7 +72,7 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
 
 /// Serves the drive, runs a guest with it, and ends both.
 fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: &str) -> Real {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dir = Dir::new("agreement");
     let (socket, program, out) = (dir.join("drive"), dir.join("script"), dir.join("out"));
     fs::write(&program, script).unwrap();

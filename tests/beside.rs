@@ -288,7 +288,7 @@ const WHOLE: [(&str, &str); 7] = [
         concat!(
             "for at in 0 256 $((320 * 1024 - 512)) $((320 * 1024 - 256)); do gzip -dc ",
             env!("CARGO_MANIFEST_DIR"),
-            "/../layout/tests/zfs/ashift12.label.gz | dd of=disk bs=1K seek=$at conv=notrunc status=none; done"
+            "/crates/layout/tests/zfs/ashift12.label.gz | dd of=disk bs=1K seek=$at conv=notrunc status=none; done"
         ),
     ),
 ];

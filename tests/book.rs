@@ -18,7 +18,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_straddle");
 const GENERATED: [&str; 6] = ["rules", "topics", "drives", "commands", "experiments", "figures"];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn script(name: &str) -> Command {

@@ -45,7 +45,7 @@ fn image() -> Option<PathBuf> {
     ]) {
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boots/image");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boots/image");
     let output = Command::new(script).output().unwrap();
     if !output.status.success() {
         skipped(String::from_utf8_lossy(&output.stderr).trim());

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/another.rs"]
+mod another;
 #[path = "cli/closed.rs"]
 mod closed;
 #[path = "cli/explained.rs"]
@@ -445,7 +447,7 @@ fn what_is_skipped_is_said_by_the_one_helper() {
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = Vec::new();
     sources(&root.join("tests"), &mut all);
     sources(&root.join("crates"), &mut all);

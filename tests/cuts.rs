@@ -24,7 +24,7 @@ const DRIVES: [(&str, &str); 4] =
     [("wd10ears", "34s"), ("dt01aca300", "40s"), ("ssd-sata-4k", "34s"), ("st2000dl003", "34s")];
 
 fn lab(drive: &str, start: &str, dir: &Path, more: &[&str], script: &str) -> Output {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab");
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--start", start, "--size", "330MiB", "--timeout", "10m"]);
     for file_system in FILE_SYSTEMS {
@@ -42,7 +42,7 @@ fn cut(seed: u64) -> (u64, u64) {
     // the range spreads the times.
     let after = 4700 + seed.wrapping_mul(7919) % 5000;
     let dir = Dir::new("cuts");
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab");
     fs::copy(scripts.join("cut.pl"), dir.join("cut.pl")).unwrap();
     let (after_text, seed_text) = (after.to_string(), seed.to_string());
     let options = ["--cut-after", &after_text, "--tear", "nothing", "--seed", &seed_text];

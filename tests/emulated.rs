@@ -171,7 +171,7 @@ impl Machine<'_> {
     /// it.
     fn run(&self, dir: &Dir) -> bool {
         self.write(dir.path());
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let fetched = output(Command::new(root.join("tests/emulated/kernel")).arg(self.kernel), "");
         if !fetched.status.success() {
             tools::skipped(&format!("kernel {} is not there: {}", self.kernel, transcript(&fetched)));

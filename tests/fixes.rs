@@ -503,7 +503,7 @@ fn every_fix_on_a_stack_is_better_than_none() {
         return;
     }
     let dir = Dir::new("stack-fixes");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(root.join("tests/guest/run"));
     command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
     command.args(["-e", &format!("FIXES={}", std::env::current_exe().unwrap().display())]);

@@ -98,7 +98,7 @@ fn make(dir: &Dir, name: &str, needed: &str, recipe: &str) -> bool {
     if !present(&needed.split(' ').collect::<Vec<_>>()) {
         return false;
     }
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/layout/tests");
     let image = format!("images/{name}.img");
     let prelude = format!(
         "set -e; i={image} f={name}.part fixtures='{}'

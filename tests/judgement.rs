@@ -141,7 +141,7 @@ fn every_view_of_a_device_judges_it_the_same() {
     if !present(&["sfdisk"]) {
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysroots");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sysroots");
     let mut trees: Vec<PathBuf> =
         fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
     let dir = Dir::new("views");

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use runs::{gone, guest_seconds, lab, measure, output, well};
 use serde_json::{Value, json};
-use tools::{Dir, STRADDLE, present, text, transcript};
+use tools::{Dir, STRADDLE, STRADDLE_LAB, present, text, transcript};
 
 const FILE_SYSTEMS: [&str; 6] = ["ext3", "ext4", "reiserfs", "jfs", "xfs", "btrfs"];
 
@@ -143,7 +143,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
     let straddle = dir.join("straddle");
-    fs::copy(STRADDLE, &straddle).unwrap();
+    fs::copy(STRADDLE_LAB, &straddle).unwrap();
     [dir.path(), &straddle].into_iter().for_each(open_to_all);
     let straddle = straddle.to_str().unwrap();
     let script = "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime; \

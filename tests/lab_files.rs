@@ -11,7 +11,7 @@ use std::fs;
 use std::process::Command;
 
 use runs::{output, well};
-use tools::{Dir, STRADDLE, present, text, transcript};
+use tools::{Dir, STRADDLE, STRADDLE_LAB, present, text, transcript};
 
 /// The guest's kernel keeps a host file open for each file that it knows.
 #[test]
@@ -127,7 +127,7 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
     let dir = Dir::new("lab-closed");
     let (straddle, folder) = (dir.join("straddle"), dir.join("output"));
     fs::create_dir(&folder).unwrap();
-    fs::copy(STRADDLE, &straddle).unwrap();
+    fs::copy(STRADDLE_LAB, &straddle).unwrap();
     for path in [dir.path(), &straddle, &folder] {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     }

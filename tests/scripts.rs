@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use tools::{Dir, present, text, transcript};
 
 fn script(name: &str) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     Command::new(root.join("scripts").join(name))
 }
 

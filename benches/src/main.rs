@@ -117,7 +117,9 @@ fn keep(all: &[Samples], raw: Option<&Path>) -> Result<()> {
 
 /// Builds straddle in release mode, so that no stale build is measured; returns its path.
 fn build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO")).args(["build", "--release", "-p", "straddle"]).status()?;
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "-p", "straddle", "--all-features"])
+        .status()?;
     if !status.success() {
         bail!("straddle cannot be built");
     }

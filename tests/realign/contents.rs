@@ -42,7 +42,7 @@ truncate -s 800M disk.img
 
 /// Runs contents.sh in the emulated PC; returns what it prints. `None` if there is no kernel here.
 fn emulated(folder: &Path, action: &str) -> Option<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/emulated");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulated");
     let fetched = output(Command::new(root.join("kernel")).arg("6.12"), "");
     if !fetched.status.success() {
         skipped(&format!("kernel 6.12 is not there: {}", transcript(&fetched)));

@@ -28,7 +28,7 @@ dd if=2 of=disk.img bs=64K oflag=seek_bytes seek=$((24064 * 512)) conv=notrunc,s
 cp --sparse=always disk.img before.img";
 
 fn lab(folder: &Path, drive: &str, more: &[&str], script: &[&str]) -> Output {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab/realign.sh");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/realign.sh");
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--drive", drive, "--store"]).arg(folder.join("disk.img"));
     command.arg("--input").arg(folder).args(["--timeout", "20m"]).args(more).arg("--").arg(path);

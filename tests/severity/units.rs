@@ -58,7 +58,7 @@ fn a_unit_of_more_than_4_kib_costs_the_same_by_either_name() {
         (12, "physical=4096,iu=16KiB", Some("advice")),
     ] {
         let label = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../layout/tests/zfs/ashift{ashift}.label.gz"));
+            .join(format!("crates/layout/tests/zfs/ashift{ashift}.label.gz"));
         shell(&format!("gzip -dc '{}' >zfs.img; truncate -s 128M zfs.img", label.display()), dir.path());
         let found = severities(&dir.join("zfs.img"), assume, &["S065"]);
         let expected: Vec<_> = severity.map(|it| ("S065".to_owned(), it.to_owned())).into_iter().collect();

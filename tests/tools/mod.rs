@@ -29,6 +29,9 @@ pub(crate) use skip::{PATH, present, skipped};
 /// The program under test.
 pub(crate) const STRADDLE: &str = env!("CARGO_BIN_EXE_straddle");
 
+/// The program that it starts for `lab`, `serve`, `reproduce` and `drive fit`.
+pub(crate) const STRADDLE_LAB: &str = env!("CARGO_BIN_EXE_straddle-lab");
+
 /// A directory that is removed when dropped.
 pub(crate) struct Dir(PathBuf);
 
@@ -79,7 +82,7 @@ impl Guest {
         let dir = Dir::new("guest");
         let program = dir.join("straddle");
         fs::copy(STRADDLE, &program).expect("the program can be copied");
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest");
         let mut command = Command::new(folder.join("run"));
         command.args(["-m", memory, "-o"]).arg(dir.path());
         command.arg("-e").arg(format!("STRADDLE={}", program.display()));

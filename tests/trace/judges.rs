@@ -54,7 +54,7 @@ fn query(python: &Path, dir: &TempDir, statement: &str) -> Vec<Vec<Value>> {
 
 /// The SQL of the documentation.
 fn documented() -> String {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/trace.md")).unwrap();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/trace.md")).unwrap();
     let (_, rest) = page.split_once("```sql\n").expect("docs/trace.md has the SQL");
     rest.split_once("```").unwrap().0.to_owned()
 }

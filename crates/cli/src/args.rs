@@ -27,18 +27,19 @@ use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::columns::Columns;
-pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
-pub(crate) use self::lab::LabArguments;
+pub use self::drive::FitArguments;
+pub(crate) use self::drive::{Action, DriveArguments, ShowArguments};
+pub use self::lab::{LabArguments, OfLab, TearName};
 pub(crate) use self::plan::{
     ApplyArguments, AtBoot, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
     VerifyMode,
 };
 pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::report::ReportArguments;
-pub(crate) use self::reproduce::ReproduceArguments;
-pub(crate) use self::schema::SchemaOf;
+pub use self::reproduce::{EXPERIMENTS, ReproduceArguments};
+pub use self::schema::SchemaOf;
 pub(crate) use self::sectors::SectorArguments;
-pub(crate) use self::serve::ServeArguments;
+pub use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
 use crate::cost::Pricing;
@@ -59,7 +60,7 @@ Examples:
 #[command(name = "straddle", version = env!("STRADDLE_VERSION"), arg_required_else_help = true)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 #[command(disable_help_subcommand = true)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -70,7 +71,7 @@ pub(crate) struct Arguments {
 }
 
 /// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`.
-pub(crate) fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
@@ -87,7 +88,7 @@ fn partition_number(text: &str) -> Result<u32, String> {
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colour {
+pub enum Colour {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
@@ -96,8 +97,9 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// The commands.
+/// The commands; the options of one are defined when it is run or described.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
     Check(Box<CheckArguments>),
@@ -518,7 +520,7 @@ fn block_size(text: &str) -> Result<BlockSize, String> {
     BlockSize::new(size.get()).map_err(|e| e.to_string())
 }
 
-/// A byte (`1MiB`) or a sector of 512 bytes (`63s`).
+/// Parses `1MiB`, or `63s` as sectors of 512 bytes.
 fn place(text: &str) -> Result<ByteCount, String> {
     let Some(sector) = text.trim().strip_suffix('s').and_then(|sector| sector.parse::<u64>().ok()) else {
         return parse_size(text).map_err(|error| error.to_string());
@@ -569,18 +571,16 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
         return Ok(size);
     }
     let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
-    let hint = meant.map(|_| format!("; {}KiB?", size.get())).unwrap_or_default();
-    Err(format!(
-        "no database has pages of {} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}",
-        size.get()
-    ))
+    let size = size.get();
+    let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
+    Err(format!("no database has pages of {size} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}"))
 }
 
 /// A file to draw into: what it is called must not promise another format.
-pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
+pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
     const OTHERS: [&str; 12] =
         ["gz", "svgz", "png", "jpg", "jpeg", "gif", "webp", "pdf", "ps", "eps", "html", "htm"];
-    let path = std::path::PathBuf::from(text);
+    let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
             Err(format!("only SVG is drawn: name it {}", path.with_extension("svg").display()))

@@ -7,7 +7,6 @@ use clap::{CommandFactory, Parser};
 use straddle_device::shown::is_hidden;
 use straddle_drive::ProfileError;
 use straddle_repair::PlanError;
-use straddle_reproduce::experiment::ExperimentError;
 use straddle_units::ErrorKind;
 
 use crate::args::{Arguments, Colour, as_options};
@@ -15,7 +14,7 @@ use crate::output::{self, Styles};
 
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done, with no findings above advice.
     Success,
     /// Done, with findings.
@@ -45,7 +44,7 @@ change the status.";
 
 impl Exit {
     /// Ended by Ctrl-C: the status that a shell reports for SIGINT.
-    pub(crate) const INTERRUPTED: Self = Self::Command(128 + 2);
+    pub const INTERRUPTED: Self = Self::Command(128 + 2);
 
     /// Returns the exit for a failure of this kind.
     pub(crate) const fn of_kind(kind: ErrorKind) -> Self {
@@ -62,7 +61,8 @@ impl Exit {
         error.chain().find_map(kind_of) == Some(ErrorKind::Refused)
     }
 
-    pub(crate) fn code(self) -> u8 {
+    /// The exit code.
+    pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Findings => 1,
@@ -76,7 +76,7 @@ impl Exit {
 
 /// A failure caused by the command line.
 #[derive(Clone, Debug)]
-pub(crate) struct UsageError(pub(crate) String);
+pub struct UsageError(pub String);
 
 impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -103,7 +103,7 @@ impl UsageError {
 
 /// A refusal for safety.
 #[derive(Clone, Debug)]
-pub(crate) struct RefusedError(pub(crate) String);
+pub struct RefusedError(pub String);
 
 impl std::fmt::Display for RefusedError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -119,10 +119,31 @@ impl RefusedError {
     }
 }
 
+/// What a program knows about errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Errors {
+    /// Returns the kind of failure of a cause, if its error type has one.
+    pub kind_of: fn(&(dyn Error + 'static)) -> Option<ErrorKind>,
+    /// Returns the file's name in a cause whose text shows lines of that file.
+    pub name_of: for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a str>,
+}
+
+/// The errors of `straddle`.
+pub const ERRORS: Errors = Errors { kind_of, name_of };
+
+fn name_of<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    match cause.downcast_ref() {
+        Some(ProfileError::Syntax { name, .. }) => Some(name),
+        _ => None,
+    }
+}
+
+/// Defines `kind_of`, which finds the kinds of these error types.
+#[macro_export]
 macro_rules! kinds {
     ($($error:ty,)*) => {
         /// Returns the kind of failure of a cause, if its error type has one.
-        fn kind_of(cause: &(dyn Error + 'static)) -> Option<ErrorKind> {
+        fn kind_of(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
             None$(.or_else(|| cause.downcast_ref::<$error>().map(<$error>::kind)))*
         }
     };
@@ -158,9 +179,6 @@ kinds! {
     straddle_examine::ExamineError,
     straddle_examine::ExceptionError,
     straddle_examine::NameError,
-    straddle_guest::GuestError,
-    straddle_media::MediaError,
-    straddle_media::StoreError,
     straddle_probe::ProbeError,
     straddle_real::AreaError,
     straddle_real::JournalError,
@@ -178,13 +196,6 @@ kinds! {
     straddle_repair::copy::CopyError,
     straddle_repair::realign::MoveError,
     straddle_repair::realign::RealignError,
-    straddle_reproduce::experiment::ExperimentError,
-    straddle_reproduce::fit::FitError,
-    straddle_reproduce::lab::input::InputError,
-    straddle_reproduce::lab::LabError,
-    straddle_reproduce::lab::ReproduceError,
-    straddle_serve::EndpointError,
-    straddle_serve::ServerError,
     straddle_trace::ColumnsError,
     straddle_trace::LineError,
     straddle_trace::ParquetError,
@@ -198,7 +209,11 @@ kinds! {
 
 /// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
 /// report whether that succeeded.
-pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
+///
+/// # Errors
+///
+/// Returns what a value's parser says of it, and why the help or version could not be printed.
+pub fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     if let Some(refused) = of_parser::<RefusedError>(&error) {
         return Err(refused.into());
     }
@@ -246,17 +261,12 @@ fn shown(error: clap::Error) -> clap::Error {
 
 /// Returns the error and its causes, printable. Messages of the TOML parser keep their lines, which point
 /// into the file.
-fn with_causes(error: &anyhow::Error) -> String {
+fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
     let mut is_parsed = false;
     let mut parts = Vec::new();
     for cause in error.chain() {
         let text = cause.to_string();
-        let name = match (cause.downcast_ref(), cause.downcast_ref()) {
-            (Some(ProfileError::Syntax { name, .. }), _)
-            | (_, Some(ExperimentError::Syntax { name, .. })) => Some(name),
-            _ => None,
-        };
-        parts.push(match name {
+        parts.push(match (errors.name_of)(cause) {
             Some(name) => output::printable_lines(&text.replacen(name, &output::printable(name), 1)),
             None if is_parsed => output::printable_lines(&text),
             None => output::printable(&text),
@@ -268,9 +278,9 @@ fn with_causes(error: &anyhow::Error) -> String {
 
 /// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted trace,
 /// counts as success, silently: its reader wanted no more.
-pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
+pub fn of_error(error: &anyhow::Error, errors: Errors) -> Exit {
     // The outermost error with a kind knows what its causes mean.
-    let kind = error.chain().find_map(kind_of);
+    let kind = error.chain().find_map(errors.kind_of);
     let closed = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
@@ -288,7 +298,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     } else {
         ""
     };
-    output::complain(&format!("{what}{}", with_causes(error)));
+    output::complain(&format!("{what}{}", with_causes(error, errors)));
     Exit::of_kind(kind.unwrap_or(ErrorKind::Failed))
 }
 
@@ -296,8 +306,6 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
 mod tests {
     use anyhow::{Context, Error, anyhow};
     use straddle_bench::{RunError, TargetError};
-    use straddle_guest::GuestError;
-    use straddle_reproduce::lab::{LabError, ReproduceError};
 
     use super::*;
 
@@ -307,25 +315,20 @@ mod tests {
 
     #[test]
     fn the_outermost_error_with_a_kind_says_the_exit() {
-        let machine = |source| ReproduceError::Machine { step: "a".into(), source };
-        let guest = |source| GuestError::Io { doing: "reading".into(), source };
         let interrupted = RunError::Target { index: 0, source: TargetError::Interrupted };
         let named = |error: Error| error.context("a name");
-        let cases: [(Error, Exit); 9] = [
+        let cases: [(Error, Exit); 6] = [
             (closed().into(), Exit::Success),
             (Error::from(closed()).context("printing"), Exit::Success),
-            (guest(closed()).into(), Exit::Failed),
-            (machine(LabError::Guest(guest(closed()))).into(), Exit::Failed),
             (named(interrupted.into()), Exit::INTERRUPTED),
-            (machine(LabError::Interrupted).into(), Exit::INTERRUPTED),
             (named(PlanError::Nothing.into()), Exit::Usage),
             (named(PlanError::TwoSteps(0).into()), Exit::Refused),
             (anyhow!("no kind"), Exit::Failed),
         ];
         for (error, exit) in cases {
-            assert_eq!(of_error(&error), exit, "{error:?}");
+            assert_eq!(of_error(&error, ERRORS), exit, "{error:?}");
         }
         let refused: anyhow::Result<()> = Err(RefusedError("in use".into())).context("a name");
-        assert_eq!(of_error(&refused.unwrap_err()), Exit::Refused);
+        assert_eq!(of_error(&refused.unwrap_err(), ERRORS), Exit::Refused);
     }
 }

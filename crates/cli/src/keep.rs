@@ -29,13 +29,13 @@ pub(crate) use access::{is_anothers_link, is_public};
 /// Bytes examined of a file that would be replaced.
 const LOOKED_AT: u64 = 64 << 10;
 /// The most links that a name may lead through.
-pub(crate) const MOST_LINKS: usize = 40;
+pub const MOST_LINKS: usize = 40;
 
 /// Files that this command reads besides those that are named when one is written.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Notes that this command reads a file, which then is not replaced.
-pub(crate) fn note_read(path: &Path) {
+pub fn note_read(path: &Path) {
     if let Ok(mut read) = READ.lock() {
         read.push(path.to_owned());
     }
@@ -43,7 +43,7 @@ pub(crate) fn note_read(path: &Path) {
 
 /// What a file of a kind may replace, besides an empty file: what began as it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over<'a> {
+pub enum Over<'a> {
     /// Text that begins so.
     Text(&'a str),
     /// Text that begins so, and says what it was made by.
@@ -60,7 +60,7 @@ pub(crate) enum Over<'a> {
 
 impl Over<'static> {
     /// A page in HTML.
-    pub(crate) const PAGE: Self = Self::MadeBy("<!DOCTYPE html>", crate::view::markup::GENERATOR);
+    pub const PAGE: Self = Self::MadeBy("<!DOCTYPE html>", crate::view::markup::GENERATOR);
     /// A drawing in SVG.
     pub(crate) const DRAWING: Self = Self::MadeBy("<svg ", crate::view::markup::MADE_BY);
     /// A plan, which the caller takes a closer look at.
@@ -70,7 +70,7 @@ impl Over<'static> {
 }
 
 /// Writes `contents` to a temporary file, which then replaces `path`. Refused if [`may_replace`] refuses.
-pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path], over: Over<'_>) -> Result<()> {
+pub fn write(path: &Path, contents: &[u8], inputs: &[&Path], over: Over<'_>) -> Result<()> {
     write_over(path, contents, inputs, over).map(drop)
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn may_make(path: &Path) -> Result<()> {
 }
 
 /// A file that is written piece by piece, and then replaces another one or none.
-pub(crate) enum Pending {
+pub enum Pending {
     /// A temporary file, the place that it is for, and what is there.
     Made(Box<NamedTempFile>, PathBuf, Option<Box<Metadata>>),
     /// An open file of this process, a pipe or a terminal.
@@ -119,7 +119,7 @@ pub(crate) enum Pending {
 
 impl Pending {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
-    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+    pub fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         let begun = match Place::of(path, inputs, over)? {
             Place::Open(1, open) => Ok(Self::Output(open)),
             Place::Open(_, open) => Ok(Self::Direct(open)),
@@ -134,7 +134,7 @@ impl Pending {
     pub(crate) fn gone_if_interrupted(self) -> io::Result<Self> {
         let Self::Made(made, ..) = &self else { return Ok(self) };
         let path = made.path().to_owned();
-        let mut signals = Signals::new(straddle_serve::signals::ending())?;
+        let mut signals = Signals::new(crate::interrupt::ending())?;
         std::thread::spawn(move || {
             for signal in signals.forever() {
                 let _ = fs::remove_file(&path);
@@ -199,7 +199,7 @@ impl Write for Pending {
 }
 
 /// A file that is written by its name, by others, and then replaces another one or none.
-pub(crate) struct Aside {
+pub struct Aside {
     /// The name that it was asked for by.
     name: PathBuf,
     /// Where it is written: not beside the file that was asked for, as who owns that folder could put another file in its
@@ -210,7 +210,7 @@ pub(crate) struct Aside {
 
 impl Aside {
     /// Begins a file for `path`. Refused if [`may_replace`] refuses.
-    pub(crate) fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+    pub fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
         let pending = Pending::begin(path, inputs, over)?;
         let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
             format!("{}: cannot be written at first in {}", path.display(), std::env::temp_dir().display())
@@ -219,12 +219,12 @@ impl Aside {
     }
 
     /// Where it is written. It has no contents yet.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.written.path()
     }
 
     /// Puts the file in its place. If it ended early, a former file stays.
-    pub(crate) fn commit(mut self, ended_early: Option<&io::Error>) -> Result<()> {
+    pub fn commit(mut self, ended_early: Option<&io::Error>) -> Result<()> {
         let copied = File::open(self.path()).and_then(|mut file| io::copy(&mut file, &mut self.pending));
         let committed = match copied {
             // There may be no room for it where it belongs.
@@ -346,7 +346,7 @@ fn persist(made: NamedTempFile, path: &Path, present: Option<&Metadata>) -> io::
 }
 
 /// The folder that a file is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -400,7 +400,7 @@ fn kept_aside(made: NamedTempFile, why: &str) -> io::Error {
 
 /// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is of the kind that may be replaced
 /// and not one of `inputs`, whatever its name. It is known before a long run whether a file can be made there.
-pub(crate) fn may_replace(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<()> {
+pub fn may_replace(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<()> {
     match Place::of(path, inputs, over)? {
         Place::Open(..) | Place::Stream => Ok(()),
         Place::File(present) => made(path, present.as_ref())

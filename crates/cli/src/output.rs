@@ -7,25 +7,31 @@ use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use straddle_device::shown::is_hidden;
-pub(crate) use straddle_device::shown::{printable, quote_path};
+pub use straddle_device::shown::{printable, quote_path};
 
-use crate::args::Colour;
-pub(crate) use net::Net;
+use crate::args::{Arguments, Colour};
+pub use net::Net;
 
 /// Styles for text on stdout; all empty if colour is off.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Styles {
-    pub(crate) error: Style,
-    pub(crate) warning: Style,
-    pub(crate) advice: Style,
-    pub(crate) good: Style,
-    pub(crate) heading: Style,
-    pub(crate) faint: Style,
+pub struct Styles {
+    /// Of errors.
+    pub error: Style,
+    /// Of warnings.
+    pub warning: Style,
+    /// Of advice.
+    pub advice: Style,
+    /// Of what is as it should be.
+    pub good: Style,
+    /// Of headings.
+    pub heading: Style,
+    /// Of what matters less.
+    pub faint: Style,
 }
 
 impl Styles {
     /// Chooses the styles by `when`, the environment and the terminal.
-    pub(crate) fn choose(when: Colour) -> Self {
+    pub fn choose(when: Colour) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let coloured = match when {
@@ -49,21 +55,28 @@ impl Styles {
     }
 }
 
+impl Arguments {
+    /// Returns the styles that were asked for.
+    pub fn styles(&self) -> Styles {
+        Styles::choose(self.color)
+    }
+}
+
 impl Styles {
     /// Whether colour is on.
-    pub(crate) fn is_coloured(self) -> bool {
+    pub fn is_coloured(self) -> bool {
         self.heading != Style::new()
     }
 }
 
 /// Returns `text` in `style`.
-pub(crate) fn paint(style: Style, text: &str) -> String {
+pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
 /// Returns standard output, buffered in large pieces and filtered so that text in it cannot control a
 /// terminal.
-pub(crate) fn stdout() -> BufWriter<Net> {
+pub fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
@@ -74,7 +87,7 @@ const USUAL_WIDTH: usize = 110;
 const LEAST_WIDTH: usize = 60;
 
 /// Returns the characters per line of stdout.
-pub(crate) fn width() -> usize {
+pub fn width() -> usize {
     terminal_width().map_or(USUAL_WIDTH, |width| width.min(USUAL_WIDTH))
 }
 
@@ -96,12 +109,12 @@ fn width_of(stream: impl AsFd) -> Option<usize> {
 }
 
 /// Makes a text of several lines printable.
-pub(crate) fn printable_lines(text: &str) -> String {
+pub fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints a message to stderr. If that fails, the exit code has to suffice.
-pub(crate) fn complain(message: &str) {
+pub fn complain(message: &str) {
     // Wrap only the first line: a command is on a line of its own and stays whole.
     let whole = format!("straddle: {}", printable_lines(message));
     let width = width_of(io::stderr());
@@ -127,7 +140,7 @@ pub(crate) fn json_escaped(json: &str) -> String {
 }
 
 /// Prints `value` as indented JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut out = stdout();
     writeln!(out, "{}", json_escaped(&serde_json::to_string_pretty(value)?))?;
     out.flush()?;
@@ -135,6 +148,18 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// Returns `1 partition`, `2 partitions`.
-pub(crate) fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, noun: &str) -> String {
+pub fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, noun: &str) -> String {
     if count == N::from(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Prints `text`.
+///
+/// # Errors
+///
+/// Returns why it cannot be written.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
 }

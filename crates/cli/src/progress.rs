@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STEPS: f64 = 1000.0;
 
 /// A bar that appears on stderr once the work takes more than a second, if stderr is a terminal.
-pub(crate) struct Bar {
+pub struct Bar {
     begun: Instant,
     /// `None` if stderr is not a terminal.
     bar: Option<ProgressBar>,
@@ -31,7 +31,8 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    pub(crate) fn new() -> Self {
+    /// Begins the time after which the bar appears.
+    pub fn new() -> Self {
         let bar = io::stderr().is_terminal().then(ProgressBar::hidden);
         Self { begun: Instant::now(), bar, at: None, what: String::new() }
     }

@@ -16,18 +16,17 @@ use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 use straddle_examine::{DRIVE as PREFIX, Named};
-use straddle_reproduce::lab::StepOutcome;
 
 use crate::exit::{RefusedError, UsageError};
 use crate::output::printable_lines;
 
 /// A modelled drive, opened.
 #[derive(Clone, Debug)]
-pub(crate) struct Drive {
+pub struct Drive {
     /// The name or file of its profile, with options after commas.
-    pub(crate) specification: String,
+    pub specification: String,
     /// The drive's profile.
-    pub(crate) profile: Arc<Profile>,
+    pub profile: Arc<Profile>,
 }
 
 impl Drive {
@@ -50,7 +49,7 @@ impl fmt::Display for Drive {
 
 /// A target of this machine.
 #[derive(Clone, Debug)]
-pub(crate) enum TargetSpec {
+pub enum TargetSpec {
     /// A file or a device.
     Path(PathBuf),
     /// `drive:NAME`, `drive:NAME,OPTION` or `drive:FILE.toml`.
@@ -79,7 +78,7 @@ impl TargetSpec {
     }
 
     /// Returns the modelled drive; a usage error for a path, on which `command` does not work.
-    pub(crate) fn modelled(&self, command: &str) -> Result<&Drive, UsageError> {
+    pub fn modelled(&self, command: &str) -> Result<&Drive, UsageError> {
         match self {
             Self::Modelled(drive) => Ok(drive),
             Self::Path(path) => {
@@ -144,13 +143,8 @@ impl ReadTarget {
 }
 
 /// Returns the target that a modelled drive is, from its specification.
-pub(crate) fn modelled(specification: &str) -> String {
+pub fn modelled(specification: &str) -> String {
     format!("{PREFIX}{specification}")
-}
-
-/// Returns what a lab step ran on, as a target.
-pub(crate) fn of_lab(outcome: &StepOutcome) -> String {
-    outcome.device.as_ref().map_or_else(|| modelled(&outcome.drive), |device| device.display().to_string())
 }
 
 /// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::output::{self, printable, quote_path};
 
 /// Says on stderr that the partitions of the disk at `path` are being moved, if they are.
-pub(crate) fn note(path: &Path) {
+pub fn note(path: &Path) {
     found(path).iter().for_each(|note| output::complain(note));
 }
 

@@ -16,5 +16,5 @@ mod summary;
 pub use clock::Pace;
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::{Engine, Finished, Job};
-pub use server::{MOST_CLIENTS, Options, Server, ServerError};
+pub use server::{Options, Server, ServerError};
 pub use summary::{Ending, Snapshot, Totals};

@@ -27,7 +27,6 @@ use crate::nbd::Export;
 use crate::signals::Signals;
 use crate::summary::{Ending, Snapshot, Totals};
 
-pub use limits::MOST_CLIENTS;
 use limits::{MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller};
 
@@ -66,6 +65,8 @@ pub struct Options {
     pub pace: Pace,
     /// What may happen to a sector at a power cut by command.
     pub tear: Tear,
+    /// The signals that end the server.
+    pub signals: Vec<i32>,
 }
 
 /// Why serving failed.
@@ -140,7 +141,7 @@ impl Server {
         }
         limits::raise_open_files();
         let poller = Poller::new(TIMER)?;
-        let signals = Signals::watch()?;
+        let signals = Signals::watch(&options.signals)?;
         // After the handlers, which remove the sockets.
         let mut listeners = Vec::new();
         for endpoint in &options.nbd {

@@ -82,16 +82,16 @@ pub(crate) struct ShowArguments {
 /// Arguments of `drive fit`.
 #[derive(Debug, Args)]
 #[command(after_help = FIT_EXAMPLES)]
-pub(crate) struct FitArguments {
+pub struct FitArguments {
     /// Modelled drive, or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
-    pub(crate) drive: Drive,
+    pub drive: Drive,
 
     /// Write a profile based on this one, with the fitted values, to this new file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) write: Option<PathBuf>,
+    pub write: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema drive-fit`).
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use straddle_drive::profile::Start;
-use straddle_media::Tear;
 use straddle_units::{ByteCount, parse_size};
 
+use super::{
+    Action, Arguments, Command, DriveArguments, FitArguments, ReproduceArguments, SchemaOf, ServeArguments,
+};
 use crate::target::{Drive, drives};
 
 /// Examples for `lab --help`.
@@ -35,116 +37,136 @@ why); 130 if interrupted.";
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct LabArguments {
+pub struct LabArguments {
     /// Modelled drive of the guest, with comma-separated options, or the path of a profile (see 'straddle
     /// drive list'). Can be repeated.
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
-    pub(crate) drive: Vec<Drive>,
+    pub drive: Vec<Drive>,
 
     /// Start of the drive's only partition, in bytes (20KiB) or, with an s, in logical sectors (40s)
     /// [default: no partition table]. Give it once for all drives, or once for each.
     #[arg(long, value_name = "START", value_parser = start)]
-    pub(crate) start: Vec<Start>,
+    pub start: Vec<Start>,
 
     /// Size of the partitions [default: as large as the drives allow].
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
-    pub(crate) size: Option<ByteCount>,
+    pub size: Option<ByteCount>,
 
     /// Keep the drive's contents in this file, which may be from an earlier run. Give it once for each drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) store: Vec<PathBuf>,
+    pub store: Vec<PathBuf>,
 
     /// Memory size of the guest.
     #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
-    pub(crate) mem: ByteCount,
+    pub mem: ByteCount,
 
     /// Directory that the guest can read, $INPUT.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    pub(crate) input: Option<PathBuf>,
+    pub input: Option<PathBuf>,
 
     /// Directory that the guest can write, $OUTPUT.
     ///
     /// Nothing else on this machine can be written, not even by the guest's root. The guest cannot create
     /// device nodes or set-user-ID files there.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 
     /// Run the guest even if neither namespaces nor Landlock can confine it. Its root can then change
     /// whatever you can change on this machine.
     #[arg(long)]
-    pub(crate) unconfined: bool,
+    pub unconfined: bool,
 
     /// Write every request to this file, in the format that `straddle sim` reads.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
 
     /// Record every request of the drives to this file, with the times of its issue and completion, in blktrace's
     /// format (see `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
 
     /// Write every event of the guest's kernel to this file, one per line.
     ///
     /// If two runs that should be equal are not, the first line that differs shows where they diverged (see
     /// docs/lab.md).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) events: Option<PathBuf>,
+    pub events: Option<PathBuf>,
 
     /// Seed of the guest's random numbers, and of the position of the platters when it starts.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub seed: u64,
 
     /// Multiply the time charged for the guest's processor use by FACTOR (see docs/lab.md).
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
-    pub(crate) cpu: f64,
+    pub cpu: f64,
 
     /// Cut the power of all drives shortly after this many requests; --store then holds what was on the
     /// medium.
     #[arg(long, value_name = "REQUESTS")]
-    pub(crate) cut_after: Option<u64>,
+    pub cut_after: Option<u64>,
 
     /// Effect of a power cut on the physical sector that a disk is writing, including its logical sectors
     /// that are not being written.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
-    pub(crate) tear: TearName,
+    pub tear: TearName,
 
     /// Stop a guest that takes longer than this in real time (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 
     /// Stop a guest that takes longer than this in its own time.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
-    pub(crate) guest_timeout: Duration,
+    pub guest_timeout: Duration,
 
     /// Print JSON (see `straddle schema lab`), including the output of the command.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 
     /// Remove the directories left by your killed runs, and run nothing. The next run does so as well.
     #[arg(long, exclusive = true)]
-    pub(crate) clean: bool,
+    pub clean: bool,
 
     /// Program to run in the guest: a script with its arguments, a command, or a line of bash.
     #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
+}
+
+/// A command that `straddle-lab` runs.
+#[derive(Clone, Copy, Debug)]
+pub enum OfLab<'a> {
+    /// `lab`.
+    Lab(&'a LabArguments),
+    /// `serve`.
+    Serve(&'a ServeArguments),
+    /// `reproduce`.
+    Reproduce(&'a ReproduceArguments),
+    /// `drive fit`.
+    Fit(&'a FitArguments),
+    /// `schema` of one of these.
+    Schema(SchemaOf),
+}
+
+impl Arguments {
+    /// Returns the command if it is one that `straddle-lab` runs.
+    pub fn of_lab(&self) -> Option<OfLab<'_>> {
+        match &self.command {
+            Command::Lab(lab) => Some(OfLab::Lab(lab)),
+            Command::Serve(serve) => Some(OfLab::Serve(serve)),
+            Command::Reproduce(reproduce) => Some(OfLab::Reproduce(reproduce)),
+            Command::Drive(DriveArguments { action: Action::Fit(fit) }) => Some(OfLab::Fit(fit)),
+            Command::Schema { command } if command.is_of_lab() => Some(OfLab::Schema(*command)),
+            _ => None,
+        }
+    }
 }
 
 /// The effect of a power cut on a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TearName {
+pub enum TearName {
     /// The whole sector may read as noise afterwards.
     Garbage,
     /// The sector reads as before or as after the write.
     Nothing,
-}
-
-impl From<TearName> for Tear {
-    fn from(name: TearName) -> Self {
-        match name {
-            TearName::Garbage => Self::Garbage,
-            TearName::Nothing => Self::Nothing,
-        }
-    }
 }
 
 fn start(text: &str) -> Result<Start, String> {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use straddle_reproduce::experiment::Experiment;
 
 use crate::exit;
 use crate::target;
@@ -29,92 +28,96 @@ Examples:
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
                                           its six operations on a real disk; all its data is lost";
 
+/// The shipped experiments: the files of the folder experiments.
+pub const EXPERIMENTS: [&str; 7] =
+    ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"];
+
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
-pub(crate) struct ReproduceArguments {
+pub struct ReproduceArguments {
     /// Published experiments, or files in their format [default: every shipped experiment].
     #[arg(value_name = "EXPERIMENT", value_parser = ExperimentNames, hide_possible_values = true)]
-    pub(crate) experiments: Vec<String>,
+    pub experiments: Vec<String>,
 
     /// Run only what was published for this modelled drive. If nothing was, run on it what was published for
     /// other drives, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
-    pub(crate) drive: Option<target::Drive>,
+    pub drive: Option<target::Drive>,
 
     /// List the experiments without running any.
     #[arg(long, conflicts_with = "drive")]
-    pub(crate) list: bool,
+    pub list: bool,
 
     /// Run only the parts that need no kernel: seconds instead of minutes.
     #[arg(long)]
-    pub(crate) model_only: bool,
+    pub model_only: bool,
 
     /// Run only the parts that need a kernel.
     #[arg(long, conflicts_with = "model_only")]
-    pub(crate) lab_only: bool,
+    pub lab_only: bool,
 
     /// Number of runs of each lab part, each with a different seed; the mean counts [default: as in the
     /// article, where it says].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) runs: Option<u32>,
+    pub runs: Option<u32>,
 
     /// Run the lab parts with every plausible policy of read-modify-write as well, for a band beside each
     /// published figure: four times as many guests. The parts without a kernel always have it.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
-    pub(crate) bands: bool,
+    pub bands: bool,
 
     /// Choose one policy of read-modify-write for each drive: that with the least worst error over the drive's
     /// published raw figures. Runs no guest, and changes nothing.
     #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
-    pub(crate) policies: bool,
+    pub policies: bool,
 
     /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
     #[arg(long)]
-    pub(crate) unconfined: bool,
+    pub unconfined: bool,
 
     /// Seed of the guests' first run.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub seed: u64,
 
     /// Run the lab's scripts on this machine's kernel and this block device instead, in real time, as root.
     /// All data on the device is lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "destroy_data",
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
-    pub(crate) on: Option<PathBuf>,
+    pub on: Option<PathBuf>,
 
     /// The same device again, to confirm that its data will be lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "on")]
-    pub(crate) destroy_data: Option<PathBuf>,
+    pub destroy_data: Option<PathBuf>,
 
     /// Run at full length what an experiment shortens (its `scale`).
     #[arg(long)]
-    pub(crate) full: bool,
+    pub full: bool,
 
     /// Number of guests to run at once [default: one per processor].
     #[arg(long, value_name = "N")]
-    pub(crate) guests: Option<NonZeroUsize>,
+    pub guests: Option<NonZeroUsize>,
 
     /// Read this uncompressed tarball instead of a generated one.
     #[arg(long, value_name = "FILE")]
-    pub(crate) tarball: Option<PathBuf>,
+    pub tarball: Option<PathBuf>,
 
     /// Read the trees `old` and `new` in this directory instead of generated ones.
     #[arg(long, value_name = "DIR")]
-    pub(crate) tree: Option<PathBuf>,
+    pub tree: Option<PathBuf>,
 
     /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle/inputs or
     /// ~/.cache/straddle/inputs].
     #[arg(long, value_name = "DIR")]
-    pub(crate) cache: Option<PathBuf>,
+    pub cache: Option<PathBuf>,
 
     /// Write an HTML page with charts and tables: a single file that needs no network.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
-    pub(crate) html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema reproduce`).
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Takes any text, but offers the shipped experiments to completions.
@@ -134,6 +137,6 @@ impl TypedValueParser for ExperimentNames {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Experiment::names().map(PossibleValue::new)))
+        Some(Box::new(EXPERIMENTS.into_iter().map(PossibleValue::new)))
     }
 }

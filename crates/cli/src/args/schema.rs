@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// The commands whose JSON has a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SchemaOf {
+pub enum SchemaOf {
     /// `check --json`.
     Check,
     /// `plan --json`.
@@ -41,4 +41,11 @@ pub(crate) enum SchemaOf {
     Reproduce,
     /// `report --json`.
     Report,
+}
+
+impl SchemaOf {
+    /// Whether `straddle-lab` runs the command.
+    pub(super) fn is_of_lab(self) -> bool {
+        matches!(self, Self::Serve | Self::Lab | Self::Reproduce | Self::DriveFit)
+    }
 }

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum};
-use straddle_media::Tear;
-use straddle_serve::{Endpoint, MOST_CLIENTS};
+use clap::{ArgGroup, Args};
 
+use super::TearName;
 use crate::target::{TargetSpec, local_paths, targets};
 
 /// Examples for `serve --help`.
@@ -30,87 +29,69 @@ a file of another type, or does not belong to this machine.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("address").required(true).multiple(true).args(["nbd", "vhost_user"]))]
-pub(crate) struct ServeArguments {
+pub struct ServeArguments {
     /// Modelled drive, with comma-separated options (see 'straddle drive list').
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
-    pub(crate) target: TargetSpec,
+    pub target: TargetSpec,
 
     /// Serve NBD at this address, unix:PATH or HOST:PORT. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) nbd: Vec<Endpoint>,
+    pub nbd: Vec<String>,
 
     /// Serve virtual machines at this socket, by vhost-user-blk. Can be repeated.
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) vhost_user: Vec<PathBuf>,
+    pub vhost_user: Vec<PathBuf>,
 
     /// Keep the contents in this file [default: in memory]. It is created sparse if it does not exist, and
     /// used as it is if it has the drive's size.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
-    pub(crate) store: Option<PathBuf>,
+    pub store: Option<PathBuf>,
 
     /// Record every request of the drive to this file, with the times of its issue and completion by the drive's
     /// clock, in blktrace's format (see `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
 
     /// Run the drive's clock FACTOR times as fast as real time.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
-    pub(crate) speed: f64,
+    pub speed: f64,
 
     /// Send every completion immediately, regardless of the drive's timing.
     #[arg(long, conflicts_with = "speed")]
-    pub(crate) no_delay: bool,
+    pub no_delay: bool,
 
     /// Cut the power at this request, or some milliseconds later in the drive's time. The contents are then
     /// those that were durable.
     #[arg(long, value_name = "REQUESTS")]
-    pub(crate) cut_after: Option<u64>,
+    pub cut_after: Option<u64>,
 
     /// Seed that determines the exact time of the power cut, and what happens to data being written at that
     /// time.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub seed: u64,
 
     /// Possible effect of a power cut on the physical sector that a disk is writing.
-    #[arg(long, value_enum, default_value_t = TearArgument::Garbage, value_name = "HOW")]
-    pub(crate) tear: TearArgument,
+    #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
+    pub tear: TearName,
 
     /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH; answers are lines of JSON.
-    #[arg(long, value_name = "ADDRESS", value_parser = unix_path)]
-    pub(crate) control: Option<PathBuf>,
+    #[arg(long, value_name = "ADDRESS")]
+    pub control: Option<String>,
 
     /// Allow connections from other machines. NBD has no access control: any client that reaches the port can read and write the drive.
     #[arg(long)]
-    pub(crate) allow_remote: bool,
+    pub allow_remote: bool,
 
     /// Maximum number of concurrent clients: NBD clients, virtual machines and control connections together.
     ///
     /// At the limit, a new client replaces one that has sent no request yet. If there is none, the new client
     /// is rejected.
-    #[arg(long, value_name = "NUMBER", default_value_t = MOST_CLIENTS, value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub(crate) max_clients: u16,
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub max_clients: u16,
 
     /// Print the final summary as JSON (see `straddle schema serve`).
     #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// The effect of a power cut on a sector that is being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TearArgument {
-    /// By seed, it reads as old, new or noise, together with its neighbours in the same physical sector.
-    Garbage,
-    /// It reads as old or new.
-    Nothing,
-}
-
-impl From<TearArgument> for Tear {
-    fn from(tear: TearArgument) -> Self {
-        match tear {
-            TearArgument::Garbage => Self::Garbage,
-            TearArgument::Nothing => Self::Nothing,
-        }
-    }
+    pub json: bool,
 }
 
 /// Slower than this nothing would ever happen; faster than this the wall's clock is too coarse.
@@ -119,11 +100,4 @@ const SPEED: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 fn speed(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if SPEED.contains(&speed) { Ok(speed) } else { Err("not from 0.001 to 1000000".to_owned()) }
-}
-
-fn unix_path(text: &str) -> Result<PathBuf, String> {
-    match text.parse()? {
-        Endpoint::Unix(path) => Ok(path),
-        Endpoint::Tcp(_) => Err("not unix:PATH".to_owned()),
-    }
 }

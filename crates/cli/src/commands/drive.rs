@@ -4,23 +4,20 @@ use std::io::Write;
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_reproduce::fit::fit as find;
 
-use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
+use crate::args::{Action, DriveArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
 use crate::keep::{self, Over};
 use crate::output::{self, Styles};
-use crate::progress::Bar;
 use crate::target::Drive;
 use crate::view::json::drive::DrivesReport;
-use crate::view::json::fit::FitReport;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
     match &arguments.action {
         Action::List { json } => list(*json, styles),
         Action::Show(show) => self::show(show, styles),
-        Action::Fit(fit) => self::fit(fit, styles),
+        Action::Fit(_) => super::lab::start(),
     }
 }
 
@@ -46,29 +43,6 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     print(&text::drive::show(profile, output::width(), styles))
-}
-
-fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
-    let name = arguments.drive.specification.as_str();
-    if let Some(path) = &arguments.write {
-        keep::may_replace(path, &[], Over::Nothing)?;
-    }
-    let mut bar = Bar::new();
-    let fit = find(name, &mut bar)?;
-    drop(bar);
-    if let Some(path) = &arguments.write {
-        let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Nothing)?;
-    }
-    if arguments.json {
-        output::print_json(&FitReport::of(&fit))?;
-        return Ok(Exit::Success);
-    }
-    let in_view = arguments.drive.profile.fit.as_ref();
-    let in_view = in_view.map_or_else(String::new, |asked| {
-        format!("\n  In view:\n{}", text::drive::in_view(asked, output::width()))
-    });
-    print(&(text::fit::fit(&fit, output::width(), styles) + &in_view))
 }
 
 fn print(text: &str) -> Result<Exit> {

@@ -15,20 +15,25 @@ pub(crate) mod plan;
 mod probe;
 mod realign;
 mod report;
-mod reproduce;
 mod saved;
-mod serve;
 mod sim;
 mod trace;
 
 use crate::args::{Arguments, Command};
 use crate::exit::Exit;
-use crate::output::{self, Styles};
+use crate::output;
 use crate::view::json::schema;
 
-/// Runs the command that the arguments name.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let styles = Styles::choose(arguments.color);
+/// Runs the command that the arguments name, or `straddle-lab` if it is one of its.
+///
+/// # Errors
+///
+/// Returns why the command failed; `exit::of_error` prints it.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if arguments.of_lab().is_some() {
+        return lab::start();
+    }
+    let styles = arguments.styles();
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments, check::Form::Audit, styles),
         Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
@@ -45,14 +50,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Trace(trace) => trace::run(trace, styles),
         Command::Sim(sim) => sim::run(sim, styles),
-        Command::Serve(serve) => serve::run(serve),
-        Command::Lab(lab) => lab::run(lab),
-        Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
+        Command::Serve(_) | Command::Lab(_) | Command::Reproduce(_) => lab::start(),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
-        Command::Schema { command } => {
-            output::print_json(&schema::json_schema(*command))?;
+        Command::Schema { command } => schema::json_schema(*command).map_or_else(lab::start, |schema| {
+            output::print_json(&schema)?;
             Ok(Exit::Success)
-        }
+        }),
     }
 }

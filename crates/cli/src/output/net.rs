@@ -16,7 +16,7 @@ pub(super) fn allow_styles(are_on: bool) {
 }
 
 /// Standard output behind the filter.
-pub(crate) struct Net {
+pub struct Net {
     out: Stdout,
     /// The beginning of a character or of a style whose rest is still to come.
     tail: Vec<u8>,

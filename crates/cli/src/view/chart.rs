@@ -2,7 +2,7 @@
 //!
 //! The law of this module: it draws the numbers that it is given and knows nothing of their meaning.
 
-pub(crate) mod groups;
+pub mod groups;
 pub(crate) mod svg;
 pub(crate) mod terminal;
 

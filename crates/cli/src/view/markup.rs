@@ -8,7 +8,7 @@ pub(crate) const MADE_BY: &str = "Made by straddle.";
 
 /// Escapes `text` for markup, so that the parser finds none in it. Hidden characters, line breaks included,
 /// become blanks: most of them are not allowed in XML 1.0, even as a reference.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

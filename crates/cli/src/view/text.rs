@@ -3,19 +3,15 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod copy;
-pub(crate) mod drive;
+pub mod drive;
 mod finding;
-pub(crate) mod fit;
 pub(crate) mod fleet;
-pub(crate) mod lab;
 mod number;
 mod partitions;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod realign;
 pub(crate) mod record;
-pub(crate) mod reproduce;
-pub(crate) mod serve;
 pub(crate) mod sim;
 mod table;
 pub(crate) mod topic;
@@ -29,11 +25,13 @@ use textwrap::WordSplitter;
 
 use crate::output::Styles;
 pub(crate) use check::{lines, map, summary, target};
-pub(crate) use number::{clock, duration, number, percent};
-pub(crate) use table::{folded, headed, narrowed, plain_table, right, trimmed};
+pub(crate) use number::clock;
+pub use number::{duration, number, percent};
+pub(crate) use table::{folded, narrowed};
+pub use table::{headed, plain_table, right, trimmed};
 
 /// Wraps `text` into lines of at most `width`, each after `indent`.
-pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     wrap_after(text, width, indent, indent)
 }
 

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The default number of clients at a time. Later ones are turned away with a message.
-pub const MOST_CLIENTS: u16 = 64;
 /// The number of clients that are being turned away at a time.
 pub(super) const MOST_TURNED_AWAY: usize = 16;
 /// The time in which an NBD client must complete the handshake.

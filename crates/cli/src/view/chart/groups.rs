@@ -26,37 +26,37 @@ const LINE: f64 = 16.0;
 const VALUE: f64 = 28.0;
 
 /// Ratios to compare, as groups of bars.
-pub(crate) struct Chart<'a> {
+pub struct Chart<'a> {
     /// The title.
-    pub(crate) title: &'a str,
+    pub title: &'a str,
     /// What the bars show.
-    pub(crate) axis: &'a str,
+    pub axis: &'a str,
     /// What the bars of each group are, in order.
-    pub(crate) series: Vec<&'a str>,
+    pub series: Vec<&'a str>,
     /// The groups, from left to right.
-    pub(crate) groups: Vec<Group<'a>>,
+    pub groups: Vec<Group<'a>>,
 }
 
 /// Bars side by side.
-pub(crate) struct Group<'a> {
+pub struct Group<'a> {
     /// The label below the bars.
-    pub(crate) label: &'a str,
+    pub label: &'a str,
     /// One bar per series.
-    pub(crate) bars: Vec<Bar>,
+    pub bars: Vec<Bar>,
 }
 
 /// A bar, with a mark at the published value.
 #[derive(Clone, Copy)]
-pub(crate) struct Bar {
+pub struct Bar {
     /// The height, if there is a value.
-    pub(crate) value: Option<f64>,
+    pub value: Option<f64>,
     /// The published value, if there is one.
-    pub(crate) published: Option<f64>,
+    pub published: Option<f64>,
 }
 
 /// Draws the chart as two SVG elements, of which the page's style sheet shows one: groups side by side where there
 /// is room for text of its full size, and bars below each other on a phone.
-pub(crate) fn svg(chart: &Chart<'_>) -> String {
+pub fn svg(chart: &Chart<'_>) -> String {
     wide(chart) + &narrow::svg(chart)
 }
 

@@ -268,7 +268,7 @@ enum StopReport {
 /// Latencies in nanoseconds. Percentiles are accurate to 0.1 %, the other values are exact.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Latency")]
-pub(crate) struct LatencyReport {
+pub struct LatencyReport {
     mean_ns: u64,
     min_ns: u64,
     p50_ns: u64,
@@ -281,7 +281,7 @@ pub(crate) struct LatencyReport {
 /// Counters from inside a drive during a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Counters")]
-pub(crate) struct CountersReport {
+pub struct CountersReport {
     /// Reads that the drive completed.
     host_reads: u64,
     /// Writes that it completed.
@@ -477,7 +477,8 @@ fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
     }
 }
 
-pub(crate) fn latency(latency: &Latency) -> LatencyReport {
+/// Returns what is printed of latencies.
+pub fn latency(latency: &Latency) -> LatencyReport {
     LatencyReport {
         mean_ns: latency.mean().get(),
         min_ns: latency.min().get(),
@@ -489,7 +490,8 @@ pub(crate) fn latency(latency: &Latency) -> LatencyReport {
     }
 }
 
-pub(crate) fn counters(counters: &Counters) -> CountersReport {
+/// Returns what is printed of a drive's counters.
+pub fn counters(counters: &Counters) -> CountersReport {
     CountersReport {
         host_reads: counters.host_reads,
         host_writes: counters.host_writes,

@@ -84,7 +84,7 @@ pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
 }
 
 /// Returns which published figures the profile was fitted to.
-pub(crate) fn in_view(fit: &Fit, width: usize) -> String {
+pub fn in_view(fit: &Fit, width: usize) -> String {
     let line = |text: &str| wrap(&printable(text), width, "  ") + "\n";
     if fit.experiments.is_empty() {
         return line("no figure: nothing is fitted");

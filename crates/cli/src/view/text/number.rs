@@ -3,7 +3,7 @@
 use straddle_bench::Clock;
 
 /// Formats seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let parts = |unit: f64| ((seconds / unit).floor(), seconds % unit);
     match seconds {
         _ if seconds >= 3600.0 => {
@@ -15,7 +15,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 }
 
 /// Formats a number to four digits, without trailing zeros, or whole from 1000 on.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 1000.0 => return format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),
@@ -26,7 +26,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// Formats a share as `+3.4 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 

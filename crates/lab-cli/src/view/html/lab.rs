@@ -3,13 +3,15 @@
 use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
 use straddle_reproduce::lab::{Comparison, StepOutcome};
 
-use super::{Cell, Table, capitalised, dash, figure, nearest, paragraph};
+use straddle_cli::view::html::{Cell, Table, capitalised, dash, figure, paragraph};
+
+use super::nearest;
 use crate::target::of_lab;
-use crate::view::chart::groups::{Bar, Chart, Group};
-use crate::view::markup::escaped;
 use crate::view::text::number;
 use crate::view::text::reproduce::band;
 use crate::view::text::reproduce::lab::{failures, host, mean, named, published, ran, whose};
+use straddle_cli::view::chart::groups::{Bar, Chart, Group};
+use straddle_cli::view::markup::escaped;
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&of_lab(outcome)));

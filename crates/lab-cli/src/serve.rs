@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use straddle_drive::Profile;
 use straddle_media::{Cut, Served, Store};
-use straddle_serve::{Ending, Options, Pace, Server, ServerError, Snapshot};
+use straddle_serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot};
 
 use crate::args::ServeArguments;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
+use crate::interrupt::ending;
 use crate::output::{self, printable};
-use crate::recording::Modelled;
+use crate::recording::{Modelled, tear};
 use crate::unfinished;
 use crate::view::json::serve::{Serve, ServeReport};
 use crate::view::text;
@@ -25,15 +26,22 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         None => Store::memory(profile.claims.capacity),
     };
     let cut =
-        arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() });
+        arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) });
+    let nbd = arguments.nbd.iter().map(|text| endpoint("--nbd", text)).collect::<Result<_, _>>()?;
+    let control = arguments.control.as_deref().map(|text| endpoint("--control", text)).transpose()?;
+    let control = control.map(|endpoint| match endpoint {
+        Endpoint::Unix(path) => Ok(path),
+        Endpoint::Tcp(address) => Err(UsageError(format!("--control: {address}: not unix:PATH"))),
+    });
     let options = Options {
-        nbd: arguments.nbd.clone(),
+        nbd,
         vhost_user: arguments.vhost_user.clone(),
-        control: arguments.control.clone(),
+        control: control.transpose()?,
         allow_remote: arguments.allow_remote,
         max_clients: arguments.max_clients,
         pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
-        tear: arguments.tear.into(),
+        tear: tear(arguments.tear),
+        signals: ending(),
     };
     let mut served = Served::new(profile, store, cut);
     let drives = [(drive.to_string(), drive.to_string(), &**profile)];
@@ -49,11 +57,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     server.on_full(move || {
         output::complain(&format!("{most} clients are connected: another one was rejected (--max-clients)"));
     });
-    let ending = serve(&mut server);
+    let ended = serve(&mut server);
     if let Some(recording) = recording {
         recording.finish(None)?;
     }
-    let ending = ending?;
+    let ending = ended?;
     let snapshot = server.snapshot();
     let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
     if arguments.json {
@@ -68,6 +76,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
+}
+
+/// Parses an address to listen on.
+fn endpoint(option: &str, text: &str) -> Result<Endpoint, UsageError> {
+    text.parse().map_err(|error| UsageError(format!("{option}: {text}: {error}")))
 }
 
 /// Serves, with a status line if stderr is a terminal.

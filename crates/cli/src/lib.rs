@@ -1,0 +1,31 @@
+//! What `straddle` does, and what `straddle-lab` shares with it: the arguments, where output goes, the views.
+//!
+//! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its
+//! answer becomes text, JSON and an exit code.
+
+pub mod args;
+mod closed;
+mod commands;
+mod config;
+mod cost;
+mod estimate;
+pub mod exit;
+mod fleet;
+mod hostname;
+mod input;
+pub mod interrupt;
+pub mod keep;
+mod lasting;
+mod limited;
+mod measured;
+pub mod output;
+mod overlay;
+pub mod progress;
+mod random;
+pub mod recording;
+pub mod target;
+mod topics;
+pub mod unfinished;
+pub mod view;
+
+pub use commands::run;

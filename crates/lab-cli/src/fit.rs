@@ -1,0 +1,36 @@
+//! `straddle drive fit`: a drive's numbers, fitted to the published figures.
+
+use anyhow::Result;
+use straddle_reproduce::fit::fit as find;
+
+use crate::args::FitArguments;
+use crate::exit::Exit;
+use crate::keep::{self, Over};
+use crate::output::{self, Styles};
+use crate::progress::Bar;
+use crate::view::json::fit::FitReport;
+use crate::view::text;
+
+pub(crate) fn run(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
+    let name = arguments.drive.specification.as_str();
+    if let Some(path) = &arguments.write {
+        keep::may_replace(path, &[], Over::Nothing)?;
+    }
+    let mut bar = Bar::new();
+    let fit = find(name, &mut bar)?;
+    drop(bar);
+    if let Some(path) = &arguments.write {
+        let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Nothing)?;
+    }
+    if arguments.json {
+        output::print_json(&FitReport::of(&fit))?;
+        return Ok(Exit::Success);
+    }
+    let in_view = arguments.drive.profile.fit.as_ref();
+    let in_view = in_view.map_or_else(String::new, |asked| {
+        format!("\n  In view:\n{}", straddle_cli::view::text::drive::in_view(asked, output::width()))
+    });
+    output::print(&(text::fit::fit(&fit, output::width(), styles) + &in_view))?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,7 @@
+//! `straddle-lab`: modelled drives under Linux, served to other programs, and in published experiments.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    straddle::start(straddle_lab_cli::run, straddle_lab_cli::ERRORS)
+}

@@ -1,0 +1,7 @@
+//! `straddle`: finds, explains and fixes misaligned partitions.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    straddle::start(straddle_cli::run, straddle_cli::exit::ERRORS)
+}
