@@ -294,6 +294,49 @@ fn a_reverted_plan_can_be_made_and_applied_again() {
     assert!(std::fs::read(dir.join("kept.img")).unwrap() == blank);
 }
 
+/// Swap is made again rather than moved, also where only a smaller one has room at an aligned start.
+#[test]
+fn swap_that_fills_the_disk_is_made_again() {
+    if !tools::present(&["sfdisk", "mkswap"]) {
+        return;
+    }
+    for sectors in [131_009, 131_005, 131_001] {
+        let dir = tools::Dir::new("swap");
+        let image = dir.image("disk.img", 64 << 20);
+        tools::write_table(&image, 512, &format!("label: dos\nstart=63, size={sectors}, type=82\n"));
+        dir.image("swap", sectors * 512);
+        shell(
+            dir.path(),
+            "mkswap -q swap; dd if=swap of=disk.img bs=512 seek=63 conv=notrunc,sparse status=none",
+        );
+        let (_, text) = said(&dir, &["check", "--assume", "512e", "disk.img"]);
+        let (made, moved) = (text.find("mkswap --uuid"), text.find("straddle realign"));
+        assert!(made.is_some() && moved.is_none_or(|moved| made < Some(moved)), "{sectors}: {text}");
+        let (status, text) = said(&dir, &["realign", "--assume", "512e", "disk.img"]);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(status == Some(0) && text.contains("it is quicker made again"), "{sectors}: {text}");
+    }
+}
+
+/// The printed commands make an image with a GPT longer, with the backup at its end; sgdisk is the judge.
+#[test]
+fn an_image_is_made_longer_as_printed() {
+    if !tools::present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("longer");
+    let image = dir.image("disk.img", (2048 + 4096 + 33) * 512);
+    tools::write_table(&image, 512, "label: gpt\nstart=2048, size=4096\n");
+    let report = tools::check(&image, &["--assume", "512e"]);
+    let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["code"] == "S072");
+    let commands = found.unwrap()["fix"]["commands"].as_array().unwrap();
+    let lines: Vec<&str> = commands.iter().map(|command| command["line"].as_str().unwrap()).collect();
+    shell(dir.path(), &tools::pasted(&lines.join("\n")));
+    assert_eq!(std::fs::metadata(&image).unwrap().len() % (1 << 20), 0);
+    let verified = shell(dir.path(), "sgdisk -v disk.img");
+    assert!(verified.contains("No problems found"), "{verified}");
+}
+
 /// A plan in a file gives way to one of its kind for the same disk, and to no other.
 #[test]
 fn a_plan_that_may_be_needed_is_not_replaced() {

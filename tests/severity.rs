@@ -263,6 +263,9 @@ fn an_iso_that_is_a_disk_is_left_alone() {
     let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];
     run(Command::new("sgdisk").args(options).arg(&image), "");
     assert_eq!(judged(&image, "S001"), (vec!["advice".to_owned()], 0));
+    // On a larger stick, the backup is not at the end.
+    run(Command::new("truncate").args(["-s", "+8M"]).arg(&image), "");
+    assert_eq!(judged(&image, "S034"), (vec!["advice".to_owned()], 0));
     // Remains of an ISO image behind a new table are not an ISO image.
     run(Command::new("sgdisk").args(["-o", "-a1", "-n", "1:2049:12001"]).arg(&image), "");
     assert_eq!(judged(&image, "S001"), (vec!["error".to_owned()], 1));

@@ -117,6 +117,7 @@ fn a_partition_is_not_put_over_contents_that_none_lists() {
     let (gpt, mbr) = ("label: gpt\\nstart=110592, size=16384\\n", "start=110592, size=16384, type=83\\n");
     let extended = "start=2048, size=120000, type=5\\nstart=112640, size=8192, type=83\\n";
     let before = "label: gpt\\nstart=2048, size=8192\\n";
+    let primary = "start=2048, size=8192, type=83\\n";
     let fat = "mkfs.vfat -n KEEPME p >/dev/null";
     let cases = [
         (
@@ -143,6 +144,10 @@ fn a_partition_is_not_put_over_contents_that_none_lists() {
         (mbr, fat, (63, 80_000), "--add 20MiB", "byte 32256 is unallocated and begins vfat"),
         (mbr, "mkswap -q -L KEEPME p", (40_960, 40_000), "--add rest", "begins swap \"KEEPME\""),
         (extended, fat, (10_240, 80_000), "--add 8MiB,role=logical --start 12288s", "begins vfat"),
+        // As DOS laid out disks: a track behind the start of free space, and cylinders, with and without a track.
+        (primary, fat, (10_303, 80_000), "--add 40MiB", "byte 5275136 is unallocated and begins vfat"),
+        (mbr, fat, (32_130, 60_000), "--add 40MiB", "byte 16450560 is unallocated and begins vfat"),
+        (mbr, "mkfs.ext4 -q -L KEEPME p", (16_128, 60_000), "--add 40MiB", "byte 8257536 is unallocated"),
         (before, "mkfs.ext4 -q -L KEEPME p", (30_720, 60_000), "--grow 1", "begins ext4 \"KEEPME\""),
         (before, fat, (30_720, 60_000), "--grow 1=30MiB", "over which partition 1 would lie"),
     ];
@@ -150,6 +155,25 @@ fn a_partition_is_not_put_over_contents_that_none_lists() {
         let dir = disk(table, make, place);
         let lost = refused(&dir, wanted, &[says]);
         assert!(!lost.as_array().unwrap().is_empty(), "{wanted}: {lost}");
+    }
+}
+
+/// Nor where a GiB begins, or 1 MiB behind one, on a disk of which nothing else is left: there installers put the next one.
+#[test]
+fn contents_on_a_gib_are_found_in_a_large_space() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    for mib in [5_u64 << 10, (12 << 10) + 1, (63 << 10) + 1] {
+        let dir = Dir::new("listed-large");
+        let make = format!(
+            "truncate -s 80G disk; echo 'label: gpt' | sfdisk -q disk; truncate -s 16M p; mkfs.ext4 -q -L KEEPME p; \
+             dd if=p of=disk bs=1M seek={mib} conv=notrunc,sparse status=none"
+        );
+        shell(&make, dir.path());
+        let (code, said) = run(&dir, "plan disk --add rest");
+        assert!(code == 4 && said.contains(&format!("byte {} is unallocated", mib << 20)), "{mib}: {said}");
+        assert_eq!(run(&dir, "plan disk --add 4GiB").0, 0, "{mib}");
     }
 }
 
@@ -199,5 +223,25 @@ fn a_stray_byte_is_no_want_of_room() {
         );
         assert!(!said.contains("shrink") && !said.contains("--to"), "{said}");
         assert_eq!(run(&dir, "realign disk --wipe").0, 0);
+    }
+}
+
+/// A backup GPT in the way of a new partition is named, instead of a want of room.
+#[test]
+fn a_backup_in_the_way_of_a_new_partition_is_named() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = disk("label: gpt\\nstart=2048, size=126976\\n", "true", (2048, 8));
+    let (code, said) = run(&dir, "plan disk --add 50MiB");
+    assert!(code != 0 && !said.contains("--relocate-backup"), "nothing is behind it: {said}");
+    shell("truncate -s 256M disk", dir.path());
+    for size in ["50MiB", "100MiB"] {
+        let (code, said) = run(&dir, &format!("plan disk --add {size}"));
+        assert!(
+            code != 0 && said.contains("add --relocate-backup, which makes 192 MiB more"),
+            "{size}: {said}"
+        );
+        assert_eq!(run(&dir, &format!("plan disk --add {size} --relocate-backup")).0, 0, "{size}");
     }
 }

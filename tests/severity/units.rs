@@ -38,7 +38,8 @@ fn a_unit_of_more_than_4_kib_costs_the_same_by_either_name() {
                     let found = severities(&image, &assume, &[small, off]);
                     let is_off = !(start * 512).is_multiple_of(unit);
                     let starts = is_off.then(|| (off.to_owned(), "warning".to_owned()));
-                    let blocks = (small.to_owned(), "advice".to_owned());
+                    let cost = if make.contains("512") { "warning" } else { "advice" };
+                    let blocks = (small.to_owned(), cost.to_owned());
                     // With 4096-byte sectors, sectors of 512 are a finding of their own.
                     let own = make.contains("512") && name == "iu";
                     let expected: Vec<_> = starts.into_iter().chain((!own).then_some(blocks)).collect();
@@ -66,6 +67,28 @@ fn a_unit_of_more_than_4_kib_costs_the_same_by_either_name() {
     }
 }
 
+/// A start inside a block of 4 KiB, and sectors of 512 bytes, cost the same in a unit by either name, if the drive's logical
+/// sector is all that it says besides.
+#[test]
+fn a_start_and_sectors_off_a_large_unit_cost_the_same_by_either_name() {
+    if !present(&["sgdisk", "mkfs.xfs"]) {
+        return;
+    }
+    at_once([63_u64, 2049, 2055, 2063], |start| {
+        let dir = Dir::new("unit-off");
+        let image = gpt(&dir, 400, &["-a1", "-n", &format!("1:{start}:779999")]);
+        put(&dir, &image, "mkfs.xfs -q -f -s size=512 FS", start, 660_000);
+        for unit in [8 << 10, 16 << 10, 64 << 10_u64] {
+            let by = |assume: String, codes: [&str; 2]| -> Vec<String> {
+                severities(&image, &assume, &codes).into_iter().map(|(_, severity)| severity).collect()
+            };
+            let physical = by(format!("physical={unit}"), ["S001", "S061"]);
+            let iu = by(format!("physical=512,iu={unit}"), ["S004", "S062"]);
+            assert_eq!((&physical, &iu), (&vec!["warning".to_owned(); 2], &physical), "{start} on {unit}");
+        }
+    });
+}
+
 /// What costs the same in several partitions is said once.
 #[test]
 fn advice_on_several_file_systems_is_said_once() {
@@ -89,10 +112,10 @@ fn advice_on_several_file_systems_is_said_once() {
     assert!(text.contains("the same for partition 2") && text.contains("the same for partition 3"), "{text}");
 }
 
-/// Small blocks are advice where mke2fs makes them itself, and a warning where somebody asked for them.
+/// Small blocks are advice where mke2fs and mkfs.fat make them themselves, and a warning in what is larger.
 #[test]
-fn small_blocks_of_a_small_ext_are_advice() {
-    if !present(&["mkfs.ext4", "mkfs.ext2", "mkfs.xfs", "dumpe2fs"]) {
+fn small_blocks_of_a_small_ext_or_fat_are_advice() {
+    if !present(&["mkfs.ext4", "mkfs.ext2", "mkfs.xfs", "mkfs.fat", "dumpe2fs"]) {
         return;
     }
     let cases = [
@@ -103,12 +126,17 @@ fn small_blocks_of_a_small_ext_are_advice() {
         ("mkfs.ext4 -q -F -b 1024 FS", 512, "warning"),
         ("mkfs.ext4 -q -F -b 2048 FS", 700, "warning"),
         ("mkfs.xfs -q -f -s size=512 FS", 320, "warning"),
+        ("mkfs.fat FS", 32, "advice"),
+        ("mkfs.fat FS", 64, "advice"),
+        ("mkfs.fat -F 32 -s 1 FS", 300, "advice"),
+        ("mkfs.fat -F 32 -s 2 FS", 511, "advice"),
+        ("mkfs.fat -F 32 -s 2 FS", 513, "warning"),
     ];
     at_once(cases, |(make, mib, severity)| {
         let dir = Dir::new("small");
         let image = dir.image("fs.img", mib << 20);
         shell(&make.replace("FS", "fs.img"), dir.path());
-        let default = !make.contains("-b") && !make.contains("xfs");
+        let default = make.starts_with("mkfs.ext") && !make.contains("-b");
         let said = if default { shell("dumpe2fs -h fs.img 2>&1", dir.path()) } else { String::new() };
         assert!(
             !default || said.lines().any(|line| line.split_whitespace().eq(["Block", "size:", "1024"])),

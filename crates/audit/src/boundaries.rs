@@ -26,16 +26,20 @@ pub struct Named {
     pub boundary: Boundary,
     /// The rule that a start off this boundary breaks.
     pub rule: &'static Rule,
-    /// The severity of a start that misses it: the rule's, or less where the boundary is only a hint.
+    /// The severity of a start that misses it: the rule's, or less where the boundary is only a hint, or larger than blocks.
     pub severity: Severity,
 }
 
-impl Named {
-    /// The severity of a start `past` bytes past the boundary. In a sector of more than 4 KiB, a block of 4 KiB costs the
-    /// same wherever it lies, as it does in an indirection unit: only larger writes cover one more.
-    pub(crate) fn severity_at(&self, past: ByteCount) -> Severity {
-        if past.is_multiple_of(USUAL_PHYSICAL) { self.severity.min(Severity::Warning) } else { self.severity }
-    }
+/// Whether no block that every system mounts fills a unit of this size: each is a read-modify-write then, wherever it lies,
+/// however small it is, and whatever the unit is called. Only larger writes gain by a start on it.
+pub(crate) fn outgrows_blocks(unit: ByteCount) -> bool {
+    unit > USUAL_PHYSICAL
+}
+
+/// What it costs that writes of `size` bytes do not fill a unit: those of 4 KiB and more cost what every block does there,
+/// smaller ones could be larger.
+pub(crate) fn severity_of_writes(size: ByteCount) -> Severity {
+    if size < USUAL_PHYSICAL { Severity::Warning } else { Severity::Advice }
 }
 
 /// Every boundary that a start can miss on this device, the finest first. A boundary that another one already
@@ -46,8 +50,11 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let mut add = |name, size: Option<ByteCount>, rule: &'static Rule| {
         let Some(boundary) = size.and_then(|size| topology.boundary_of(size)) else { return };
         if !named.iter().any(|n| n.boundary.size() == boundary.size()) {
-            let severity =
-                if is_hint && rule.code == Code::OFF_IO_MIN { Severity::Advice } else { rule.severity };
+            let severity = match rule.code {
+                Code::OFF_IO_MIN if is_hint => Severity::Advice,
+                Code::START_STRADDLES if outgrows_blocks(boundary.size()) => Severity::Warning,
+                _ => rule.severity,
+            };
             named.push(Named { name, boundary, rule, severity });
         }
     };

@@ -13,6 +13,7 @@ use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Miss, Risk, Severity};
 use crate::shell::operand;
+use crate::table;
 
 /// A platform that takes images of certain formats and sizes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,38 +122,44 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     } else {
         return;
     };
-    let Some(boundary) = Boundary::multiples_of(unit) else { return };
+    let Some((boundary, past, too_long)) =
+        past_multiple(context, unit, &format!("the {}-byte {name}", unit.get()))
+    else {
+        return;
+    };
+    let miss = Some(Miss { name, boundary, past });
+    let finding = Finding::on_disk(rules::IMAGE_SIZE, None, format!("{too_long}: {effect}"));
+    findings.push(Finding { miss, severity, ..finding.fixed_by(grow(context, ByteCount::new(MIB))) });
+}
+
+/// What the image has more than a multiple of `unit`, which is `called` so, and a sentence on it.
+fn past_multiple(
+    context: &Context<'_>,
+    unit: ByteCount,
+    called: &str,
+) -> Option<(Boundary, ByteCount, String)> {
+    let boundary = Boundary::multiples_of(unit)?;
     let past = boundary.past(ByteOffset::new(context.size.get()));
     let message = format!(
-        "the image has {} bytes, {} more than a multiple of the {}-byte {name}: {effect}",
+        "the image has {} bytes, {} more than a multiple of {called}",
         context.size.get(),
-        past.get(),
-        unit.get()
+        past.get()
     );
-    let miss = Some(Miss { name, boundary, past });
-    let finding =
-        Finding::on_disk(rules::IMAGE_SIZE, None, message).fixed_by(grow(context, ByteCount::new(MIB)));
-    findings.push(Finding { miss, severity, ..finding });
+    (past != ByteCount::ZERO).then_some((boundary, past, message))
 }
 
 /// Compares format and size with what a platform takes.
 fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
     let unit = platform.unit();
-    let past = Boundary::multiples_of(unit)?.past(ByteOffset::new(context.size.get()));
     let is_taken = platform.takes(context.container);
     let format = context.container.map_or_else(
         || "raw".to_owned(),
         |container| format!("{} ({})", container.format, container.variant),
     );
     let demand = platform.demand();
-    let (severity, message, fix) = if past != ByteCount::ZERO {
-        let message = format!(
-            "{demand}: the disk has {} bytes, {} more than a multiple of {} (format: {format})",
-            context.size.get(),
-            past.get(),
-            unit.get()
-        );
-        (Severity::Error, message, grow(context, unit))
+    let too_long = past_multiple(context, unit, &unit.get().to_string());
+    let (severity, message, fix) = if let Some((.., too_long)) = too_long {
+        (Severity::Error, format!("{demand}: {too_long} (format: {format})"), grow(context, unit))
     } else if !is_taken {
         let summary = format!("convert it: {} {} NEW", platform.conversion(), operand(context.file));
         (Severity::Advice, format!("{demand}: the size fits, the format is {format}"), Fix::advice(summary))
@@ -170,14 +177,19 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
         None => (file.clone(), String::new()),
         Some(_) => ("NEW.raw".to_owned(), format!("qemu-img convert -O raw {file} NEW.raw && ")),
     };
-    let backup = match context.stack.kind {
-        TableKind::Gpt | TableKind::HybridMbr => "; check it again, and put the backup GPT at its end (S034)",
-        _ => "",
-    };
+    let has_backup = matches!(context.stack.kind, TableKind::Gpt | TableKind::HybridMbr);
     let convert = match context.platform {
         Some(platform @ Platform::Azure) => format!("; then {} {raw} NEW.vhd", platform.conversion()),
         _ => String::new(),
     };
+    let seen = context.moves.options.as_ref().filter(|_| context.stack.problems.is_empty());
+    if let (true, None, Some(seen)) = (has_backup, context.container, seen) {
+        let mut commands = vec![Command::other("truncate", format!("truncate -s {size} {raw}"))];
+        commands.extend(table::planned(context, &format!("{seen} --relocate-backup")));
+        let summary = format!("make the image {size} bytes long, and put the backup GPT at its end{convert}");
+        return Fix { summary, commands, risk: Risk::Backup, caution: None };
+    }
+    let backup = if has_backup { "; check it again, and put the backup GPT at its end (S034)" } else { "" };
     Fix::advice(format!("make the image longer: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 

@@ -6,6 +6,7 @@ use straddle_layout::{FsKind, Role};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::Context;
+use crate::boundaries::severity_of_writes;
 use crate::catalogue::{self as rules, Severity};
 use crate::finding::{Command, Finding, Fix, Miss, Risk, Rule, Subject};
 use crate::reformat;
@@ -47,20 +48,18 @@ fn written_units(place: &FileSystemPlace<'_>, fs: &FileSystem) -> Vec<(&'static 
     units.into_iter().filter_map(|(name, size)| Some((name, size.filter(known)?))).collect()
 }
 
-/// mke2fs gives file systems of less than this blocks of 1 KiB ("small" in mke2fs.conf of e2fsprogs 1.47).
-const SMALL_EXT: ByteCount = ByteCount::new(512 * MIB);
+/// File systems of less than this get blocks of 1 KiB from mke2fs ("small" in mke2fs.conf of e2fsprogs 1.47), and clusters
+/// of 512 bytes to 8 KiB from mkfs.fat (dosfstools 4.2).
+const SMALL: ByteCount = ByteCount::new(512 * MIB);
 
-/// What it costs that units below `wanted` bytes are written. No block that every system mounts fills a sector of more
-/// than 4 KiB, and little is written in a file system as small as those that mke2fs gives small blocks.
-fn severity_of_small(
-    place: &FileSystemPlace<'_>,
-    fs: &FileSystem,
-    rule: &Rule,
-    wanted: ByteCount,
-) -> Severity {
-    let is_ext = matches!(place.kind, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4);
-    let is_small = is_ext && fs.extent.is_some_and(|size| size < SMALL_EXT);
-    if is_small || wanted > USUAL_PHYSICAL { Severity::Advice } else { rule.severity }
+/// How the next file system gets larger blocks, if this is as small as those that get small ones: little is written there.
+fn small_by_default(kind: FsKind, fs: &FileSystem) -> Option<&'static str> {
+    let how = match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "mke2fs -b 4096",
+        FsKind::Vfat => "mkfs.fat -s 8",
+        _ => return None,
+    };
+    fs.extent.is_some_and(|size| size < SMALL).then_some(how)
 }
 
 fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -88,14 +87,15 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         if units.len() == 1 { "is" } else { "are" },
         wanted.get()
     );
-    let severity = severity_of_small(place, fs, rule, wanted);
-    let fix = match is_listed_right(place.context) {
-        _ if severity < rule.severity && wanted <= USUAL_PHYSICAL => {
-            Fix::advice("none needed in one so small; mke2fs -b 4096 makes the next one with larger blocks")
+    let small = small_by_default(place.kind, fs).filter(|_| size < USUAL_PHYSICAL);
+    let severity = if small.is_some() { Severity::Advice } else { severity_of_writes(size) };
+    let fix = match (small, is_listed_right(place.context)) {
+        (Some(how), _) => {
+            Fix::advice(format!("none needed in one so small; {how} makes the next one with larger blocks"))
         }
-        true if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
-        true => reformat::with_block(place.kind, fs, place.len, wanted),
-        false => Fix::advice("correct what is wrong with the partition table first"),
+        (None, true) if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
+        (None, true) => reformat::with_block(place.kind, fs, place.len, wanted),
+        (None, false) => Fix::advice("correct what is wrong with the partition table first"),
     };
     findings.push(Finding { severity, ..finding(rule, place, place.start, message, fix) });
 }
@@ -281,9 +281,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
         Fix::advice("none: ZFS has no ashift as large; larger records help")
     };
     let found = finding(rules::ASHIFT_SMALL, place, place.start, message, fix);
-    // What writes pages of 4 KiB costs the same on every larger unit.
-    let severity = if size < USUAL_PHYSICAL { found.severity } else { Severity::Advice };
-    findings.push(Finding { severity, ..found });
+    findings.push(Finding { severity: severity_of_writes(size), ..found });
 }
 
 /// Checks a database's pages on this file system: whether they cover whole units, and whether they can be

@@ -90,8 +90,8 @@ pub fn unfit(layer: &Layer, sectors: BlockSize) -> Vec<Unfit<'_>> {
     found
 }
 
-/// The size of the sectors of the space that a layer provides.
-fn above(layer: &Layer, sectors: BlockSize) -> BlockSize {
+/// The size of the sectors of the space that a layer provides, where it is on sectors of size `sectors`.
+pub fn sectors_above(layer: &Layer, sectors: BlockSize) -> BlockSize {
     let own = match &layer.facts {
         Facts::Luks(luks) => Some(luks.sector_size),
         Facts::Mapped(mapped) => mapped.block,
@@ -116,7 +116,7 @@ impl<'a> Walk<'a, '_> {
             self.found.push(Unfit { layer, misfit, path, larger: larger.map(str::to_owned) });
             return;
         }
-        let provided = above(layer, sectors);
+        let provided = sectors_above(layer, sectors);
         let grown = (provided > sectors).then(|| path.last().map(|step| step.called.clone())).flatten();
         let larger = grown.as_deref().or(larger);
         for child in &layer.children {

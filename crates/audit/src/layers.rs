@@ -319,7 +319,7 @@ fn check_pieces(
             }
             let miss = Miss { name: named.name, boundary, past: skew.total };
             let mut finding = off(place, layer, piece, *skew, rule, miss);
-            finding.severity = finding.severity.min(named.severity_at(skew.total));
+            finding.severity = finding.severity.min(named.severity);
             if made_up.is_split() {
                 finding.message.push_str(&split(&made_up));
                 finding.fix = Some(split_fix(&made_up));

@@ -4,7 +4,7 @@ use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
 use straddle_layout::{Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
-use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
+use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries, outgrows_blocks};
 use crate::catalogue::{self as rules, Code};
 use crate::finding::{Effect, Finding, Fix, Miss};
 use crate::fix;
@@ -91,15 +91,18 @@ fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<F
     let other = fix::relocate(context, partition);
     // What keeps the plan from the usual grain keeps other programs from it as well, and they do not look.
     let is_fine = context.moves.planned.as_ref().is_some_and(|planned| planned.is_fine);
-    let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && !is_fine);
+    // What is swapped out is not worth a move: the swap is made again where it belongs, and takes a boundary itself.
+    let remakes = |fix: &Fix| fix.commands.iter().any(|command| command.effect == Effect::Swap);
+    let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && (!is_fine || remakes(fix)));
     // Data of which nothing is known come along with a copy, and not with a change of the table.
     let is_last =
         partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !fix.moves_data());
     let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
-    // What is swapped out is not worth a move: the swap is made again where it belongs.
-    let is_remade = |fix: &Fix| fix.commands.iter().any(|command| command.effect == Effect::Swap);
-    let is_remade = in_place.as_ref().is_some_and(is_remade);
-    let order = if is_remade { [in_place, here, first, last] } else { [here, first, in_place, last] };
+    let order = if in_place.as_ref().is_some_and(remakes) {
+        [in_place, here, first, last]
+    } else {
+        [here, first, in_place, last]
+    };
     let mut all = order.into_iter().flatten();
     let (first, second) = (all.next(), all.next());
     (first.or(other), second)
@@ -186,7 +189,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         fix = split_fix(&above);
     }
     findings.push(Finding {
-        severity: named.severity_at(past),
+        severity: named.severity,
         miss: Some(Miss { name: "physical sector", boundary, past }),
         fix: Some(fix),
         ..Finding::on_disk(rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
@@ -225,7 +228,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             message.push_str(&split(&above));
             fix = Some(split_fix(&above));
         }
-        let mut severity = named.severity_at(past);
+        let mut severity = named.severity;
         if named.rule.code == Code::OFF_INDIRECTION_UNIT
             && let Some(asked) = asked_of_starts(context.topology).filter(|asked| asked.is_aligned(start))
         {
@@ -272,7 +275,8 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
     if named.rule.code == Code::START_STRADDLES && partition.span.len() < size {
         format!("{place}, {past} bytes past a {}-byte physical sector boundary", size.get())
     } else if named.rule.code == Code::START_STRADDLES
-        && named.severity_at(ByteCount::new(past)) < named.severity
+        && outgrows_blocks(size)
+        && ByteCount::new(past).is_multiple_of(USUAL_PHYSICAL)
     {
         format!(
             "{place}, {past} bytes past a {}-byte physical sector boundary: a block of 4096 bytes costs the same at any \

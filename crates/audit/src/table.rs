@@ -49,6 +49,14 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     if matches!(problem, Problem::NoProtectiveMbr { .. }) && context.stack.kind == TableKind::Mbr {
         return beside_mbr(at);
     }
+    if matches!(problem, Problem::GptBackupMisplaced { .. }) && context.stack.is_hybrid_iso() {
+        let finding = Finding::new(
+            rule,
+            subject,
+            format!("{problem}; harmless here: it is an ISO 9660 image on a larger medium"),
+        );
+        return Finding { at: Some(at), severity: Severity::Advice, ..finding };
+    }
     let (fix, alternative) = fix_of(context, problem);
     Finding { at: Some(at), fix: Some(fix), alternative, ..Finding::new(rule, subject, problem.to_string()) }
 }
@@ -243,7 +251,7 @@ fn hold_back(finding: &mut Finding, advice: &str) {
 }
 
 /// The two commands that make a plan with these options, and write it.
-fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
+pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     let (target, plan) = (operand(context.target), file_about(context.file, "plan.json"));
     let lines = [
         format!("straddle plan {target}{options} --save {plan}"),

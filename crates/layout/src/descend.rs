@@ -15,8 +15,8 @@ use crate::model::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
 use crate::model::stack::{Problem, Role, Stack, TableKind};
 use crate::model::view::{Piece, View};
 use crate::reader::Reader;
-use crate::tables::bsd;
 use crate::tables::read::read_stack;
+use crate::tables::{bsd, mbr};
 use crate::volumes::{self, Part, Provides, Space, Volume};
 use crate::{fs, signature};
 
@@ -165,19 +165,23 @@ impl Walk {
         let mut kind = if place.depth == 0 { named() } else { None };
         if place.may_hold_table && kind.is_none() {
             match read_stack(local, place.block, None) {
-                Ok(stack) => match stack.kind {
-                    TableKind::Content(content) => kind = Some(content),
-                    TableKind::Foreign(_) if !stack.partitions.is_empty() => {
-                        return Some(Found::Table(stack));
-                    }
-                    TableKind::Foreign(name) => kind = signature::named(name),
-                    TableKind::None | TableKind::Kernel => {}
-                    TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
-                        if place.depth > 0 || is_of_a_disk(&stack, local.len()) {
+                Ok(stack) => {
+                    let stack =
+                        if place.depth == 0 { mbr::of_minix(stack, start, local.len()) } else { stack };
+                    match stack.kind {
+                        TableKind::Content(content) => kind = Some(content),
+                        TableKind::Foreign(_) if !stack.partitions.is_empty() => {
                             return Some(Found::Table(stack));
                         }
+                        TableKind::Foreign(name) => kind = signature::named(name),
+                        TableKind::None | TableKind::Kernel => {}
+                        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
+                            if place.depth > 0 || is_of_a_disk(&stack, local.len()) {
+                                return Some(Found::Table(stack));
+                            }
+                        }
                     }
-                },
+                }
                 Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
             }
         }

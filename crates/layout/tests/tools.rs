@@ -285,6 +285,56 @@ fn bsd_label(entries: &[(u8, u32, u32)]) -> Vec<u8> {
     label
 }
 
+/// First sectors and sizes, in order.
+type Places = Vec<(u64, u64)>;
+
+/// What is read of an image, the partitions of the table in its first one, which begins at sector `lead`, and what partx
+/// lists behind that one.
+fn nested(image: &Image, lead: u64) -> Option<(straddle_layout::Stack, Places, Places)> {
+    let said = run("partx", &["-g", "-o", "START,SECTORS"], &image.0, "")?;
+    let number = |word: &str| word.parse::<u64>().expect("a number");
+    let lines = said.lines().skip(1).filter_map(|line| line.trim().split_once(' '));
+    let mut theirs: Places = lines.map(|(start, count)| (number(start), number(count.trim()))).collect();
+    theirs.sort_unstable();
+    let stack = straddle_layout::read_all(&image.medium(), None, None).expect("the image can be read");
+    let table = match stack.partitions[0].layer.as_ref().map(|layer| &layer.facts) {
+        Some(Facts::Table(table)) => table.partitions.as_slice(),
+        _ => &[],
+    };
+    let place = |one: &straddle_layout::Partition| (one.start.get() + lead, one.count.get());
+    let mut ours: Places = table.iter().map(place).collect();
+    ours.sort_unstable();
+    Some((stack, ours, theirs))
+}
+
+/// Subpartitions of Minix, whose starts count from the start of the disk.
+#[test]
+fn partx_agrees_on_minix_subpartitions() {
+    for (slice, entries) in [
+        (2048_u32, &[(0x81, 2063_u32, 40_000_u32), (0x81, 42_063, 8000)][..]),
+        (63, &[(0x81, 64, 1000), (0x81, 2048, 40_000), (0, 0, 0), (0x81, 50_000, 63)]),
+    ] {
+        let image = Image::new(&format!("minix-{slice}"), 64 * MIB);
+        let script = format!("label: dos\nstart={slice}, size=100000, type=81\n");
+        if run("sfdisk", &["-q"], &image.0, &script).is_none() {
+            return;
+        }
+        let mut table = vec![0; 512];
+        table[510..].copy_from_slice(&[0x55, 0xAA]);
+        for (index, (kind, start, size)) in entries.iter().enumerate() {
+            let at = 446 + 16 * index;
+            table[at + 4] = *kind;
+            table[at + 8..at + 12].copy_from_slice(&start.to_le_bytes());
+            table[at + 12..at + 16].copy_from_slice(&size.to_le_bytes());
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("the image is there");
+        let at = u64::from(slice) * 512;
+        std::os::unix::fs::FileExt::write_all_at(&file, &table, at).expect("it can be written");
+        let Some((_, ours, theirs)) = nested(&image, u64::from(slice)) else { return };
+        assert!(!ours.is_empty() && ours == theirs, "{slice}: {ours:?}, {theirs:?}");
+    }
+}
+
 /// Labels in slices, as each system counts in them; libblkid, which partx uses, lists their partitions from 5 on.
 #[test]
 fn partx_agrees_on_the_labels_in_slices() {
@@ -311,23 +361,11 @@ fn partx_agrees_on_the_labels_in_slices() {
         let file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("the image is there");
         let at = u64::from(SLICE + 1) * 512;
         std::os::unix::fs::FileExt::write_all_at(&file, &bsd_label(entries), at).expect("it can be written");
-        let Some(said) = run("partx", &["-g", "-o", "START,SECTORS"], &image.0, "") else { return };
-        let number = |word: &str| word.parse::<u64>().expect("a number");
-        let mut theirs: Vec<(u64, u64)> = said
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.trim().split_once(' '))
-            .map(|(start, count)| (number(start), number(count.trim())))
-            .collect();
-        theirs.sort_unstable();
-        let stack = straddle_layout::read_all(&image.medium(), None, None).expect("the image can be read");
+        let Some((stack, ours, theirs)) = nested(&image, u64::from(SLICE)) else { return };
         let Some(Facts::Table(table)) = stack.partitions[0].layer.as_ref().map(|layer| &layer.facts) else {
             panic!("{name}: {stack:?}");
         };
         assert_eq!(table.kind, TableKind::Foreign("bsd"), "{name}");
-        let place = |one: &straddle_layout::Partition| (one.start.get() + u64::from(SLICE), one.count.get());
-        let mut ours: Vec<(u64, u64)> = table.partitions.iter().map(place).collect();
-        ours.sort_unstable();
         assert!(!ours.is_empty() && ours == theirs, "{name}: {ours:?}, {theirs:?}");
         // Linux lists them as well, behind those of the table.
         let live = |number: u32, (start, count): (u64, u64)| KernelPartition {

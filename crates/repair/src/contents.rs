@@ -4,6 +4,7 @@
 //! What does not fit is refused, by its partition and the reason. Contents that cannot be seen are reported, and refused
 //! if their sector size would change.
 
+use straddle_audit::sectors_above;
 use straddle_device::Medium;
 use straddle_device::fields::{le16, le32};
 use straddle_layout::layer::{Facts, Layer, Luks};
@@ -98,7 +99,7 @@ impl Judge {
     fn layer(&mut self, layer: &Layer) -> Result<(), String> {
         let kind = layer.kind;
         match &layer.facts {
-            Facts::Luks(luks) => self.luks(luks)?,
+            Facts::Luks(luks) => self.luks(layer, luks)?,
             Facts::Md(_) => self.unseen("RAID", layer),
             Facts::Lv(_) => self.unseen(&format!("logical volume {}", layer.name), layer),
             Facts::Mapped(_) => self.unseen(kind.name(), layer),
@@ -108,19 +109,18 @@ impl Judge {
         layer.children.iter().try_for_each(|child| self.layer(child))
     }
 
-    fn luks(&mut self, luks: &Luks) -> Result<(), String> {
-        // The mapping's sectors are LUKS's or the drive's, whichever are larger.
-        if luks.sector_size >= self.new.bytes().max(self.old.bytes()) {
-            return Ok(());
-        }
-        if self.new > self.old {
+    fn luks(&mut self, layer: &Layer, luks: &Luks) -> Result<(), String> {
+        let [old, new] = [self.old, self.new].map(|sectors| sectors_above(layer, sectors));
+        if new > old {
             return Err(format!(
                 "LUKS{} encrypts in sectors of {} bytes, so that its mapping would have others than what is in it was made for, which is not seen",
                 luks.version,
                 luks.sector_size.get()
             ));
         }
-        self.notes.push("the mapping of LUKS will have smaller sectors than it had".to_owned());
+        if new < old {
+            self.notes.push("the mapping of LUKS will have smaller sectors than it had".to_owned());
+        }
         Ok(())
     }
 

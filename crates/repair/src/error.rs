@@ -161,6 +161,18 @@ pub enum PlanError {
         /// The free space, in one piece.
         free: ByteCount,
     },
+    /// The partition does not fit before a backup GPT that is not at the end of the disk.
+    #[error("partition {number} does not fit: it needs {needed} ({} bytes), and {free} ({} bytes) are free{hint}", .needed.get(), .free.get())]
+    BackupInTheWay {
+        /// The partition's number.
+        number: u32,
+        /// The size it needs.
+        needed: ByteCount,
+        /// The free space, in one piece.
+        free: ByteCount,
+        /// What makes room.
+        hint: String,
+    },
     /// A partition of size zero.
     #[error("partition {0} would be empty")]
     Empty(u32),

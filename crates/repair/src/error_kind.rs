@@ -45,6 +45,7 @@ impl PlanError {
             | Self::Overlap { .. }
             | Self::TableFull(_)
             | Self::TooBig { .. }
+            | Self::BackupInTheWay { .. }
             | Self::CannotGrow { .. }
             | Self::DiskTooSmall(_) => ErrorKind::Refused,
             Self::NoTable { .. } | Self::Invalid(_) | Self::Read(_) => ErrorKind::Failed,

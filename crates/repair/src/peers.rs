@@ -4,15 +4,11 @@
 //! its release notes and manuals state it for versions of which only these are at hand. No tool is run.
 
 use serde::{Deserialize, Serialize};
-use straddle_audit::{GRAIN, Severity, named_boundaries};
+use straddle_audit::{ALL_ONES, GRAIN, Severity, named_boundaries};
 use straddle_device::topology::{Source, Topology};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::plan::{Format, GPT_ENTRIES, GPT_ENTRY_BYTES};
-
-/// 65,535 blocks of 512 bytes, a bogus optimal I/O size that only libfdisk recognises (util-linux commit
-/// bbb66067c, 2020).
-const ALL_ONES: u64 = 65_535 * 512;
 
 /// A cylinder as tools before 2010 imagined it, in sectors of 512 bytes: 255 heads, and 63 sectors a track.
 const CYLINDER: u64 = 255 * 63;
@@ -166,6 +162,7 @@ impl Choice<'_> {
         let block = self.block.get();
         let physical = if self.is_unseen { block } else { self.topology.physical.value().get() };
         let asked = if io_opt == 0 { io_min.max(physical) } else { io_opt };
+        // libfdisk recognises this one only (util-linux commit bbb66067c, 2020).
         let io = if asked == ALL_ONES || !asked.is_multiple_of(physical) { physical } else { asked };
         let mut grain = io.max(GRAIN.get());
         let mut first = if io > GRAIN.get() { io } else { GRAIN.get() };

@@ -64,7 +64,7 @@ mod wrap;
 mod tests;
 
 use straddle_device::topology::USUAL_PHYSICAL;
-use straddle_layout::{Stack, Unclaimed};
+use straddle_layout::{Content, FsKind, Stack, Unclaimed};
 use straddle_relocate::{Job, Move, Parts, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
@@ -249,6 +249,14 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     let coarse = grain(wanted.grain);
     let fine = grain(wanted.grain.or(Some(USUAL_PHYSICAL)));
     let chosen = chosen(&mut base, wanted, fine.start)?;
+    let is_swap = |one: &&Chosen| {
+        let content = base.partition(one.entry.number).and_then(|partition| partition.content);
+        content == Some(Content::FileSystem(FsKind::Swap))
+    };
+    let swap: Vec<u32> = chosen.iter().filter(is_swap).map(|one| one.entry.number).collect();
+    for number in swap {
+        base.note(format!("partition {number} is swap space, which moves with the rest, so that a rollback restores all of it; it is quicker made again (straddle check prints how)"));
+    }
     let is_chosen = |number| chosen.iter().any(|one| one.entry.number == number);
     if let Some((number, why)) = refer::immovable(situation.stack, is_chosen) {
         return Err(RealignError::Immovable { number, why });

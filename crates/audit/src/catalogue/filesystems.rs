@@ -28,9 +28,9 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     why: "mkfs takes the block by the size of the device (small ext file systems: 1 KiB) or by what the \
           device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
     cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it (an EFI \
-           system partition, the small FAT that a Raspberry Pi boots from); in an ext of less than 512 MiB, for which mke2fs \
-           chooses such blocks and in which little is written; and on sectors of more than 4 KiB, which no block that every \
-           system mounts fills.",
+           system partition, the small FAT that a Raspberry Pi boots from); in an ext or FAT of less than 512 MiB, for which \
+           mke2fs and mkfs.fat choose such blocks and in which little is written; and for blocks of 4 KiB and more on larger \
+           sectors, which no block that every system mounts fills.",
     fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -44,7 +44,8 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
     why: "An SSD of 16 KiB units reads and writes again the rest of a unit for each 4 KiB written alone; its \
           cache merges what comes together.",
-    cost: "Random small writes cost up to unit / block times the flash writes.",
+    cost: "Random small writes cost up to unit / block times the flash writes. It is a warning for blocks and sectors of less than \
+           4 KiB, which could be larger.",
     fix: "Larger blocks where the file system has them (XFS with large block sizes, bigalloc clusters), or \
            larger writes above.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],

@@ -12,8 +12,8 @@ pub(super) const START_STRADDLES: Definition = Definition {
            aligned either. It is a warning, in doubt, on an ATA disk that spins, holds 160 GB or more and reports 512-byte \
            physical sectors, if it has a partition from sector 63: many disks of 2010 to 2013 reported 512 and had 4096, \
            and not all of them are known. A probe decides, or --assume. It is a warning as well where sectors are larger than \
-           4 KiB and the start is on a multiple of 4 KiB: a block of 4 KiB costs the same wherever it lies in such a sector, \
-           and only larger writes cover one more, as with the indirection unit (S004).",
+           4 KiB: a block of 4 KiB is a read-modify-write wherever it lies in such a sector, and only larger writes cover one \
+           more, as with the indirection unit (S004).",
     why: "File systems write blocks of 4 KiB, counted from the partition's start. When that start lies \
           inside a physical sector, every block has one part in one sector and the rest in the next. A drive \
           can only write whole sectors, so for each block it must read both, change a part of each, and \

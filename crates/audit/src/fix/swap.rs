@@ -24,18 +24,16 @@ pub(super) fn of(partition: &Partition) -> Option<&Layer> {
 }
 
 /// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if
-/// the UUID or label that the swap is found by is not fully known, or for an image that is not raw.
+/// the UUID or label that the swap is found by is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     let (kept, sfdisk) = (kept(layer)?, entry.sfdisk().line);
     let line = match entry.context.is_image {
         false => format!("swaplabel DEVICE && {sfdisk} && mkswap {kept}DEVICE"),
-        // Only of a raw image a move is planned.
         true => {
-            entry.context.moves.planned.as_ref()?;
             let block = entry.context.stack.block;
             let (at, len) = (entry.start.to_bytes(block)?, entry.count.to_bytes(block)?);
             format!(
-                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && mkswap {kept}\"$loop\"; losetup --detach \"$loop\"",
+                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && (trap 'losetup --detach \"$loop\"' EXIT; mkswap {kept}\"$loop\")",
                 len.get(),
                 operand(entry.context.target)
             )

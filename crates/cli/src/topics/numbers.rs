@@ -17,9 +17,6 @@ const LARGE: u64 = 4096;
 /// 1 MiB.
 const MIB: u64 = 1 << 20;
 
-/// The optimal I/O size that means "no limit": 65535 sectors of 512 bytes.
-const NO_LIMIT: u64 = 33_553_920;
-
 /// What the numbers of a topic's messages mean.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -8,7 +8,7 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::merge::{is_firmware, partner};
 use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::model::stack::{Role, Stack, TableKind};
+use crate::model::stack::{Damage, Problem, Role, Stack, TableKind};
 
 /// A figure for which the disk and the kernel have different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,6 +265,22 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
 /// left out: the kernel lists only their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
     // Of a dynamic disk, Linux lists the volumes of its database.
+    // A table that Linux does not read, damaged or for another disk, is a finding of its own.
+    let is_unread = |problem: &Problem| {
+        matches!(
+            problem,
+            Problem::GptPrimaryDamaged { .. } | Problem::GptUnusable { .. } | Problem::GptPastEnd { .. }
+        ) || matches!(problem.damage(), Damage::Protection | Damage::Sectors)
+    };
+    if kernel.is_empty() && on_disk.problems.iter().any(is_unread) {
+        return Vec::new();
+    }
+    // So is a partition that passes the disk's end, which Linux cuts off or leaves out.
+    let passes_end = |number: u32| {
+        let is_it =
+            |problem: &Problem| matches!(problem, Problem::OutOfRange { number: one, .. } if *one == number);
+        on_disk.problems.iter().any(is_it)
+    };
     let is_of_kernel =
         matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_));
     if is_of_kernel || (on_disk.kind == TableKind::Mbr && on_disk.dynamic().is_some()) {
@@ -276,7 +292,11 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
         found.push(Disagreement { layer, figure, on_disk, live });
     };
     let place = |at: ByteOffset| Said::place(at, Some(at));
-    for partition in on_disk.partitions.iter().filter(|partition| partition.role != Role::Extended) {
+    for partition in on_disk
+        .partitions
+        .iter()
+        .filter(|partition| partition.role != Role::Extended && !passes_end(partition.number))
+    {
         let (number, span) = (partition.number, partition.span);
         match kernel.iter().find(|listed| listed.number == number) {
             None => push(number, "start", place(span.start()), Said::nothing()),

@@ -6,7 +6,7 @@ use straddle_device::live::live_layers;
 
 use super::*;
 use crate::model::content::FsKind;
-use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Stack, TableKind};
 
 /// A captured tree in a directory that is removed when dropped.
 struct Tree(PathBuf);
@@ -212,6 +212,25 @@ fn partitions_that_the_kernel_lists_elsewhere_are_reported() {
             ("partition 4", &Value::Nothing, &Value::Bytes(9 << 20)),
         ]
     );
+    // What Linux does not read, or cuts off, is a finding on the table.
+    let at = ByteOffset::new(512);
+    let (table, device, why) = (BlockSize::B4096, BlockSize::B512, String::new());
+    for problem in [
+        Problem::GptPrimaryDamaged { at, why: why.clone() },
+        Problem::GptUnusable { at, why },
+        Problem::GptPastEnd { at },
+        Problem::NoProtectiveMbr { at },
+        Problem::OtherBlockSize { table, device, at },
+    ] {
+        stack.problems = vec![problem];
+        assert_eq!(compare_partitions(&stack, &[]), [], "{:?}", stack.problems);
+        assert_eq!(compare_partitions(&stack, &[listed(1, 5)]).len(), 3, "{:?}", stack.problems);
+    }
+    stack.problems = vec![Problem::GptBackupDamaged { at, why: String::new() }];
+    assert_eq!(compare_partitions(&stack, &[]).len(), 3);
+    stack.problems = vec![Problem::OutOfRange { number: 3, at }];
+    assert_eq!(compare_partitions(&stack, &[listed(1, 1), listed(2, 2)]), []);
+    assert_eq!(compare_partitions(&stack, &[]).len(), 2);
     // The kernel lists only two sectors of an extended partition.
     let extended = Partition { role: Role::Extended, span: span(7), ..stack.partitions[0].clone() };
     stack.partitions = vec![extended];

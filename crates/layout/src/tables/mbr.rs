@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, byte, has, le32};
 use crate::model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Structure, Unclaimed,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure, Unclaimed,
 };
 use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
@@ -23,6 +23,27 @@ pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 
 /// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;
+/// The type of Minix's partitions, and of those within one.
+const MINIX: u8 = 0x81;
+
+/// A table in a partition of `len` bytes that begins at byte `base` of its disk. Starts of Minix's subpartitions count from
+/// the start of the disk (`parse_minix`, block/partitions/msdos.c): here, as others, from the start of the partition.
+pub(crate) fn of_minix(stack: Stack, base: ByteOffset, len: ByteCount) -> Stack {
+    let is_minix = |partition: &&Partition| partition.kind == PartitionType::Mbr(MINIX);
+    let Some(lead) = Lba::from_bytes_exact(base, stack.block) else { return stack };
+    let within = |partition: &Partition| {
+        let start = Lba::new(partition.start.checked_since(lead)?.get());
+        let span = Span::of_blocks(start, partition.count, stack.block)?;
+        Span::first(len).contains(span).then(|| Partition { start, span, content: None, ..partition.clone() })
+    };
+    let is_table = stack.partitions.first().as_ref().is_some_and(is_minix);
+    let listed: Option<Vec<Partition>> = stack.partitions.iter().filter(is_minix).map(within).collect();
+    match listed.filter(|_| is_table) {
+        Some(partitions) => Stack { problems: check::overlaps(&partitions), partitions, ..stack },
+        None => stack,
+    }
+}
+
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

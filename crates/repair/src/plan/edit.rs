@@ -37,7 +37,14 @@ impl Draft<'_> {
         for number in &request.delete {
             delete(&mut table, *number)?;
         }
-        let mut table = self.grown_and_added(table)?;
+        let usable_ends = table.usable_end().to_bytes(self.block()).unwrap_or_default();
+        let hint = self.behind_backup(&table, usable_ends)?;
+        let mut table = self.grown_and_added(table).map_err(|error| match (error, hint) {
+            (PlanError::TooBig { number, needed, free }, Some(hint)) => {
+                PlanError::BackupInTheWay { number, needed, free, hint }
+            }
+            (error, _) => error,
+        })?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)
     }

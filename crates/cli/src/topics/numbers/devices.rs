@@ -1,6 +1,8 @@
 //! Numbers that devices and images report, and those of requests to them.
 
-use super::{LARGE, MIB, NO_LIMIT, Numbers, SMALL, bytes};
+use straddle_audit::ALL_ONES;
+
+use super::{LARGE, MIB, Numbers, SMALL, bytes};
 
 pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
     let mut said = Vec::new();
@@ -23,7 +25,7 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
     if let (Some(minimum), Some(optimal)) = (numbers.get("minimum"), numbers.get("optimal")) {
         said.push(match optimal {
             0 => format!("Minimum {minimum}; no optimal size is reported."),
-            NO_LIMIT => {
+            ALL_ONES => {
                 format!("Optimal {}: 'no limit', not a boundary (S021).", odd_sectors(optimal))
             }
             _ if minimum > 0 && !optimal.is_multiple_of(minimum) => format!(
@@ -65,7 +67,7 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
                          of the device in the log."
             .to_owned(),
         (Some(unit), _) if !size.is_multiple_of(unit) => {
-            let no_limit = if size == NO_LIMIT { " It is the adapter's way to say 'no limit'." } else { "" };
+            let no_limit = if size == ALL_ONES { " It is the adapter's way to say 'no limit'." } else { "" };
             format!("{}: {} bytes more than a multiple of {unit}.{no_limit} {kept}.", odd_sectors(size), size % unit)
         }
         (None, Some(page)) if size < page => {

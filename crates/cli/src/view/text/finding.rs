@@ -118,6 +118,8 @@ const NAMED: usize = 6;
 /// Returns `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
 fn sharing(finding: &Finding, others: &[&Finding]) -> String {
     let mut names: Vec<String> = others.iter().map(|other| named(other, finding)).collect();
+    // Its own fix is not named within it.
+    names.retain(|name| *name != finding.rule.code.to_string());
     names.dedup();
     if names.len() > NAMED {
         let left_out = names.split_off(NAMED - 1).len();
