@@ -127,8 +127,8 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     else {
         return;
     };
-    let miss = Some(Miss { name, boundary, past });
-    let finding = Finding::on_disk(rules::IMAGE_SIZE, None, format!("{too_long}: {effect}"));
+    let (miss, end) = (Some(Miss { name, boundary, past }), ByteOffset::new(context.size.get()));
+    let finding = Finding::on_disk(rules::IMAGE_SIZE, Some(end), format!("{too_long}: {effect}"));
     findings.push(Finding { miss, severity, ..finding.fixed_by(grow(context, ByteCount::new(MIB))) });
 }
 
