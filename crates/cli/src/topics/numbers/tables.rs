@@ -179,10 +179,11 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             sectors(count / 8, SMALL)?
         )));
     } else {
-        said.push(Said::Forbids(format!(
+        said.push(Said::Forbids(
             "It is not a multiple of 8, so that the disk's sectors are of 512 bytes: it is cut off, or something hides its end (S042). Write \
              nothing to it; straddle check DISK says how much is missing."
-        )));
+                .to_owned(),
+        ));
     }
     Some(said)
 }
