@@ -4,21 +4,20 @@
 //! answer becomes text, JSON and an exit code.
 
 pub mod args;
-mod closed;
 mod commands;
 mod config;
 mod cost;
+mod durability;
 mod estimate;
 pub mod exit;
 mod fleet;
 mod hostname;
 mod input;
 pub mod interrupt;
-pub mod keep;
-mod lasting;
 mod limited;
 mod measured;
 pub mod output;
+pub mod output_file;
 mod overlay;
 pub mod progress;
 mod random;

@@ -11,6 +11,7 @@ pub use straddle_device::shown::{printable, quote_path};
 
 use crate::args::{Arguments, Colour};
 pub use net::Net;
+pub(crate) use net::unless_closed;
 
 /// Styles for text on stdout; all empty if colour is off.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use straddle_trace::{Origin, Recorded};
 
-use crate::keep::{Over, Pending};
+use crate::output_file::OutputFile;
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 18;
@@ -31,42 +31,31 @@ pub fn origin(clock: &str, drives: Vec<Recorded>) -> Origin {
 
 /// A file that whole records are written to.
 pub struct Whole {
-    pending: Pending,
+    file: OutputFile,
     buffer: Vec<u8>,
     /// Where records end in the buffer, one in each few KiB: as many as there is room for are kept.
     ends: Vec<usize>,
     /// Bytes of whole records in the file.
     written: u64,
-    /// Why records were lost, if they could not be written.
-    failed: Option<io::Error>,
 }
 
 impl Whole {
     /// Begins a file for `path`, which is none of `inputs`.
-    pub fn begin(path: &Path, inputs: &[&Path], over: Over<'_>) -> Result<Self> {
+    pub fn begin(path: &Path, inputs: &[&Path]) -> Result<Self> {
         Ok(Self {
-            pending: Pending::begin(path, inputs, over)?,
+            file: OutputFile::begin(path, inputs)?,
             buffer: Vec::with_capacity(CHUNK * 2),
             ends: Vec::new(),
             written: 0,
-            failed: None,
         })
     }
 
-    /// Ends it early, as if `why` had prevented further writes: a former file stays.
-    pub fn end_early(&mut self, why: &io::Error) {
-        self.failed.get_or_insert_with(|| io::Error::new(why.kind(), why.to_string()));
-    }
-
-    /// Puts the file in its place, with the whole records that there is room for.
+    /// Ends the file with the whole records that there is room for.
     pub fn keep(mut self) -> io::Result<()> {
         // What could not be written was lost with its buffer, and a part of it may be in the file.
         let flushed = self.flush();
-        self.pending.cut(self.written)?;
-        match &self.failed {
-            Some(why) => self.pending.commit_part(why).and(flushed),
-            None => self.pending.commit().map(drop),
-        }
+        self.file.cut(self.written)?;
+        flushed.and(self.file.finish())
     }
 }
 
@@ -89,10 +78,7 @@ impl Write for Whole {
         let mut from = 0;
         for end in ends {
             let piece = records.get(from..end).unwrap_or_default();
-            if let Err(error) = self.pending.write_all(piece).and_then(|()| self.pending.flush()) {
-                self.failed.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
-                return Err(error);
-            }
+            self.file.write_all(piece).and_then(|()| self.file.flush())?;
             self.written += piece.len() as u64;
             from = end;
         }

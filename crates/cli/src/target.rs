@@ -35,7 +35,7 @@ impl Drive {
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);
-        profile.files.iter().for_each(|path| crate::keep::note_read(path));
+        profile.files.iter().for_each(|path| crate::output_file::note_read(path));
         Ok(Self { specification: specification.to_owned(), profile })
     }
 }

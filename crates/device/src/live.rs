@@ -24,7 +24,6 @@ pub use array::{Array, Member};
 pub use machine::{Holder, Machine, sees_all_processes};
 pub use mapping::{Mapping, Owner, is_internal, is_part_of_volume};
 pub use runs::{Every, Geometry, Located, Run};
-pub(crate) use usage::unescape;
 pub use usage::{LoopUse, Mount, Usage};
 
 /// Nesting deeper than this is not followed.

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use straddle_cli::exit::{self, Errors};
-pub(crate) use straddle_cli::exit::{Exit, RefusedError, UsageError};
+pub(crate) use straddle_cli::exit::{Exit, UsageError};
 use straddle_reproduce::experiment::ExperimentError;
 use straddle_units::ErrorKind;
 

@@ -5,8 +5,8 @@ use straddle_reproduce::fit::fit as find;
 
 use crate::args::FitArguments;
 use crate::exit::Exit;
-use crate::keep::{self, Over};
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::progress::Bar;
 use crate::view::json::fit::FitReport;
 use crate::view::text;
@@ -14,14 +14,14 @@ use crate::view::text;
 pub(crate) fn run(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     let name = arguments.drive.specification.as_str();
     if let Some(path) = &arguments.write {
-        keep::may_replace(path, &[], Over::Nothing)?;
+        output_file::check(path, &[])?;
     }
     let mut bar = Bar::new();
     let fit = find(name, &mut bar)?;
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        keep::write(path, fit.profile(&stem).as_bytes(), &[], Over::Nothing)?;
+        output_file::write(path, fit.profile(&stem).as_bytes(), &[])?;
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;

@@ -12,12 +12,13 @@ use straddle_guest::{
 };
 use straddle_media::Cut;
 use straddle_units::ByteCount;
+use tempfile::NamedTempFile;
 
 use crate::args::LabArguments;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep::{self, Aside, Over};
 use crate::output;
+use crate::output_file::{self, OutputFile};
 use crate::recording::{Modelled, tear};
 use crate::target::Drive;
 use crate::unfinished;
@@ -35,17 +36,21 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let mut job = job(arguments)?;
     note_read(arguments);
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
-    let aside = |path: &Option<PathBuf>, over| {
-        path.as_deref().map(|path| Aside::begin(path, &stores, over)).transpose()
-    };
-    if let Some(folder) = &arguments.output {
+    if let Some(folder) = arguments.output.as_ref().and_then(|folder| folder.canonicalize().ok()) {
         let named = [&arguments.trace, &arguments.events, &arguments.record].into_iter().flatten();
-        named.into_iter().try_for_each(|path| check_link(path, folder))?;
+        let is_in = |path: &&PathBuf| {
+            output_file::folder_of(path).canonicalize().is_ok_and(|place| place.starts_with(&folder))
+        };
+        if let Some(path) = named.into_iter().find(is_in) {
+            let text =
+                format!("{}: guests write to this folder (--output): name a file elsewhere", path.display());
+            return Err(UsageError(text).into());
+        }
     }
-    let trace = aside(&arguments.trace, Over::Text("time_ns,op,offset,length,drive\n"))?;
-    let events = aside(&arguments.events, Over::Events)?;
-    job.trace = trace.as_ref().map(|file| file.path().to_owned());
-    job.events = events.as_ref().map(|file| file.path().to_owned());
+    let trace = Aside::begin(arguments.trace.as_deref(), &stores)?;
+    let events = Aside::begin(arguments.events.as_deref(), &stores)?;
+    job.trace = trace.as_ref().map(|file| file.written.path().to_owned());
+    job.events = events.as_ref().map(|file| file.written.path().to_owned());
     let recording = recording(arguments)?;
     if let Some(recording) = &recording {
         let recording = recording.clone();
@@ -71,17 +76,13 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         }
     };
     let ended = straddle_guest::run(&Kernel::find()?, &job, &pass, &stop);
-    // A guest that did not start leaves an earlier recording as it is, and so does one that was interrupted.
-    let early: Option<std::io::Error> =
-        matches!(ended, Err(GuestError::Interrupted)).then(|| ErrorKind::Interrupted.into());
-    if ended.is_ok() || early.is_some() {
-        let kept = recording.map(|recording| recording.finish(early.as_ref())).into_iter();
-        let kept: Vec<_> =
-            kept.chain(trace.into_iter().chain(events).map(|file| file.commit(early.as_ref()))).collect();
-        for kept in kept {
+    let is_interrupted = matches!(ended, Err(GuestError::Interrupted));
+    if ended.is_ok() || is_interrupted {
+        let kept = recording.map(Modelled::finish).into_iter();
+        for kept in kept.chain([trace, events].into_iter().flatten().map(Aside::copy)) {
             match kept {
                 // The run ends as one that was interrupted.
-                Err(error) if early.is_some() => output::complain(&output::printable(&format!("{error:#}"))),
+                Err(error) if is_interrupted => output::complain(&output::printable(&format!("{error:#}"))),
                 kept => kept?,
             }
         }
@@ -109,41 +110,33 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
 
 /// Notes the files that the guest is given: the words of its command, and what is in its input.
 fn note_read(arguments: &LabArguments) {
-    arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(keep::note_read);
-    arguments.input.iter().for_each(|folder| keep::note_read(folder));
+    arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(output_file::note_read);
+    arguments.input.iter().for_each(|folder| output_file::note_read(folder));
 }
 
-/// Refuses a name that leads through a link in the folder that guests write to, which may lead anywhere, and a pipe there.
-fn check_link(path: &Path, folder: &Path) -> Result<()> {
-    let Ok(folder) = folder.canonicalize() else { return Ok(()) };
-    let is_in =
-        |place: &Path| keep::folder_of(place).canonicalize().is_ok_and(|found| found.starts_with(&folder));
-    let refused = |why: &str| Err(RefusedError(format!("{}: {why}", path.display())).into());
-    let mut place = std::path::absolute(path)?;
-    for _ in 0..keep::MOST_LINKS {
-        let (mut before, mut leads) = (PathBuf::new(), None);
-        let mut parts = place.components();
-        while let Some(part) = parts.next() {
-            before.push(part);
-            if let Ok(target) = std::fs::read_link(&before) {
-                leads = Some((keep::folder_of(&before).join(target)).join(parts.as_path()));
-                break;
-            }
-        }
-        let Some(next) = leads else {
-            let is_file = std::fs::symlink_metadata(&place).map_or(true, |found| found.is_file());
-            return if is_file || !is_in(&place) {
-                Ok(())
-            } else {
-                refused("is not a regular file: name another one")
-            };
-        };
-        if is_in(&before) {
-            return refused("leads through a link, perhaps of a guest: name the file itself");
-        }
-        place = next;
+/// A file that the guest's library writes, and where it goes at the end.
+struct Aside<'a> {
+    path: &'a Path,
+    out: OutputFile,
+    written: NamedTempFile,
+}
+
+impl<'a> Aside<'a> {
+    fn begin(path: Option<&'a Path>, stores: &[&Path]) -> Result<Option<Self>> {
+        let Some(path) = path else { return Ok(None) };
+        let out = OutputFile::begin(path, stores)?;
+        let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
+            format!("{}: cannot be written at first in {}", path.display(), std::env::temp_dir().display())
+        })?;
+        Ok(Some(Self { path, out, written }))
     }
-    refused("leads through too many links")
+
+    fn copy(self) -> Result<()> {
+        let mut out = self.out;
+        let copied =
+            std::fs::File::open(self.written.path()).and_then(|mut file| std::io::copy(&mut file, &mut out));
+        copied.and_then(|_| out.finish()).with_context(|| format!("{}: cannot write", self.path.display()))
+    }
 }
 
 /// Begins the recording of the drives, named as the guest names them.

@@ -13,7 +13,7 @@ mod view;
 
 use anyhow::Result;
 use straddle_cli::args::{Arguments, OfLab};
-use straddle_cli::{args, interrupt, keep, output, progress, unfinished};
+use straddle_cli::{args, interrupt, output, output_file, progress, unfinished};
 
 pub use exit::ERRORS;
 use exit::{Exit, UsageError};

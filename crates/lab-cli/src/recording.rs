@@ -12,7 +12,6 @@ use straddle_media::{Tear, Watch};
 use straddle_trace::{Event, Happened, Marks, Recorded, Recorder, SECTOR};
 
 use straddle_cli::args::TearName;
-use straddle_cli::keep::Over;
 use straddle_cli::recording::{CLOCK, Whole, origin};
 
 /// The first of the block devices' major numbers that Linux leaves to local use.
@@ -58,8 +57,7 @@ impl Modelled {
         };
         let numbers: Vec<u32> = (0..drives.len()).map(number).collect();
         let origin = origin(CLOCK, drives.iter().map(describe).collect());
-        // The same guest can be recorded again.
-        let out = Whole::begin(path, inputs, Over::Recording)?;
+        let out = Whole::begin(path, inputs)?;
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let recorder = Recorder::new(out, origin, &numbers, Nanos::ZERO, since_epoch)
             .with_context(|| format!("{}: cannot write", path.display()))?;
@@ -73,25 +71,16 @@ impl Modelled {
         Box::new(Watching { shared: Arc::clone(&self.shared), device, outstanding: HashMap::new() })
     }
 
-    /// Ends the recording: what the drives do from now on is not in it. If it ended early, a former file stays.
-    pub(crate) fn finish(self, ended_early: Option<&io::Error>) -> Result<()> {
-        let failure = || format!("{}: cannot write", self.path.display());
+    /// Ends the recording: what the drives do from now on is not in it.
+    pub(crate) fn finish(self) -> Result<()> {
         let (recorder, failed) = {
             let mut shared = locked(&self.shared);
             (shared.recorder.take(), shared.failed.take())
         };
         let Some(mut recorder) = recorder else { return Ok(()) };
-        let finished = match failed {
-            Some(error) => Err(error),
-            None => recorder.finish(0),
-        };
-        let mut out = recorder.into_inner();
-        if let Some(why) = ended_early {
-            out.end_early(why);
-        }
-        let kept = out.keep();
-        // Where the file is that could not be put in its place is said first.
-        kept.and(finished).with_context(failure)
+        let finished = failed.map_or_else(|| recorder.finish(0), Err);
+        let kept = recorder.into_inner().keep();
+        finished.and(kept).with_context(|| format!("{}: cannot write", self.path.display()))
     }
 }
 

@@ -17,8 +17,8 @@ use straddle_reproduce::policy::{self, Policies};
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep::{self, Over};
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::progress::Bar;
 use crate::view::html;
 use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
@@ -31,7 +31,7 @@ const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.html {
-        keep::may_replace(path, &[], Over::PAGE)?;
+        output_file::check(path, &[])?;
     }
     let names: Vec<&str> = match &arguments.experiments[..] {
         [] => Experiment::names().collect(),
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
         print(&text::reproduce::outcomes(&reproduced, output::width(), styles))?;
     }
     if let Some(path) = &arguments.html {
-        keep::write(path, html::page(&reproduced).as_bytes(), &[], Over::PAGE)?;
+        output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
     let misses = text::reproduce::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     });
     let ended = serve(&mut server);
     if let Some(recording) = recording {
-        recording.finish(None)?;
+        recording.finish()?;
     }
     let ending = ended?;
     let snapshot = server.snapshot();

@@ -14,7 +14,7 @@
 //! What the types do not hold: a disk that another program implements ([`Target::simulated`]) has not been
 //! opened, examined or locked by this crate. A backup's checksum detects damage, not intent
 //! ([`apply::Backup::load`]). A file system in memory reports a file as synchronised that a power failure takes
-//! with it ([`straddle_device::durability`]).
+//! with it.
 
 pub mod apply;
 mod contents;

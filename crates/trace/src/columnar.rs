@@ -80,11 +80,6 @@ struct Group {
     _memory: Option<Taken>,
 }
 
-/// Whether a file is a table in Parquet that this program wrote, as its directory says.
-pub fn is_own_table(file: File) -> bool {
-    Positioned::new(file).is_ok_and(|file| footer::is_own(&file))
-}
-
 impl Columnar {
     /// Whether a file is to be read as Parquet.
     pub(crate) fn is_one(file: &mut File, how: &How) -> io::Result<bool> {

@@ -30,7 +30,6 @@ mod write;
 
 pub use account::{Account, Each, Share, Volume};
 pub use coalesce::{Coalesced, Window};
-pub use columnar::is_own_table;
 pub use columns::{Columns, ColumnsError};
 pub use error::{LineError, ParquetError, TableError, TraceError, WriteError};
 pub use format::Format;
@@ -40,7 +39,7 @@ pub use origin::{About, Origin, Partition, Recorded};
 pub use packed::unpacked;
 pub use reader::{Input, Place, Reader};
 pub use record::{Record, Took};
-pub use recorder::{Asked, Happened, Marks, Recorder, is_recording};
+pub use recorder::{Asked, Happened, Marks, Recorder};
 pub use recording::Recording;
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, Replays, replay, replay_volumes};
 pub use stored::StoredError;

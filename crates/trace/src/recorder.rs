@@ -74,11 +74,6 @@ impl Marks {
     }
 }
 
-/// Whether a file begins as a recording.
-pub fn is_recording(head: &[u8]) -> bool {
-    head.get(..4).is_some_and(format::Blktrace::is_one)
-}
-
 /// Something that happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Happened {

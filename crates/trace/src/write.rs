@@ -40,7 +40,7 @@ impl Target {
     }
 
     /// Returns the line that each file of the format begins with, if it is text.
-    pub const fn first_line(self) -> Option<&'static str> {
+    const fn first_line(self) -> Option<&'static str> {
         match self {
             Self::Parquet => None,
             Self::Csv => Some("time_ns,volume,op,offset,length\n"),

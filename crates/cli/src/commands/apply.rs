@@ -12,8 +12,8 @@ use super::copy;
 use super::realign;
 use super::saved::Saved;
 use crate::args::{ApplyArguments, UndoArguments, VerifyMode};
+use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
@@ -72,7 +72,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     if let Some(earlier) = earlier {
         return Err(RefusedError(format!("{name}: nothing was written: {earlier}")).into());
     }
-    lasting::warn(Needed::Backup, &backup_path, &arguments.write);
+    durability::warn(Needed::Backup, &backup_path, &arguments.write);
     if arguments.dry_run {
         out.write_all(listing(prepared.steps()).as_bytes())?;
         writeln!(

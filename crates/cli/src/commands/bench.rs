@@ -15,8 +15,8 @@ use straddle_units::ByteCount;
 
 use crate::args::BenchArguments;
 use crate::exit::{Exit, UsageError};
-use crate::keep::{self, Over};
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};
 use crate::view::json::bench::{Bench, BenchReport};
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
         return fio::import(arguments, path, styles);
     }
     if let Some(path) = &arguments.svg {
-        keep::may_replace(path, &target(arguments), Over::DRAWING)?;
+        output_file::check(path, &target(arguments))?;
     }
     // clap requires both, unless one of the two options above is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
@@ -87,7 +87,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result
         out.flush()?;
     }
     if let Some(path) = &arguments.svg {
-        keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments), Over::DRAWING)?;
+        output_file::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
     }
     Ok(())
 }

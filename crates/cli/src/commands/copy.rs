@@ -23,8 +23,8 @@ use super::realign::{UnreadableMap, check_map};
 use super::saved::save;
 use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::keep;
 use crate::output::{self, Styles, quote_path};
+use crate::output_file;
 use crate::progress::Watcher;
 use crate::view::json::copy::CopyReport;
 use crate::view::text;
@@ -96,7 +96,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         new,
         // A file was read just now.
         reads_first: is_there && !made.wipes() && !new.is_file(),
-        saved: arguments.save.as_deref(),
+        saved: output_file::named(arguments.save.as_ref()),
     };
     if arguments.json {
         output::print_json(&CopyReport::of(&view))?;
@@ -134,7 +134,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let source = Source::open(from, &options).with_context(|| from.display().to_string())?;
     let name = new.display().to_string();
     let backing = options.allow_backing.iter().map(PathBuf::as_path);
-    let is_public = std::iter::once(from).chain(backing).all(keep::is_public);
+    let is_public = std::iter::once(from).chain(backing).all(is_public);
     let new_image = make_new(new, made.plan().disk().size, is_public).with_context(|| name.clone())?;
     let begun = begin(new, arguments);
     let has_begun = begun.is_ok();
@@ -227,14 +227,16 @@ fn is_to_be_made(path: &Path) -> bool {
     }
 }
 
+/// Whether anybody may read a file. A device is not public.
+fn is_public(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o444 == 0o444)
+}
+
 /// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path existed,
 /// even as an empty file.
 fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<FileId>> {
     if !is_to_be_made(path) {
         return Ok(None);
-    }
-    if keep::is_anothers_link(path) {
-        return Err(RefusedError("is a link of another user: name the file itself".to_owned()).into());
     }
     check_name(path)?;
     let mode = if is_public { 0o666 } else { 0o600 };

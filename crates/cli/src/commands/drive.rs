@@ -7,8 +7,8 @@ use straddle_drive::Profile;
 
 use crate::args::{Action, DriveArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
-use crate::keep::{self, Over};
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::target::Drive;
 use crate::view::json::drive::DrivesReport;
 use crate::view::text;
@@ -36,7 +36,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
         let drawn = text::drive::svg(profile).ok_or_else(|| {
             UsageError(format!("{specification} has no zones and no arm: there is nothing to draw"))
         })?;
-        keep::write(path, drawn.as_bytes(), &[], Over::DRAWING)?;
+        output_file::write(path, drawn.as_bytes(), &[])?;
     }
     if arguments.json {
         output::print_json(&DrivesReport::of(std::slice::from_ref(profile.as_ref()), true))?;

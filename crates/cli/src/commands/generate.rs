@@ -13,8 +13,8 @@ use clap_mangen::Man;
 
 use crate::args::Arguments;
 use crate::exit::{self, Exit, UsageError};
-use crate::keep::{self, Over};
 use crate::output;
+use crate::output_file;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     let mut script = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot make the folder", dir.display()))?;
         for (name, page) in &pages {
             let path = dir.join(format!("{name}.1"));
-            keep::write(&path, page, &[], Over::MANUAL)?;
+            output_file::write(&path, page, &[])?;
         }
         return Ok(Exit::Success);
     }

@@ -15,6 +15,7 @@ use crate::args::PlanArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::random;
 use crate::view::json::plan::PlanReport;
 use crate::view::text;
@@ -65,7 +66,13 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let text = if arguments.to_sfdisk {
         to_sfdisk(&planned.plan, &planned.name)
     } else {
-        text::plan::plan(&planned, arguments.save.as_deref(), arguments.explain, output::width(), styles)
+        text::plan::plan(
+            &planned,
+            output_file::named(arguments.save.as_ref()),
+            arguments.explain,
+            output::width(),
+            styles,
+        )
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;

@@ -17,9 +17,9 @@ use crate::args::ProbeArguments;
 use crate::commands::bench::real::{compared, journals, refuse_unrestored, unprepared, warn_of_journals};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep::{self, Over};
 use crate::measured::Measured;
 use crate::output::{self, Styles};
+use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::probe::ProbeReport;
@@ -30,7 +30,7 @@ const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.save {
-        keep::may_replace(path, arguments.target.path().as_slice(), Over::Nothing)?;
+        output_file::check(path, arguments.target.path().as_slice())?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         match Measured::of(&arguments.target.to_string(), &report) {
             Some(measured) => {
                 let inputs = arguments.target.path();
-                keep::write(path, measured.to_json()?.as_bytes(), inputs.as_slice(), Over::Nothing)?;
+                output_file::write(path, measured.to_json()?.as_bytes(), inputs.as_slice())?;
             }
             None => {
                 output::complain(&format!("{}: not written: the unit cannot be determined", path.display()))

@@ -25,11 +25,11 @@ use super::copy;
 use super::instead;
 use super::saved::save;
 use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::durability::{self, Needed};
 use crate::estimate;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::keep;
-use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, quote_path};
+use crate::output_file;
 use crate::progress::Watcher;
 use crate::random;
 use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         let report = RealignReport::of(&name, &realign, estimate.as_ref());
         output::print_json(&RealignOutput::Plan(Box::new(report)))?;
     } else {
-        let next = match (&arguments.save, arguments.at_boot) {
+        let next = match (output_file::named(arguments.save.as_ref()), arguments.at_boot) {
             (_, Some(_)) => text::realign::Next::AtBoot,
             (Some(path), None) => text::realign::Next::Apply(path),
             (None, None) => text::realign::Next::Save,
@@ -150,7 +150,7 @@ pub(super) fn apply(
     let name = path.display().to_string();
     check_map(moves, None)?;
     if let Some(file) = &moves.journal {
-        lasting::warn(Needed::MoveJournal, file, path);
+        durability::warn(Needed::MoveJournal, file, path);
     }
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(NewJournal::create(file, realign)?),
@@ -172,7 +172,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
-            lasting::warn(Needed::SavedTable, backup, path);
+            durability::warn(Needed::SavedTable, backup, path);
             run.check_course(arguments.rollback).with_context(|| name.clone())?;
             let is_restored = run.restore_table(backup).with_context(|| name.clone())?;
             say_restored(run.boot_code(), is_restored.then_some(backup), path);
@@ -335,7 +335,8 @@ pub(super) struct UnreadableMap<'m> {
 impl<'m> UnreadableMap<'m> {
     /// Makes it. An interrupt is to be noticed by then, for it would leave the file.
     pub(super) fn make(moves: &'m MoveArguments) -> Result<Self> {
-        let made = moves.skip_bad.as_deref().map(|path| Ok::<_, anyhow::Error>((path, keep::new(path)?)));
+        let made =
+            moves.skip_bad.as_deref().map(|path| Ok::<_, anyhow::Error>((path, output_file::new(path)?)));
         Ok(Self { made: made.transpose()?, is_listed: Cell::new(false) })
     }
 
@@ -381,12 +382,12 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
         }
     }
     // Before anything is written: that it can be made is then known.
-    keep::may_make(map)
+    output_file::may_make(map)
 }
 
 /// The folder that a file would be made in, and its name there.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
-    (keep::folder_of(path).canonicalize().ok(), path.file_name())
+    (output_file::folder_of(path).canonicalize().ok(), path.file_name())
 }
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
@@ -410,8 +411,10 @@ mod tests {
         for is_listed in [true, false] {
             let dir = tempfile::tempdir().unwrap();
             let (path, aside) = (dir.path().join("bad.map"), dir.path().join("aside"));
-            let map =
-                UnreadableMap { made: Some((&path, keep::new(&path).unwrap())), is_listed: Cell::new(false) };
+            let map = UnreadableMap {
+                made: Some((&path, output_file::new(&path).unwrap())),
+                is_listed: Cell::new(false),
+            };
             fs::rename(&path, &aside).unwrap();
             fs::write(&path, "another's").unwrap();
             if is_listed {
@@ -428,7 +431,10 @@ mod tests {
     fn a_list_that_is_not_made_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bad.map");
-        drop(UnreadableMap { made: Some((&path, keep::new(&path).unwrap())), is_listed: Cell::new(false) });
+        drop(UnreadableMap {
+            made: Some((&path, output_file::new(&path).unwrap())),
+            is_listed: Cell::new(false),
+        });
         assert!(!path.exists());
     }
 

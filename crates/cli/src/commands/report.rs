@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 use crate::args::ReportArguments;
 use crate::exit::Exit;
 use crate::fleet::{self, Fleet, Input, Skipped};
-use crate::keep::{self, Over};
 use crate::output::{self, Styles, plural};
+use crate::output_file;
 use crate::view::html;
 use crate::view::json::fleet::FleetReport;
 use crate::view::text;
@@ -20,7 +20,7 @@ const NAMED: usize = 10;
 pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
     let (inputs, skipped) = fleet::inputs(&arguments.files);
     if let Some(path) = &arguments.html {
-        keep::may_replace(path, &files(&inputs), Over::PAGE)?;
+        output_file::check(path, &files(&inputs))?;
     }
     let fleet = merged(&inputs, skipped);
     for Skipped { name, why } in &fleet.skipped {
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
     }
     let digest = fleet.digest();
     if let Some(path) = &arguments.html {
-        keep::write(path, html::fleet::page(&digest).as_bytes(), &files(&inputs), Over::PAGE)?;
+        output_file::write(path, html::fleet::page(&digest).as_bytes(), &files(&inputs))?;
     }
     if arguments.json {
         output::print_json(&FleetReport::of(&digest))?;

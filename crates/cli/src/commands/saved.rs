@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use straddle_repair::apply::Backup;
 use straddle_repair::copy::Copy;
 use straddle_repair::realign::Realign;
 use straddle_repair::{Fingerprint, Plan};
 
 use crate::exit::{RefusedError, UsageError};
 use crate::input;
-use crate::keep::{self, Over};
+use crate::output_file;
 
 /// The largest plan in bytes.
 pub(super) const LARGEST_PLAN: u64 = 16 << 20;
@@ -91,20 +92,20 @@ impl Saved {
     }
 }
 
-/// Saves a plan, replacing at most an older one of its kind for the same disk. A backup of what `apply` overwrote is
-/// text too, and the only copy.
+/// Saves a plan. An older one for another disk or of another kind is not replaced, and no backup of what an `apply`
+/// overwrote: it is the only copy.
 pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
-    keep::may_replace(path, targets, Over::PLAN)?;
-    let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    if present && !keep::is_open(path)? {
+    if !output_file::is_stdout(path) && path.is_file() {
         let former = input::text(path, LARGEST_PLAN).map_err(anyhow::Error::from);
         let why = match former.and_then(|text| Saved::from_json(&text)) {
             Ok(former) => Saved::from_json(json)?.differs(&former),
-            Err(_) => Some("exists and is not a plan".to_owned()),
+            Err(_) => Backup::load(path)
+                .is_ok_and(|backup| !backup.is_reverted())
+                .then(|| "is the backup of a table".to_owned()),
         };
         if let Some(why) = why {
             return Err(RefusedError(format!("{}: {why}: choose a new file name", path.display())).into());
         }
     }
-    keep::write(path, json.as_bytes(), targets, Over::PLAN)
+    output_file::write(path, json.as_bytes(), targets)
 }

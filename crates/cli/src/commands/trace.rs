@@ -11,8 +11,8 @@ use straddle_trace::{About, Account, Recording, SECTOR, Target, Window, Writer};
 use crate::args::{TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::keep::{self, Over, Pending};
 use crate::output::{self, Styles, plural, printable};
+use crate::output_file::{self, OutputFile};
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::{csv, html, text};
 
@@ -38,9 +38,8 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
-    let pictures = [(&arguments.html, Over::PAGE), (&arguments.svg, Over::DRAWING)];
-    for (path, over) in pictures.iter().filter_map(|(path, over)| Some((path.as_ref()?, *over))) {
-        keep::may_replace(path, &inputs, over)?;
+    for path in [&arguments.html, &arguments.svg].into_iter().flatten() {
+        output_file::check(path, &inputs)?;
     }
     let (account, abouts) = match &arguments.to[..] {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
@@ -70,10 +69,10 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
         out.flush()?;
     }
     if let Some(path) = &arguments.html {
-        keep::write(path, html::trace::page(&counted).as_bytes(), &inputs, Over::PAGE)?;
+        output_file::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
     }
     if let Some(path) = &arguments.svg {
-        keep::write(path, text::trace::svg(&counted).as_bytes(), &inputs, Over::DRAWING)?;
+        output_file::write(path, text::trace::svg(&counted).as_bytes(), &inputs)?;
     }
     Ok(Exit::Success)
 }
@@ -99,14 +98,8 @@ fn converted(
     (target, path): (Target, &PathBuf),
     inputs: &[&Path],
 ) -> Result<(Account, Vec<About>)> {
-    let over = match target {
-        Target::Parquet => Over::Parquet,
-        Target::Csv => target.first_line().map_or(Over::Nothing, Over::Text),
-        // fio's own logs look the same, and those of a real disk could not be made again.
-        Target::Fio => Over::Nothing,
-    };
-    let pending = Pending::begin(path, inputs, over)?.gone_if_interrupted()?;
-    let out = BufWriter::with_capacity(1 << 18, pending);
+    let out = OutputFile::begin(path, inputs)?;
+    let out = BufWriter::with_capacity(1 << 18, out);
     let name = path.display().to_string();
     let mut writer = Writer::new(target, out, &name)?;
     let (mut account, mut abouts) = (Account::new(), Vec::new());
@@ -118,7 +111,7 @@ fn converted(
     }
     let (out, written) = writer.finish()?;
     let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);
-    out.and_then(Pending::commit)
+    out.and_then(OutputFile::finish)
         .map_err(|error| anyhow::Error::from(error).context(format!("{name}: cannot write")))?;
     let format = target.name();
     let lost = [

@@ -30,9 +30,6 @@ impl Net {
 
 impl Write for Net {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if crate::closed::is_closed() {
-            return Err(io::Error::from_raw_os_error(libc::EBADF));
-        }
         self.tail.extend_from_slice(bytes);
         let (text, done) = screened(&self.tail, STYLES.load(Ordering::Relaxed));
         self.tail.drain(..done);
@@ -49,7 +46,7 @@ impl Write for Net {
 
 /// Drops what a pipe without a reader does not take (`straddle check … | head -1`): the verdict, and what the
 /// command has yet to do, do not depend on who reads how much.
-fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

@@ -11,7 +11,6 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::MAGIC;
-use super::guard::guarded;
 use super::page::Positioned;
 use super::shapes::{self, Shape};
 use super::thrift::{Compact, LIST, STRUCTURE, invalid};
@@ -141,14 +140,6 @@ fn schema(input: &mut Compact<&[u8]>) -> io::Result<u64> {
         }
     }
     Ok(count)
-}
-
-/// Whether this program wrote a table: its directory says so.
-pub(super) fn is_own(file: &Positioned) -> bool {
-    guarded(|| read(file)).is_ok_and(|read| {
-        let by = read.metadata().file_metadata().created_by();
-        by.is_some_and(|by| by.starts_with("straddle "))
-    })
 }
 
 /// Returns the directory with its empty lists as lists of structures: fastparquet writes that of no row groups as a list

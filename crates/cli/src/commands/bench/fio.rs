@@ -11,8 +11,8 @@ use straddle_real::Io;
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::keep::{self, Over};
 use crate::output::{Styles, quote_path};
+use crate::output_file;
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
 
@@ -59,7 +59,7 @@ pub(super) fn emit(
     };
     let text = fio::emit(workload, &job).with_context(|| target.to_string())?;
     // A job file is a place for settings of one's own.
-    keep::write(path, text.as_bytes(), &super::target(arguments), Over::Nothing)?;
+    output_file::write(path, text.as_bytes(), &super::target(arguments))?;
     Ok(Exit::Success)
 }
 
@@ -119,7 +119,7 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
     let failure = || format!("{}: cannot read", path.display());
-    keep::note_read(path);
+    output_file::note_read(path);
     let metadata = fs::metadata(path).with_context(failure)?;
     if !metadata.is_file() || metadata.len() > LARGEST {
         anyhow::bail!("{}: not fio's output: no file, or larger than {LARGEST} bytes", path.display());

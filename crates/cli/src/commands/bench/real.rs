@@ -1,6 +1,5 @@
 //! `straddle bench` on a file or a block device.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +20,11 @@ use straddle_real::{
 use straddle_units::Span;
 
 use crate::args::{BenchArguments, Way};
+use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::keep::{self, Over};
-use crate::lasting::{self, Needed};
 use crate::output::{self, Styles, printable};
+use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
 use crate::{target, unfinished};
@@ -166,7 +165,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
 /// leads to what is lost.
 pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
     if scope == Scope::Whole {
-        lasting::warn(Needed::Journals, journals, target);
+        durability::warn(Needed::Journals, journals, target);
     }
 }
 
@@ -315,7 +314,7 @@ struct Export<'a> {
     inputs: Vec<&'a Path>,
     /// The first line, until it is written.
     begin: Vec<u8>,
-    file: Option<File>,
+    file: Option<OutputFile>,
 }
 
 /// The first line of an export.
@@ -346,7 +345,7 @@ impl<'a> Export<'a> {
     fn open(arguments: &'a BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
         let inputs = super::target(arguments);
-        keep::may_replace(path, &inputs, Over::Nothing)?;
+        output_file::check(path, &inputs)?;
         let mut begin = Vec::new();
         let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
@@ -378,9 +377,12 @@ impl<'a> Export<'a> {
             serde_json::to_writer(&mut lines, &line)?;
             lines.push(b'\n');
         }
-        match &mut self.file {
-            Some(file) => file.write_all(&lines)?,
-            None => self.file = Some(keep::write_over(self.path, &lines, &self.inputs, Over::Nothing)?),
+        if self.file.is_none() {
+            self.file = Some(OutputFile::begin(self.path, &self.inputs)?);
+        }
+        if let Some(file) = &mut self.file {
+            file.write_all(&lines)?;
+            file.flush()?;
         }
         Ok(())
     }

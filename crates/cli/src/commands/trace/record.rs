@@ -12,7 +12,6 @@ use straddle_trace::Recorder;
 use crate::args::RecordArguments;
 use crate::exit::Exit;
 use crate::interrupt::on_interrupt;
-use crate::keep::Over;
 use crate::output;
 use crate::recording::{Whole, origin};
 use crate::view::json::record::RecordReport;
@@ -23,7 +22,7 @@ const USUAL: u64 = 4096;
 
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let subject = Subject::of(&arguments.device)?;
-    let out = Whole::begin(&arguments.to, &[&arguments.device], Over::Nothing)?;
+    let out = Whole::begin(&arguments.to, &[&arguments.device])?;
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let name = arguments.to.display();
