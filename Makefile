@@ -159,7 +159,9 @@ package-test: setup
 	$(CARGO) test -p straddle --test package -- --ignored --nocapture
 
 PREFIX ?= /usr/local
-install: lab
+install:
+	@scripts/setup build
+	$(CARGO) build --release -p straddle --all-features
 	for program in straddle straddle-lab; do \
 	    install -D $${CARGO_TARGET_DIR:-target}/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit; \
 	done

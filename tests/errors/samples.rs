@@ -269,7 +269,10 @@ fn of_models() -> Vec<Sample> {
             byte: Some(7),
             source: LineError::Unknown,
         }),
-        sample(TraceError::Parquet { name: text(), source: ParquetError::Large { bytes: 2, most: 1 } }),
+        sample(TraceError::Parquet {
+            name: text(),
+            source: ParquetError::Large { what: "a group", bytes: 2, most: 1 },
+        }),
         sample(TraceError::Parquet { name: text(), source: ParquetError::Rows { claimed: 2, found: 1 } }),
         sample(ParquetError::Damaged { why: text() }),
         sample(TraceError::Table { name: text(), source: TableError::Batch { found: 1, expected: 2 } }),

@@ -1,7 +1,7 @@
 //! Exit codes. Each has one meaning, the same for every command.
 
 use std::error::Error;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use clap::{CommandFactory, Parser};
 use straddle_device::shown::is_hidden;
@@ -9,8 +9,8 @@ use straddle_drive::ProfileError;
 use straddle_repair::PlanError;
 use straddle_units::ErrorKind;
 
-use crate::args::{Arguments, Colour, as_options};
-use crate::output::{self, Styles};
+use crate::args::{Arguments, as_options};
+use crate::output;
 
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -221,19 +221,11 @@ pub fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
         return Err(usage.into());
     }
     if error.use_stderr() {
-        let is_coloured =
-            io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        let text = shown(error).render();
-        let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
         // If this cannot be written, the exit code has to suffice.
-        let _ = io::stderr().write_all(text.as_bytes());
+        let _ = write!(io::stderr(), "{}", shown(error).render());
         return Ok(Exit::Usage);
     }
-    let is_coloured = Styles::choose(Colour::Auto).is_coloured();
-    let text = if is_coloured { error.render().ansi().to_string() } else { error.render().to_string() };
-    let mut out = output::stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    output::print(&error.render().to_string())?;
     Ok(Exit::Success)
 }
 

@@ -4,6 +4,9 @@
 //! window ([`Window`]), which adds up for traces that are apart. Memory grows with the number of volumes and of classes,
 //! and not with the requests.
 
+#[cfg(feature = "parquet")]
+mod table;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -11,15 +14,13 @@ use rayon::prelude::*;
 use straddle_io::{Nanos, Operation, Time};
 
 use crate::coalesce::{Coalesced, Pools, Window};
-use crate::columnar::{Columnar, Rows};
 use crate::error::{LineError, TraceError};
 use crate::format::Format;
 use crate::histogram::{self, Class, Count, Histogram};
 use crate::origin::About;
-use crate::reader::{Place, Reader};
-use crate::record::{BATCH, Record, is_empty};
+use crate::reader::Reader;
+use crate::record::Record;
 use crate::recording::Recording;
-use crate::volumes::Volumes;
 
 /// What a trace asks of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,47 +151,6 @@ impl Part {
         let (first, last) = self.times.unwrap_or_default();
         Time::ZERO + last.saturating_sub(first)
     }
-
-    /// Counts the rows of a table.
-    pub(crate) fn rows(
-        &mut self,
-        rows: &Rows,
-        unnamed: usize,
-        others: &mut u64,
-    ) -> Result<(), (u64, LineError)> {
-        for from in (0..rows.operations.len()).step_by(BATCH) {
-            let range = from..rows.operations.len().min(from + BATCH);
-            let columns =
-                [&rows.offsets, &rows.lengths].map(|column| column.get(range.clone()).unwrap_or_default());
-            let operations = rows.operations.get(range.clone()).unwrap_or_default();
-            let volumes = rows.volumes.get(range).unwrap_or_default();
-            let index = |row: usize| volumes.get(row).map_or(unnamed, |index| *index as usize);
-            let [offsets, lengths] = columns;
-            let mut touched = 0;
-            let ahead = if self.is_wide() { operations } else { &[] };
-            for (row, ((operation, offset), length)) in ahead.iter().zip(offsets).zip(lengths).enumerate() {
-                let volume =
-                    operation.and_then(|operation| self.volumes.get(index(row))?.histogram(operation));
-                touched ^= volume.map_or(0, |histogram| histogram.touch(*offset, *length));
-            }
-            std::hint::black_box(touched);
-            for (row, ((operation, offset), length)) in
-                operations.iter().zip(offsets).zip(lengths).enumerate()
-            {
-                let Some(operation) = operation.filter(|operation| !is_empty(*operation, *length)) else {
-                    *others += 1;
-                    continue;
-                };
-                let counted =
-                    self.volume(index(row)).is_none_or(|volume| volume.add(operation, *offset, *length));
-                if !counted {
-                    let error = LineError::TooFar { offset: *offset, length: *length };
-                    return Err((rows.first + (from + row) as u64, error));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Default for Account {
@@ -208,13 +168,16 @@ impl Account {
     /// Counts all requests of a trace, and with a `window` also what is left of its writes behind it.
     /// Returns what is known of the trace.
     pub fn read(&mut self, mut trace: Reader<'_>, window: Option<&Window>) -> Result<About, TraceError> {
-        if window.is_none()
-            && let Some(table) = trace.columnar().filter(|table| !table.is_timed())
-        {
-            self.table(table)?;
+        if window.is_none() && self.table(&mut trace)? {
             return About::of(&mut trace);
         }
         self.read_with(trace, window, &mut |_, _| Ok(()))
+    }
+
+    /// A program without Parquet has no tables.
+    #[cfg(not(feature = "parquet"))]
+    const fn table(&mut self, _: &mut Reader<'_>) -> Result<bool, TraceError> {
+        Ok(false)
     }
 
     /// Counts all requests of a trace as [`Self::read`] does. Calls `each` with some requests at a time, and the names
@@ -275,24 +238,6 @@ impl Account {
             }
         }
         Ok((all, traces_read))
-    }
-
-    /// Counts the rows of a table, its row groups at the same time.
-    fn table(&mut self, table: &Columnar) -> Result<(), TraceError> {
-        let counted: Vec<_> = table.shares(rayon::current_num_threads()).into_par_iter().map(share).collect();
-        for counted in counted {
-            self.join(counted?);
-        }
-        Ok(())
-    }
-
-    /// Returns the account of the rows of a table.
-    pub(crate) fn of_table(names: &[String], part: Part, others: u64) -> Self {
-        let mut account = Self { others, ..Self::new() };
-        account.add(names, part);
-        // The times were not read.
-        account.span = account.span.filter(|_| account.volumes.is_empty());
-        account
     }
 
     fn add(&mut self, names: &[String], part: Part) {
@@ -398,23 +343,6 @@ impl Account {
         let is_one = extra * MUCH >= all;
         (all > 0).then(|| if is_one { of(Some(volume), sectors, extra) } else { of(None, length, of_length) })
     }
-}
-
-/// Counts the rows of a part of a table.
-fn share(mut table: Columnar) -> Result<Account, TraceError> {
-    let (mut part, mut others, mut volumes) = (Part::default(), 0, Volumes::default());
-    let name = table.name().to_owned();
-    let unnamed = if table.has_volumes() { 0 } else { volumes.unnamed() };
-    while let Some(rows) = table.next_rows(&mut volumes)? {
-        part.rows(rows, unnamed, &mut others).map_err(|(line, source)| TraceError::Line {
-            name: name.clone(),
-            place: Place::Row,
-            line,
-            byte: None,
-            source,
-        })?;
-    }
-    Ok(Account::of_table(volumes.names(), part, others))
 }
 
 /// A volume with less than one part in this many of the cost is not worth its name.

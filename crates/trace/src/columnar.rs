@@ -1,24 +1,16 @@
 //! Traces in Apache Parquet.
 //!
-//! The law of this module: only the columns that are asked for are read, a batch of rows at a time; what a file says
-//! of its sizes is bounded before memory is taken for it; a damaged file is an error, whatever the libraries that decode
-//! it make of it. Strings stay numbers of a dictionary.
+//! The law of this module: only the columns that are asked for are read, a batch of rows at a time; a directory or row
+//! group that is too large is refused; a damaged file is an error, also where the library panics. Strings stay numbers of
+//! a dictionary.
 
-mod budget;
 mod convert;
-mod counts;
-mod footer;
+mod file;
 mod guard;
-mod page;
-mod shapes;
 mod text;
-mod thrift;
-mod unpack;
 mod values;
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
@@ -27,13 +19,11 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Type;
-use parquet::file::metadata::ParquetMetaData;
 use straddle_io::{Nanos, Operation};
 
-use self::budget::{Budget, Taken};
 pub(crate) use self::convert::{Converter, Plan, Problem, Rows};
+use self::file::Positioned;
 use self::guard::guarded;
-use self::page::Positioned;
 use crate::error::{ParquetError, TableError, TraceError};
 use crate::format::{Format, When};
 use crate::how::How;
@@ -41,19 +31,13 @@ use crate::reader::{Place, Source};
 use crate::record::Sink;
 use crate::volumes::Volumes;
 
-/// The first bytes of a file, and the last.
-pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;
-/// What the row groups of shares take together.
-static BUDGET: Budget = Budget::new(page::MOST);
 
 /// A Parquet file that is read.
 pub(crate) struct Columnar {
     file: Positioned,
     name: String,
-    /// The file's directory, and the one that its readers are given.
-    directory: Arc<ParquetMetaData>,
     metadata: ArrowReaderMetadata,
     /// The columns in the file: those of the plan, which may be structures of several.
     leaves: Vec<usize>,
@@ -65,9 +49,6 @@ pub(crate) struct Columnar {
     reader: Option<Group>,
     /// Rows of the last batch that were handed on.
     handed: usize,
-    /// Whether others read other row groups at the same time. Who is alone may be held up by its caller with a row group
-    /// half read, and must not keep its memory from others meanwhile.
-    is_share: bool,
 }
 
 /// A row group that is read.
@@ -76,27 +57,9 @@ struct Group {
     /// Rows, as the file says and as they were read so far.
     claimed: u64,
     rows: u64,
-    /// The memory is given back after the reader's end.
-    _memory: Option<Taken>,
 }
 
 impl Columnar {
-    /// Whether a file is to be read as Parquet.
-    pub(crate) fn is_one(file: &mut File, how: &How) -> io::Result<bool> {
-        // A pipe cannot be looked at without reading from it.
-        if !file.metadata()?.is_file() {
-            return Ok(false);
-        }
-        match how.format {
-            Some(format) => Ok(format == Format::Parquet),
-            None => {
-                let mut first = [0; 4];
-                let read = file.read_at(&mut first, 0)?;
-                Ok(first.get(..read) == Some(MAGIC))
-            }
-        }
-    }
-
     pub(crate) fn open(file: File, name: &str, how: &How) -> Result<Self, TraceError> {
         let wrong = |source| TraceError::Parquet { name: name.to_owned(), source };
         let file = Positioned::new(file).map_err(|source| TraceError::Read {
@@ -104,13 +67,13 @@ impl Columnar {
             byte: None,
             source,
         })?;
-        let plain = guarded(|| footer::read(&file)).map_err(wrong)?;
+        let plain = guarded(|| file::directory(&file)).map_err(wrong)?;
         let schema = plain.schema();
         let plan = Plan::of(schema, &how.columns, how.timed).map_err(ParquetError::Table).map_err(wrong)?;
         let leaves = leaves(schema, &plan.read);
         let metadata = guarded(|| {
             let options = ArrowReaderOptions::new().with_schema(Arc::new(with_dictionaries(schema)));
-            unpack::for_reader(plain.metadata(), options).map_err(ParquetError::Invalid)
+            ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options).map_err(ParquetError::Invalid)
         });
         let metadata = metadata.map_err(wrong)?;
         for (leaf, column) in leaves.iter().zip(&plan.read) {
@@ -130,7 +93,6 @@ impl Columnar {
         Ok(Self {
             file,
             name: name.to_owned(),
-            directory: Arc::clone(plain.metadata()),
             metadata,
             leaves,
             mask,
@@ -139,7 +101,6 @@ impl Columnar {
             end,
             reader: None,
             handed: 0,
-            is_share: false,
         })
     }
 
@@ -158,7 +119,6 @@ impl Columnar {
             Self {
                 file: self.file.clone(),
                 name: self.name.clone(),
-                directory: Arc::clone(&self.directory),
                 metadata: self.metadata.clone(),
                 leaves: self.leaves.clone(),
                 mask: self.mask.clone(),
@@ -167,7 +127,6 @@ impl Columnar {
                 end: from + groups.len(),
                 reader: None,
                 handed: 0,
-                is_share: true,
             }
         };
         groups.chunks(groups.len().div_ceil(count.max(1)).max(1)).map(share).collect()
@@ -247,23 +206,19 @@ impl Columnar {
 
     /// Begins a row group; `None` if it has no rows. Writers give such a one no pages, or places that are none.
     fn begin(&self, group: usize) -> Result<Option<Group>, ParquetError> {
-        let claimed = self.directory.row_groups().get(group).map_or(Ok(0), page::rows_of)?;
+        let found = self.metadata.metadata().row_groups().get(group);
+        let claimed = found.map_or(Ok(0), |found| file::rows_of(found, &self.leaves))?;
         if claimed == 0 {
             return Ok(None);
         }
-        let needs = page::check(&self.file, &self.directory, group, &self.leaves)?;
-        let memory = self.is_share.then(|| BUDGET.take(needs.bytes));
-        let file = self.file.unpacking(needs.packed);
         guarded(|| {
-            if needs.has_counts {
-                counts::check(&file, self.metadata.metadata(), group, &self.leaves)?;
-            }
+            let file = self.file.clone();
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
                 .with_projection(self.mask.clone())
                 .with_row_groups(vec![group])
-                .with_batch_size(needs.batch);
+                .with_batch_size(ROWS);
             let reader = builder.build().map_err(ParquetError::Invalid)?;
-            Ok(Some(Group { reader, claimed, rows: 0, _memory: memory }))
+            Ok(Some(Group { reader, claimed, rows: 0 }))
         })
     }
 

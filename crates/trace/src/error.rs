@@ -190,18 +190,23 @@ pub enum LineError {
 /// What is wrong with a Parquet file.
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
+    /// This program was built without Parquet.
+    #[cfg(not(feature = "parquet"))]
+    #[error("this straddle was built without the feature 'parquet'")]
+    NotBuilt,
     /// The file is damaged, or uses what is not supported.
+    #[cfg(feature = "parquet")]
     #[error(transparent)]
     Invalid(parquet::errors::ParquetError),
     /// It has no such columns.
     #[error(transparent)]
     Table(TableError),
-    /// A row group would take too much memory.
-    #[error(
-        "a row group says that it has {bytes} bytes of these columns, and no more than {most} are read at a time"
-    )]
+    /// A part of it would take too much memory.
+    #[error("{what} has {bytes} bytes, and no more than {most} are read")]
     Large {
-        /// Bytes of the columns, unpacked.
+        /// The part.
+        what: &'static str,
+        /// Its bytes, unpacked.
         bytes: u64,
         /// The most that is read.
         most: u64,
@@ -288,6 +293,7 @@ pub enum WriteError {
     },
 }
 
+#[cfg(feature = "parquet")]
 impl From<parquet::errors::ParquetError> for WriteError {
     fn from(error: parquet::errors::ParquetError) -> Self {
         Self::Parquet(Box::new(error))

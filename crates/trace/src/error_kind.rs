@@ -49,9 +49,11 @@ impl ParquetError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Table(source) => source.kind(),
-            Self::Invalid(_) | Self::Large { .. } | Self::Rows { .. } | Self::Damaged { .. } => {
-                ErrorKind::Failed
-            }
+            #[cfg(feature = "parquet")]
+            Self::Invalid(_) => ErrorKind::Failed,
+            #[cfg(not(feature = "parquet"))]
+            Self::NotBuilt => ErrorKind::Failed,
+            Self::Large { .. } | Self::Rows { .. } | Self::Damaged { .. } => ErrorKind::Failed,
         }
     }
 }

@@ -7,6 +7,7 @@
 mod account;
 mod blktrace;
 mod coalesce;
+#[cfg(feature = "parquet")]
 mod columnar;
 mod columns;
 mod error;
@@ -23,6 +24,7 @@ mod recording;
 mod replay;
 mod scan;
 mod stored;
+#[cfg(feature = "parquet")]
 mod tables;
 mod text;
 mod volumes;
@@ -43,5 +45,6 @@ pub use recorder::{Asked, Happened, Marks, Recorder};
 pub use recording::Recording;
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, Replays, replay, replay_volumes};
 pub use stored::StoredError;
+#[cfg(feature = "parquet")]
 pub use tables::Tables;
 pub use write::{Target, Writer, Written};

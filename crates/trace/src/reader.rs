@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
+use std::os::unix::fs::FileExt;
 
 use crate::blktrace::Blktrace;
+#[cfg(feature = "parquet")]
 use crate::columnar::Columnar;
 use crate::error::{LineError, TraceError};
 use crate::format::Format;
@@ -13,6 +15,9 @@ use crate::origin::Origin;
 use crate::packed::unpacked;
 use crate::record::{Record, Sink};
 use crate::text::Text;
+
+/// The first bytes of a file in Apache Parquet, and the last.
+pub(crate) const MAGIC: &[u8] = b"PAR1";
 
 /// What the numbers of a trace's requests count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,7 @@ pub(crate) trait Source: Send {
     }
 
     /// Returns the table that the trace is, to read its columns as such.
+    #[cfg(feature = "parquet")]
     fn columnar(&mut self) -> Option<&mut Columnar> {
         None
     }
@@ -96,9 +102,9 @@ impl<'a> Reader<'a> {
     pub fn open(input: Input<'a>, name: &str, how: &How) -> Result<Self, TraceError> {
         let read = |source| TraceError::Read { name: name.to_owned(), byte: None, source };
         let input = match input {
-            Input::File(mut file) => {
-                if Columnar::is_one(&mut file, how).map_err(read)? {
-                    return Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name));
+            Input::File(file) => {
+                if is_table(&file, how).map_err(read)? {
+                    return Self::table(file, name, how);
                 }
                 unpacked(file).map_err(read)?
             }
@@ -120,6 +126,17 @@ impl<'a> Reader<'a> {
             streams.push((file, input));
         }
         Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name))
+    }
+
+    /// Opens a Parquet file.
+    #[cfg(feature = "parquet")]
+    fn table(file: File, name: &str, how: &How) -> Result<Self, TraceError> {
+        Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name))
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn table(_: File, name: &str, _: &How) -> Result<Self, TraceError> {
+        Err(TraceError::Parquet { name: name.to_owned(), source: crate::ParquetError::NotBuilt })
     }
 
     fn of(source: Box<dyn Source + 'a>, name: &str) -> Self {
@@ -194,6 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the table that the trace is, to read its columns as such and not its requests.
+    #[cfg(feature = "parquet")]
     pub(crate) fn columnar(&mut self) -> Option<&mut Columnar> {
         self.source.columnar()
     }
@@ -206,6 +224,22 @@ impl<'a> Reader<'a> {
     /// Returns an error about the request with this number.
     pub(crate) fn wrong_at(&self, line: u64, source: LineError) -> TraceError {
         TraceError::Line { name: self.name.clone(), place: self.source.place(), line, byte: None, source }
+    }
+}
+
+/// Whether a file is to be read as Parquet.
+fn is_table(file: &File, how: &How) -> io::Result<bool> {
+    // A pipe cannot be looked at without reading from it.
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    match how.format {
+        Some(format) => Ok(format == Format::Parquet),
+        None => {
+            let mut first = [0; 4];
+            let read = file.read_at(&mut first, 0)?;
+            Ok(first.get(..read) == Some(MAGIC))
+        }
     }
 }
 
@@ -228,7 +262,7 @@ impl<'a> Unknown<'a> {
                 None => Blktrace::is_one(&first),
                 Some(format) => format == Format::Blktrace,
             };
-            if first == crate::columnar::MAGIC || how.format == Some(Format::Parquet) {
+            if first == MAGIC || how.format == Some(Format::Parquet) {
                 let (place, source) = (Place::Record, LineError::Piped);
                 return Err(TraceError::Line { name, place, line: 1, byte: Some(0), source });
             }
@@ -274,5 +308,19 @@ impl Source for Unknown<'_> {
             Self::Known(source) => source.origin(),
             _ => None,
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "parquet")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_refused_by_a_build_without_its_feature() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), MAGIC).unwrap();
+        let opened = Reader::open(Input::File(file.reopen().unwrap()), "t", &How::default());
+        let said = std::error::Error::source(&opened.unwrap_err()).unwrap().to_string();
+        assert_eq!(said, "this straddle was built without the feature 'parquet'");
     }
 }

@@ -104,6 +104,7 @@ impl Volumes {
     }
 
     /// Returns the index of the volume of this name, which is taken as it is.
+    #[cfg(any(test, feature = "parquet"))]
     #[inline]
     pub(crate) fn of_name(&mut self, name: &[u8]) -> Result<usize, LineError> {
         let token = Token { bytes: name, at: 0, length: name.len(), second: None };
@@ -129,6 +130,7 @@ impl Volumes {
     }
 
     /// Returns the index of the volume of a trace that names none.
+    #[cfg(feature = "parquet")]
     pub(crate) fn unnamed(&mut self) -> usize {
         // There is room for one name.
         self.index(Volume::default()).unwrap_or(0)

@@ -3,6 +3,7 @@
 //! The law of this module: a request is written with all that the format can hold, and what it cannot hold is counted.
 //! What would be read back as something else is an error.
 
+#[cfg(feature = "parquet")]
 mod table;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,7 @@ use std::io::Write;
 
 use straddle_io::{Nanos, Operation};
 
+#[cfg(feature = "parquet")]
 use self::table::Table;
 use crate::columns::letter;
 use crate::error::{TraceError, WriteError};
@@ -70,8 +72,12 @@ pub struct Writer<W: Write + Send> {
 }
 
 enum Output<W: Write + Send> {
+    #[cfg(feature = "parquet")]
     Table(Box<Table<W>>),
-    Csv { out: W, line: String },
+    Csv {
+        out: W,
+        line: String,
+    },
     Fio(Fio<W>),
 }
 
@@ -93,7 +99,12 @@ impl<W: Write + Send> Writer<W> {
         out.write_all(target.first_line().unwrap_or_default().as_bytes())
             .map_err(|error| failed(error.into()))?;
         let format = match target {
+            #[cfg(feature = "parquet")]
             Target::Parquet => Output::Table(Box::new(Table::new(out).map_err(failed)?)),
+            #[cfg(not(feature = "parquet"))]
+            Target::Parquet => {
+                return Err(failed(WriteError::Parquet(Box::new(crate::ParquetError::NotBuilt))));
+            }
             Target::Csv => Output::Csv { out, line },
             Target::Fio => Output::Fio(Fio { out, line, names: BTreeSet::new(), times: None }),
         };
@@ -114,6 +125,7 @@ impl<W: Write + Send> Writer<W> {
         self.written.requests += 1;
         self.written.took += u64::from(record.took.is_some());
         match &mut self.format {
+            #[cfg(feature = "parquet")]
             Output::Table(table) => table.add(record, volume),
             Output::Csv { out, line } => {
                 use std::fmt::Write as _;
@@ -137,6 +149,7 @@ impl<W: Write + Send> Writer<W> {
     pub fn finish(self) -> Result<(W, Written), TraceError> {
         let Self { name, format, written } = self;
         let out = match format {
+            #[cfg(feature = "parquet")]
             Output::Table(table) => table.finish(),
             Output::Csv { mut out, .. } => out.flush().map(|()| out).map_err(Into::into),
             Output::Fio(fio) => fio.finish(),

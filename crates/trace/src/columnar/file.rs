@@ -1,0 +1,108 @@
+//! The file of a table, and the limits on what it says of its sizes.
+//!
+//! The law of this module: what a file says does not make it longer, its directory and its row groups are no larger than
+//! the limits, and all else is the library's to check.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::errors::{ParquetError as Error, Result};
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::error::ParquetError;
+use crate::reader::MAGIC;
+
+/// The length of the directory, and [`MAGIC`].
+const END: u64 = 8;
+/// The longest directory. That of a table with 1,000 row groups of 100 columns has 10 MB.
+const MAX_DIRECTORY: u64 = 64 << 20;
+/// The most bytes of the columns of a row group, unpacked. Writers make row groups of up to about 1 GB.
+const MAX_GROUP: u64 = 4 << 30;
+
+/// A file of which each read names its place, so that several threads may read it.
+#[derive(Clone, Debug)]
+pub(super) struct Positioned {
+    file: Arc<File>,
+    length: u64,
+}
+
+/// Reads on from a place.
+pub(super) struct From {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Positioned {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self { file: Arc::new(file), length })
+    }
+}
+
+impl Length for Positioned {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl ChunkReader for Positioned {
+    type T = BufReader<From>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        Ok(BufReader::new(From { file: Arc::clone(&self.file), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let is_inside = start.checked_add(length as u64).is_some_and(|end| end <= self.length);
+        if !is_inside {
+            return Err(Error::EOF(format!("{length} bytes from byte {start} on are not in the file")));
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Reads the directory.
+pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
+    let no_end = || ParquetError::Invalid(Error::EOF("the file does not end as one of Parquet".to_owned()));
+    let end = file.len().checked_sub(END).ok_or_else(no_end)?;
+    let last = file.get_bytes(end, 8).map_err(ParquetError::Invalid)?;
+    let (length, magic) = last.split_first_chunk().ok_or_else(no_end)?;
+    if magic != MAGIC {
+        return Err(no_end());
+    }
+    let bytes = u64::from(u32::from_le_bytes(*length));
+    if bytes > MAX_DIRECTORY {
+        return Err(ParquetError::Large { what: "its directory", bytes, most: MAX_DIRECTORY });
+    }
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    ArrowReaderMetadata::load(file, options).map_err(ParquetError::Invalid)
+}
+
+/// Returns the number of rows of a row group, whose columns with these numbers are read.
+pub(super) fn rows_of(group: &RowGroupMetaData, leaves: &[usize]) -> Result<u64, ParquetError> {
+    let negative = || ParquetError::Invalid(Error::General("a row group has a negative size".to_owned()));
+    let mut bytes = 0_u64;
+    for chunk in leaves.iter().filter_map(|leaf| group.columns().get(*leaf)) {
+        let column = u64::try_from(chunk.uncompressed_size()).map_err(|_| negative())?;
+        bytes = bytes.saturating_add(column);
+    }
+    if bytes > MAX_GROUP {
+        return Err(ParquetError::Large { what: "a row group of these columns", bytes, most: MAX_GROUP });
+    }
+    u64::try_from(group.num_rows()).map_err(|_| negative())
+}
