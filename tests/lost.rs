@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-#[path = "lost/besides.rs"]
-mod besides;
 #[path = "lost/hibernated.rs"]
 mod hibernated;
 #[path = "lost/listed.rs"]
@@ -15,6 +13,8 @@ mod rescue;
 #[path = "lost/tables.rs"]
 mod tables;
 mod tools;
+#[path = "lost/unallocated.rs"]
+mod unallocated;
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -29,7 +29,7 @@ use straddle_relocate::{Device, RelocateError};
 use straddle_remote::{FetchError, RemoteError};
 use straddle_repair::apply::{ApplyError, BackupError};
 use straddle_repair::copy::CopyError;
-use straddle_repair::realign::{MoveError, RealignError};
+use straddle_repair::realign::{Ending, MoveError, RealignError};
 use straddle_repair::{PlanError, TargetError as DiskError};
 use straddle_reproduce::experiment::ExperimentError;
 use straddle_reproduce::fit::FitError;
@@ -141,7 +141,7 @@ fn of_boots() -> Vec<Sample> {
         sample(BootError::Target(DiskError::Io(cause()))),
         sample(BootError::Change(ChangeError::Target(DiskError::Io(cause())))),
         sample(BootError::Read(ReadError::Io { at: at(), source: cause() })),
-        sample(BootError::Move(MoveError::Write { at: at(), source: cause() })),
+        sample(BootError::Move(MoveError::List(cause()))),
         sample(BootError::NotMoved(failed())),
         sample(BootError::Unfinished(failed())),
         sample(BootError::EndedBadly(failed())),
@@ -180,19 +180,13 @@ fn of_repairs() -> Vec<Sample> {
         sample(MoveError::Apply(ApplyError::Read(read()))),
         sample(MoveError::Moves(moves())),
         sample(MoveError::Read(read())),
-        sample(MoveError::Write { at: at(), source: cause() }),
-        sample(MoveError::Flush { source: cause() }),
         sample(MoveError::List(cause())),
-        sample(MoveError::NotMarked(Box::new(MoveError::Unwritten))),
-        sample(MoveError::HalfWritten(Box::new(MoveError::Unwritten))),
-        sample(MoveError::Unsettled(Box::new(MoveError::Unwritten))),
-        sample(MoveError::NotRemoved { is_back: false, source: Box::new(MoveError::Moves(moves())) }),
+        sample(MoveError::Ended { ending: Ending::NotMarked, source: Box::new(MoveError::Moves(moves())) }),
         sample(MoveError::JournalFile { path: path(), source: cause() }),
         sample(CopyError::Table(PlanError::Read(read()))),
         sample(CopyError::List(cause())),
         sample(CopyError::Flush { source: cause() }),
         sample(CopyError::SourceWritten(path())),
-        sample(CopyError::Wrap(RealignError::Moves(moves()))),
         sample(CopyError::Apply(ApplyError::Read(read()))),
         sample(CopyError::Record(MoveError::Moves(moves()))),
         sample(CopyError::Read(read())),

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::besides::{printed, run};
 use crate::tools::{Contents, Dir, present, shell, straddle_in, text, write_table};
+use crate::unallocated::{printed, run};
 
 /// `ntfs-3g.probe` says with this status that Windows is hibernated.
 const ASLEEP: i32 = 14;
@@ -172,23 +172,4 @@ fn nothing_moves_under_a_hibernated_windows() {
         assert!(Contents::of(&dir.join("disk.img")) == before, "{label}");
         assert!(!dir.join("new.img").exists(), "{label}");
     }
-}
-
-/// A file system that fills the disk moves as well when it gets a partition.
-#[test]
-fn a_hibernated_windows_gets_no_partition_round_it() {
-    if !present(&TOOLS) {
-        return;
-    }
-    let dir = Dir::new("asleep-whole");
-    make(&dir, "-Q");
-    put(&dir, "hiberfil.sys", HIBERNATED);
-    let before = Contents::of(&dir.join("n"));
-    for words in
-        [&["realign", "n", "--wrap"][..], &["realign", "n", "--wrap", "--to", "new.img"], &["realign", "n"]]
-    {
-        let (status, said) = run(&dir, words);
-        assert!(status == 4 && said.contains("hibernated system"), "{words:?}: {status}: {said}");
-    }
-    assert!(Contents::of(&dir.join("n")) == before);
 }

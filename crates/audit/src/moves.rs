@@ -53,7 +53,7 @@ impl Default for Moves {
 /// A move that has begun and is not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The entry that marks the disk; `None` if another program has removed it.
+    /// The entry that marks the disk; `None` if it has no table.
     pub marker: Option<Marker>,
     /// What its journal says.
     pub journal: Journal,
@@ -77,12 +77,12 @@ pub enum Journal {
     },
     /// There is none: the marker is that of a copy to this disk.
     Copy,
-    /// On the disk, whose table another program has written since: it has no marker.
-    Displaced {
+    /// On the disk, which has no table.
+    Unmarked {
         /// How far the move is.
         stage: Stage,
-        /// Where the journal's headers are: two, or one if the other is overwritten.
-        titles: Vec<ByteOffset>,
+        /// Its first byte.
+        at: ByteOffset,
     },
 }
 
@@ -126,10 +126,9 @@ impl Journal {
         let what = match self {
             Self::Locked { is_copy, stage } => return format!("{}; {WAIT}", locked(*is_copy, *stage)),
             Self::Copy => "an unfinished copy to it",
-            Self::Displaced { .. } => {
-                "an unfinished move of its partitions, whose marker another program has removed (FILE is a new one, for the table that is there)"
+            Self::Inside(_) | Self::Unmarked { .. } | Self::InFile | Self::Unusable(_) => {
+                "an unfinished move of its partitions"
             }
-            Self::Inside(_) | Self::InFile | Self::Unusable(_) => "an unfinished move of its partitions",
         };
         format!("{what}: {}", self.ways(operand).sentence())
     }
@@ -142,13 +141,11 @@ impl Journal {
             back: Some(format!("{resume}{options} --rollback")),
         };
         match self {
-            Self::Inside(stage) if stage.can_go_on() => both(""),
-            Self::Inside(_) => Ways { forward: None, back: Some(format!("{resume} --rollback")) },
-            Self::InFile => both(" --journal FILE"),
-            Self::Displaced { stage, .. } if stage.can_go_on() => both(" --restore-table FILE"),
-            Self::Displaced { .. } => {
-                Ways { forward: None, back: Some(format!("{resume} --restore-table FILE --rollback")) }
+            Self::Inside(stage) | Self::Unmarked { stage, .. } if stage.can_go_on() => both(""),
+            Self::Inside(_) | Self::Unmarked { .. } => {
+                Ways { forward: None, back: Some(format!("{resume} --rollback")) }
             }
+            Self::InFile => both(" --journal FILE"),
             Self::Copy => Ways {
                 forward: Some(format!("straddle apply PLAN --from SOURCE --write {operand}")),
                 back: None,
@@ -199,8 +196,6 @@ pub struct Planned {
     pub is_fine: bool,
 }
 
-/// The unit of the commands that are printed.
-const SECTOR: u64 = 512;
 /// A copy that `straddle realign --to` plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCopy {
@@ -353,15 +348,13 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
 /// Adds the finding of an unfinished move.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
-    if let Journal::Displaced { stage, titles } = journal {
-        let at = titles.first().copied();
+    if let Journal::Unmarked { stage, at } = journal {
         let message = format!(
-            "byte {} is in the journal of an unfinished move of partitions, and no table has the marker of it: another program has written the \
-             table since; {}",
-            at.unwrap_or(ByteOffset::ZERO),
+            "byte {at} begins the journal of an unfinished move of partitions, and there is no table: a power cut has torn it, or another program \
+             has removed it; {}",
             stage.sentence()
         );
-        findings.push(unfinished(context, journal, at, message));
+        findings.push(unfinished(context, journal, Some(*at), message));
         return;
     }
     if *journal == Journal::Copy {
@@ -389,7 +382,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         Journal::InFile => {
             format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
         }
-        Journal::Locked { .. } | Journal::Copy | Journal::Displaced { .. } => "it has no journal".to_owned(),
+        Journal::Locked { .. } | Journal::Copy | Journal::Unmarked { .. } => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
@@ -434,10 +427,12 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     };
     let back_to = |how: &str, line| fix(&format!("bring back the old layout{how}"), line, None);
     match journal {
-        Journal::Inside(_) if forward.is_some() => {
+        Journal::Inside(_) | Journal::Unmarked { .. } if forward.is_some() => {
             (fix("go on with the move", forward, None), Some(back_to("", back)))
         }
-        Journal::Inside(_) => (fix("complete the rollback, which cannot be turned round", back, None), None),
+        Journal::Inside(_) | Journal::Unmarked { .. } => {
+            (fix("complete the rollback, which cannot be turned round", back, None), None)
+        }
         Journal::InFile => (
             fix(
                 "go on with the move, with the file of its journal in place of FILE; if no move was begun, the entry is another program's: give it another type",
@@ -454,25 +449,6 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
             ),
             None,
         ),
-        Journal::Displaced { titles, .. } => {
-            // No command: if all that is printed were pasted, what only the journal has would be lost.
-            let clear = titles.iter().map(|at| format!("at byte {}", at.get()));
-            let caution = format!(
-                "FILE is a new file on another disk, in which the table that is there now is saved; it is refused where data that move were changed since, as \
-                 far as that is noticed: if the partitions of that table were used, copy what they hold first; or, if nothing of the data that move is needed \
-                 any more, {SECTOR} zeros {} remove the journal",
-                clear.collect::<Vec<_>>().join(" and ")
-            );
-            let back = back_to(", and save the table that is there", back);
-            match forward {
-                None => (Fix { caution: Some(caution), ..back }, None),
-                forward => {
-                    let forward =
-                        fix("save the table that is there, and go on with the move", forward, Some(caution));
-                    (forward, Some(back))
-                }
-            }
-        }
         Journal::Locked { .. } => (fix(WAIT, None, None), None),
         Journal::Unusable(_) => {
             let summary = format!(

@@ -124,8 +124,8 @@ impl System {
         match Run::find(&mut target, None) {
             Ok(mut run) => {
                 let realign = begun.insert(run.realign().clone()).clone();
-                let is_turned = run.is_turned().and_then(|turned| Ok(turned || run.is_unbegun()?));
-                let is_back = is_turned.map_err(|error| BootError::Unfinished(Box::new(error.into())))?;
+                let is_back =
+                    run.is_turned().map_err(|error| BootError::Unfinished(Box::new(error.into())))?;
                 let outcome = finished(run, is_back, console);
                 return ended(outcome, &realign, &target, (true, is_back));
             }

@@ -104,11 +104,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Checks that the machine can start while the partitions are being moved.
 fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
-    if realign.is_wrap() {
-        return Err(BootError::Blocked(
-            "what fills a disk is found by the name of the disk, and would be in a partition".to_owned(),
-        ));
-    }
     if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
         return Err(BootError::Blocked(why));
     }

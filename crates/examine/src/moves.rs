@@ -60,8 +60,8 @@ impl Medium for Noting {
     }
 }
 
-/// The unfinished move by its marker; or by its journal, if that can be: in a compressed file, reading before
-/// the end takes all of it, and from a server the ends of a disk are many megabytes.
+/// The unfinished move by its marker; or, without a table, by its journal, if that can be: in a compressed file, reading
+/// before the end takes all of it, and from a server that is many requests.
 ///
 /// Of a move that is being made, the journal and the data change while they are read.
 fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
@@ -70,13 +70,13 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let look = || {
         let marked = realign::unfinished(medium, stack).ok()?;
         let has_ends = is_whole && target.partition.is_none();
-        marked.or_else(|| has_ends.then(|| realign::displaced(medium, stack)).flatten())
+        marked.or_else(|| has_ends.then(|| realign::unmarked(medium, stack)).flatten())
     };
     let unfinished = look()?;
     let disk = target.node.as_deref().unwrap_or(path);
     if is_whole && is_locked(disk) {
         let (is_copy, stage) = match unfinished.journal {
-            MoveJournal::Inside(stage) | MoveJournal::Displaced { stage, .. } => (false, Some(stage)),
+            MoveJournal::Inside(stage) | MoveJournal::Unmarked { stage, .. } => (false, Some(stage)),
             MoveJournal::Copy => (true, None),
             _ => (false, None),
         };

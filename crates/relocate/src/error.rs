@@ -38,11 +38,12 @@ pub enum RelocateError {
     /// The place holds the journal of a move already.
     #[error("there is a journal of a move already, at byte {0}")]
     Occupied(ByteOffset),
-    /// The journal is that of a move that is not over.
-    #[error("the journal at byte {0} is still needed")]
-    Needed(ByteOffset),
     /// The journal was made for a disk of another size.
-    #[error("the journal was made for a disk of {} bytes, and this one has {}", made.get(), found.get())]
+    #[error(
+        "the journal was made for a disk of {size} bytes, and this one has {}: if it has grown, give it that size until the move is over: 'truncate -s {size}' for an image, 'losetup --sizelimit {size}' for a disk",
+        found.get(),
+        size = made.get()
+    )]
     OtherSize {
         /// The size that the disk had.
         made: ByteCount,
@@ -104,7 +105,6 @@ impl RelocateError {
         match self {
             Self::Job(_) | Self::Place(_) => ErrorKind::Usage,
             Self::Occupied(_)
-            | Self::Needed(_)
             | Self::OtherSize { .. }
             | Self::Foreign(_)
             | Self::Version(_)

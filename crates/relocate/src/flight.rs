@@ -85,38 +85,9 @@ impl Flight {
         Ok(flight)
     }
 
-    /// Whether each sector that the windows in flight write is what was there before, or what they write, and each
-    /// other one that they read is what was read. What cannot be read may be anything, and so may what they read in one of
-    /// the spans `besides`, and what they write in one of the spans `lost`.
-    pub(crate) fn is_untouched(
-        &self,
-        disks: &mut Disks<'_>,
-        sequence: &Sequence,
-        (besides, lost): (&[Span], &[Span]),
-    ) -> Result<bool, RelocateError> {
-        let Copied { written, .. } = self.copied(sequence);
-        let is_free = |span: Span| besides.iter().any(|besides| besides.overlaps(span));
-        let is_lost = |span: Span| lost.iter().any(|lost| lost.overlaps(span));
-        if !self.is_read(disks, sequence, is_free) {
-            return Ok(false);
-        }
-        let mut of_written = written.iter().map(|(span, _)| *span).flat_map(sectors);
-        Ok(of_written.all(|sector| is_lost(sector) || is_one_of(disks, sector, &written)))
-    }
-
     /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot be read, or
     /// could not be once, may be anything.
-    pub(crate) fn is_read_intact(
-        &self,
-        disks: &mut Disks<'_>,
-        sequence: &Sequence,
-        skip: &Skip,
-    ) -> Result<bool, RelocateError> {
-        Ok(self.is_read(disks, sequence, |span| skip.touches(span)))
-    }
-
-    /// The same, but for spans that are `free`.
-    fn is_read(&self, disks: &mut Disks<'_>, sequence: &Sequence, is_free: impl Fn(Span) -> bool) -> bool {
+    pub(crate) fn is_read_intact(&self, disks: &mut Disks<'_>, sequence: &Sequence, skip: &Skip) -> bool {
         let Copied { written, read } = self.copied(sequence);
         let is_written = |span: Span| written.iter().any(|(written, _)| written.overlaps(span));
         let direct = self.windows.iter().filter(|entry| entry.saved.is_none()).map(|entry| entry.record);
@@ -124,27 +95,18 @@ impl Flight {
             let from = sequence.window(record.number).from;
             let is_other = record.moved().is_some_and(|moved| holds(disks, from, moved).is_ok_and(|it| !it));
             // What is in flight before it may overwrite it.
-            if is_other && !is_free(from) && !is_written(from) {
+            if is_other && !skip.touches(from) && !is_written(from) {
                 return false;
             }
         }
         let sectors = read.iter().map(|(span, _)| *span).flat_map(sectors);
-        let mut kept = sectors.filter(|sector| !is_written(*sector) && !is_free(*sector));
+        let mut kept = sectors.filter(|sector| !is_written(*sector) && !skip.touches(*sector));
         kept.all(|sector| is_one_of(disks, sector, &read))
     }
 
     /// What the windows in flight write.
     pub(crate) fn written(&self, sequence: &Sequence) -> Vec<Span> {
         self.windows.iter().map(|entry| sequence.window(entry.record.number).written).collect()
-    }
-
-    /// The windows in flight, with what they bring if the journal has it.
-    pub(crate) fn brought(&self, sequence: &Sequence) -> Vec<(Window, Option<Vec<u8>>)> {
-        let brought = self.windows.iter().map(|Entry { record, saved }| {
-            let shape = Shape::new(sequence.window(record.number));
-            (shape.window, saved.as_ref().map(|copy| shape.moved(copy).to_vec()))
-        });
-        brought.collect()
     }
 
     /// What the copies in the journal say of windows in flight.

@@ -40,7 +40,7 @@ use crate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 pub use remains::{body_at, says_nothing};
-pub(crate) use removed::{erase_titles, slots};
+pub(crate) use removed::slots;
 
 /// The bytes of a [`Hash`].
 const HASH: usize = 16;
@@ -224,16 +224,6 @@ impl Journal {
 
     /// Reads the journal at `place`; `None` if there is none. Writes nothing.
     pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
-        let Some(journal) = Self::read_grown(disks, place)? else { return Ok(None) };
-        let (made, found) = (journal.job.size(), disks.get(Device::Data).size());
-        if made != found {
-            return Err(RelocateError::OtherSize { made, found });
-        }
-        Ok(Some(journal))
-    }
-
-    /// The same on a disk that may have grown since. Nothing may be written then.
-    pub(crate) fn read_grown(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
         let device = disks.device_of_journal();
         let disk = Span::first(disks.get(device).size());
         if !disk.contains(place) || place.len().get() < 2 * SECTOR {
@@ -317,7 +307,7 @@ impl Journal {
             return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
         }
         let (made, found) = (job.size(), disks.get(Device::Data).size());
-        if found < made {
+        if found != made {
             return Err(RelocateError::OtherSize { made, found });
         }
         check_place(disks, place, &job)?;

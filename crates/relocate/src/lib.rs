@@ -5,8 +5,7 @@
 //! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
 //! data mean is not known here, nor are tables, file systems or commands. Neither is the identity of a disk: a
 //! journal is accepted on any disk of the size that it was made for. The caller must ensure that it is the
-//! disk of the job and that nothing else uses it; and what it says with [`Unneeded::CallerCompared`] is taken as true:
-//! [`forget`] then erases a journal that data may need. Crate `repair` compares the bytes of the partition table, and
+//! disk of the job and that nothing else uses it. Crate `repair` compares the bytes of the partition table, and
 //! its `Target` locks the disk.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
@@ -155,7 +154,6 @@ mod flight;
 mod job;
 mod journal;
 mod recovery;
-mod same;
 mod search;
 mod sequence;
 mod shape;
@@ -173,10 +171,9 @@ pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::{body_at, is_title, says_nothing};
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, Unneeded, begin, forget, inspect,
-    inspect_grown, is_latest, is_untouched, journal_len, journal_len_with, open, slots,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, is_latest, journal_len,
+    journal_len_with, open, slots,
 };
-pub use same::is_same;
-pub use search::{LARGEST_BLOCK, named_at_ends, search, search_ends, search_near_ends};
+pub use search::{named_within, search};
 pub use traffic::{Traffic, WindowTraffic};
-pub use whereabouts::{Found, Whereabouts};
+pub use whereabouts::Whereabouts;

@@ -9,7 +9,7 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 use crate::flight::Flight;
 use crate::job::Job;
-use crate::journal::{self, Direction, Journal, Mark, erase_titles};
+use crate::journal::{self, Direction, Journal, Mark};
 use crate::sequence::Sequence;
 
 /// What a run came to.
@@ -133,37 +133,6 @@ pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>
     Ok(Some((journal.job, state)))
 }
 
-/// The same of a disk that may have grown since the journal was made.
-///
-/// # Errors
-///
-/// As [`open`], but for the size of the disk.
-pub fn inspect_grown(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
-    let Some(journal) = Journal::read_grown(&mut disks, place)? else { return Ok(None) };
-    let state = state(&mut disks, &journal)?;
-    Ok(Some((journal.job, state)))
-}
-
-/// Whether what is on its way, according to the journal at `place`, is as the moves left it: each sector is what was
-/// there before or what was to be written. What was read from one of the spans `besides` may be anything, as the caller has
-/// written there; and so may what is in one of the spans `lost`, over which the journal's copy is to be written. True if
-/// there is no journal. Changes nothing.
-///
-/// Both [`resume`](Unfinished::resume) and [`rollback`](Unfinished::rollback) write the journal's copy there: what
-/// another program has written there since would be lost.
-///
-/// # Errors
-///
-/// As [`open`].
-pub fn is_untouched(
-    mut disks: Disks<'_>,
-    place: Span,
-    besides_and_lost: (&[Span], &[Span]),
-) -> Result<bool, RelocateError> {
-    let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
-    course.flight.is_untouched(&mut disks, &course.sequence, besides_and_lost)
-}
-
 /// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was read,
 /// where they have not written. True if there is no journal. Changes nothing.
 ///
@@ -173,77 +142,16 @@ pub fn is_untouched(
 ///
 /// As [`open`].
 pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
-    let Some(course) = Course::read(&mut disks, place)? else { return Ok(true) };
-    let skip = course.journal.listed(&mut disks)?;
-    course.flight.is_read_intact(&mut disks, &course.sequence, &skip)
-}
-
-/// What a journal says of the way that data are on, forward or back.
-pub(crate) struct Course {
-    pub(crate) journal: Journal,
-    /// The windows that are to go back.
-    pub(crate) turned: Option<u64>,
-    pub(crate) sequence: Sequence,
-    pub(crate) flight: Flight,
-}
-
-impl Course {
-    pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
-        let Some(journal) = Journal::read(disks, place)? else { return Ok(None) };
-        let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
-        let turned = turned.filter(|_| undone.is_some());
-        let (sequence, direction) = match turned {
-            Some(done) => (Sequence::back(&journal.job, done), Direction::Back),
-            None => (Sequence::forward(&journal.job), Direction::Forward),
-        };
-        let flight = Flight::of(journal.records(disks, direction)?, &sequence)?;
-        Ok(Some(Self { journal, turned, sequence, flight }))
-    }
-}
-
-/// Why a journal is not needed any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unneeded {
-    /// It says so itself: its move never began, or is complete, or rolled back; or no command can read it.
-    Over,
-    /// The caller has compared it with the disk: nothing has moved, or other data lie where it says that its own are.
-    CallerCompared,
-}
-
-/// Removes a journal at `place`, as far as it lies in one of the spans `within`, durably: the titles first, without
-/// which the rest counts for nothing. What windows left in its slots stays. `block` is the size of a physical sector.
-///
-/// # Errors
-///
-/// [`RelocateError::Needed`] if it is said to be over and is not; then nothing was written. If a disk fails.
-pub fn forget(
-    mut disks: Disks<'_>,
-    place: Span,
-    (why, block): (Unneeded, ByteCount),
-    within: &[Span],
-) -> Result<(), RelocateError> {
-    let found = match Journal::read_grown(&mut disks, place) {
-        Ok(found) => found,
-        Err(RelocateError::Damaged(_)) => None,
-        Err(error) if why == Unneeded::Over => return Err(error),
-        Err(_) => None,
+    let disks = &mut disks;
+    let Some(journal) = Journal::read(disks, place)? else { return Ok(true) };
+    let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
+    let (sequence, direction) = match turned.filter(|_| undone.is_some()) {
+        Some(done) => (Sequence::back(&journal.job, done), Direction::Back),
+        None => (Sequence::forward(&journal.job), Direction::Forward),
     };
-    if why == Unneeded::Over
-        && let Some(journal) = &found
-    {
-        match state(&mut disks, journal) {
-            Ok(State::Moving { .. } | State::RollingBack) => {
-                return Err(RelocateError::Needed(place.start()));
-            }
-            Ok(State::NotBegun | State::Moved | State::Back) | Err(RelocateError::Damaged(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    erase_titles(&mut disks, place, block, within)?;
-    match found {
-        Some(journal) => journal.erase_rest(&mut disks, within),
-        None => Ok(()),
-    }
+    let flight = Flight::of(journal.records(disks, direction)?, &sequence)?;
+    let skip = journal.listed(disks)?;
+    Ok(flight.is_read_intact(disks, &sequence, &skip))
 }
 
 /// What of the journal at `place` the windows write; nothing is there before the first. None if there is no journal.
@@ -320,11 +228,6 @@ impl<'a> Held<'a> {
         })
     }
 
-    fn has_moved(&mut self) -> Result<bool, RelocateError> {
-        let Self { disks, journal, .. } = self;
-        Ok(!journal.records(disks, Direction::Forward)?.is_empty())
-    }
-
     fn erase(mut self) -> Result<(), RelocateError> {
         self.journal.erase(&mut self.disks)
     }
@@ -387,15 +290,6 @@ impl<'a> Moved<'a> {
 }
 
 impl<'a> Turned<'a> {
-    /// Whether any data may have been written before the rollback began.
-    ///
-    /// # Errors
-    ///
-    /// If the journal cannot be read.
-    pub fn has_moved(&mut self) -> Result<bool, RelocateError> {
-        self.0.has_moved()
-    }
-
     /// Moves back what is left.
     ///
     /// # Errors

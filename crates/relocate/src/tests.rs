@@ -1,6 +1,5 @@
 //! The engine on machines that crash.
 
-mod checks;
 mod errors;
 mod exhaustive;
 mod format;

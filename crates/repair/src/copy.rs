@@ -12,7 +12,6 @@ mod bounded;
 mod empty;
 mod error;
 mod file;
-mod finished;
 mod gap;
 mod layout;
 mod run;
@@ -34,8 +33,8 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
-use crate::realign::besides::{Look, has_data};
-use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer, wrapped_partition};
+use crate::realign::unallocated::{Look, has_data};
+use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
@@ -59,8 +58,6 @@ pub struct CopyWanted {
     pub wipe: bool,
     /// A grain to use instead of 1 MiB.
     pub grain: Option<ByteCount>,
-    /// The format of the table round a source without one; `None` if the source must have a table.
-    pub wrap: Option<Format>,
     /// The seed of new identifiers.
     pub seed: Seed,
 }
@@ -128,8 +125,7 @@ impl Copy {
 
 /// Whether a copy of `source`, a disk with a table, can be planned.
 pub fn can_be_copied(source: &Situation<'_>) -> bool {
-    let wanted = CopyWanted { wipe: false, grain: None, wrap: None, seed: Seed(0) };
-    items(source, &wanted).is_ok()
+    items(source).is_ok()
 }
 
 /// The name of a raw image for a copy of `image`.
@@ -154,7 +150,7 @@ pub fn new_size(
     topology: &Topology,
     wanted: &CopyWanted,
 ) -> Result<ByteCount, CopyError> {
-    let (items, format) = items(source, wanted)?;
+    let (items, format) = items(source)?;
     let mut size = source.size();
     // A larger disk can have a larger grain, which needs more.
     for _ in 0..SIZES {
@@ -217,7 +213,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     if !over.is_empty() && !wanted.wipe {
         return Err(CopyError::NotEmpty(over));
     }
-    let (mut items, format) = items(source, wanted)?;
+    let (mut items, format) = items(source)?;
     if source.block() != block {
         crate::contents::check(source.medium, source.stack, block)?;
     }
@@ -243,16 +239,11 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
         let entry =
             plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
         let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
-        let found = references_of(source.medium, item, entry, (format, block), from.len());
+        let found = references_of(source.medium, item, entry, (format, block));
         references.extend(found.into_iter().map(|reference| (entry.number, reference)));
     }
-    let (plan, lead) = match wanted.wrap {
-        Some(_) => (plan, Vec::new()),
-        None => {
-            let gap = Gap::of(source, &plan)?;
-            (plan.noting(gap.notes()), gap.copied)
-        }
-    };
+    let gap = Gap::of(source, &plan)?;
+    let (plan, lead) = (plan.noting(gap.notes()), gap.copied);
     let sector = source.block();
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
@@ -261,7 +252,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
 
 /// Refuses data in what partitions lose of their ends.
 fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> Result<(), CopyError> {
-    for item in items.iter().filter(|item| item.kind.is_none() && !wanted.wipe) {
+    for item in items.iter().filter(|_| !wanted.wipe) {
         let tail = item.at.len().checked_sub(item.len).filter(|tail| *tail > ByteCount::ZERO);
         let tail = tail.and_then(|len| Span::new(item.at.end().checked_back(len)?, len));
         if let Some(tail) = tail
@@ -273,25 +264,17 @@ fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> R
     Ok(())
 }
 
-/// What refers to the old place of `item`, of which `len` bytes get the place of `entry`.
+/// What refers to the old place of `item`, which gets the place of `entry`.
 fn references_of(
     medium: &dyn Medium,
     item: &Item,
     entry: &Entry,
     (format, block): (Format, BlockSize),
-    len: ByteCount,
 ) -> Vec<Reference> {
     let Some(start) = entry.start.to_bytes(block) else { return Vec::new() };
     let is_nothing = |one: &Reference| *one == Reference::BiosBoot && is_empty(medium, item.partition.span);
     let found = refer::references(&item.partition, entry, format, start, block, None);
-    let mut references: Vec<Reference> = found.into_iter().filter(|one| !is_nothing(one)).collect();
-    // Only what a partition is put round has a type that is not its own.
-    if item.kind.is_some() {
-        let boot = refer::boot_sector(&item.partition, start, None, len);
-        let is_zero = |one: &Reference| matches!(one, Reference::BootSector { recorded: 0, kind, .. } if kind.boots_from_recorded_start());
-        references.extend(boot.filter(is_zero));
-    }
-    references
+    found.into_iter().filter(|one| !is_nothing(one)).collect()
 }
 
 /// Returns the table of the new disk, as if there were nothing on it.
@@ -315,20 +298,18 @@ fn request(
     let block = target.block();
     let mut request = Request::new(wanted.seed);
     (request.table, request.grain) = (Some(format), wanted.grain);
-    if wanted.wrap.is_none() {
-        request.disk_id = identity(source.stack, format);
-        request.entries = Some(entries(source)).filter(|_| format == Format::Gpt);
-        let container = source.stack.partitions.iter().find(|partition| partition.role == Role::Extended);
-        request.extended = container.and_then(|container| match container.kind {
-            PartitionType::Mbr(kind) => Some(kind),
-            _ => None,
-        });
-    }
+    request.disk_id = identity(source.stack, format);
+    request.entries = Some(entries(source)).filter(|_| format == Format::Gpt);
+    let container = source.stack.partitions.iter().find(|partition| partition.role == Role::Extended);
+    request.extended = container.and_then(|container| match container.kind {
+        PartitionType::Mbr(kind) => Some(kind),
+        _ => None,
+    });
     for (item, start) in items.iter().zip(starts) {
         let entry = crate::plan::kept(&item.partition);
         let mut part = Part::new(Size::Sectors(item.len.get().div_ceil(block.get())));
         part.start = Some(Place::Byte(ByteCount::new(start.get())));
-        part.kind = Some(item.kind.map_or(entry.kind, str::to_owned));
+        part.kind = Some(entry.kind);
         (part.name, part.attributes, part.bootable) = (entry.name, entry.attributes, entry.bootable);
         part.logical = item.logical.is_some();
         part.uuid = entry.uuid;
@@ -350,7 +331,7 @@ fn identity(stack: &Stack, format: Format) -> Option<String> {
 }
 
 /// What is to be copied, in the order of its places, and the format of the new table.
-fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Format), CopyError> {
+fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     let Situation { stack, medium, .. } = *source;
     if stack.partitions.iter().any(is_marker) {
         return Err(CopyError::Source(crate::error::UNFINISHED.to_owned()));
@@ -363,17 +344,12 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
     if let Some((number, why)) = asleep.or_else(|| refer::immovable(stack, |_| true)) {
         return Err(CopyError::Source(format!("partition {number}: {why}")));
     }
-    let format = match (&stack.kind, wanted.wrap) {
-        (TableKind::Gpt, None) => Format::Gpt,
-        (TableKind::Mbr, None) => Format::Mbr,
-        (TableKind::Content(_), Some(format)) => {
-            let (partition, kind, used) = wrapped_partition(source, format)?;
-            let item =
-                Item { at: partition.span, len: used, used, logical: None, kind: Some(kind), partition };
-            return Ok((vec![item], format));
-        }
-        (TableKind::Content(content), None) => {
-            let why = format!("{content} fills it, without a table: add --wrap to put a partition around it");
+    let format = match &stack.kind {
+        TableKind::Gpt => Format::Gpt,
+        TableKind::Mbr => Format::Mbr,
+        TableKind::Content(content) => {
+            let why =
+                format!("{content} fills it from byte 0 on, which is aligned: there is nothing to lay out");
             return Err(CopyError::Source(why));
         }
         _ => return Err(CopyError::Source("it has no table that is copied: GPT or MBR".to_owned())),
@@ -395,7 +371,7 @@ fn items(source: &Situation<'_>, wanted: &CopyWanted) -> Result<(Vec<Item>, Form
             .then(|| container.map_or(partition.span.start(), |container| container.span.start()));
         let used = refer::used(partition, source.block());
         let (at, len) = (partition.span, partition.span.len());
-        items.push(Item { at, len, used, logical, kind: None, partition: partition.clone() });
+        items.push(Item { at, len, used, logical, partition: partition.clone() });
     }
     if items.is_empty() {
         return Err(CopyError::Source("there are no partitions on it".to_owned()));

@@ -59,10 +59,7 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
 /// that no table accounts for and the plan does not list.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
     let steps = Steps::of_table(plan, medium, stack)?;
-    // What fills a disk moves away before a table round it is written.
-    if !plan.is_around() {
-        over::check(plan, medium, stack, &steps.steps)?;
-    }
+    over::check(plan, medium, stack, &steps.steps)?;
     steps.wiped(plan)
 }
 

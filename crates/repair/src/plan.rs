@@ -37,7 +37,6 @@ mod place;
 mod spared;
 mod table;
 mod validate;
-mod whole_disk;
 
 use serde_json::error::Category;
 use straddle_audit::named_boundaries;
@@ -66,7 +65,6 @@ use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use validate::MOST_ENTRIES;
-pub(crate) use whole_disk::{Around, ONLY, first_start};
 
 /// The version of the plan file's format.
 pub const VERSION: u32 = 1;
@@ -345,7 +343,7 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
         }
         return Err(PlanError::Unfinished);
     }
-    if crate::realign::displaced(situation.medium, situation.stack).is_some() {
+    if crate::realign::unmarked(situation.medium, situation.stack).is_some() {
         return Err(PlanError::Unfinished);
     }
     let fresh = request.table.is_some();

@@ -13,9 +13,10 @@
 //!
 //! Planning: `chosen` and `start` say what moves; `places`, `order` and `detours` where to and in which order;
 //! `refer`, `boot`, `inner` and `logical` what else that concerns; `room` finds a place for the journal; `validate`
-//! checks the whole, and `file` stores it. Carrying out: `carry`, with the media in `media`, the journal's payload
-//! in `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`, `survey`,
-//! and `displaced` if another program wrote a table since. `wrap` puts a partition around a file system.
+//! checks the whole, and `file` stores it; `unallocated` and `debris` say what is nobody's data. Carrying out: `carry`,
+//! with the media in `media`, the journal's payload in `payload`, recorded starts in `recorded`, and torn sectors in
+//! `guard`. Unfinished moves: `find` and `survey`, `journals` without a marker; `checks`, with `witness`, says whether a
+//! journal may be followed, and `space` clears what the move wrote.
 //!
 //! A plan cannot be changed:
 //!
@@ -27,21 +28,18 @@
 //! }
 //! ```
 
-pub(crate) mod besides;
 mod boot;
-mod bystanders;
 mod carry;
+mod checks;
 mod chosen;
 mod debris;
 mod detours;
-mod displaced;
 mod error;
 mod file;
 mod find;
-mod footprint;
 mod guard;
-mod heads;
 mod inner;
+mod journals;
 mod logical;
 mod media;
 mod move_error;
@@ -51,21 +49,19 @@ mod places;
 mod recorded;
 pub(crate) mod refer;
 mod room;
-mod sample;
-mod stale;
+mod space;
 mod start;
 mod survey;
-mod tidy;
-mod trust;
+pub(crate) mod unallocated;
 mod validate;
-mod wrap;
+mod witness;
 
 #[cfg(test)]
 mod tests;
 
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::{Content, FsKind, Stack, Unclaimed};
-use straddle_relocate::{Job, Move, Parts, journal_len};
+use straddle_relocate::{Job, Move, Parts};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;
@@ -74,7 +70,6 @@ use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
-use besides::Look;
 use boot::Loaders;
 pub(crate) use boot::is_empty;
 pub use carry::Watch;
@@ -82,25 +77,21 @@ pub(crate) use carry::{ASLEEP, obstacle};
 pub use carry::{Listing, Outcome, Run};
 use chosen::{Chosen, chosen};
 pub use chosen::{must_move, staying};
-pub use displaced::displaced;
 pub use error::{RealignError, Shrink};
 pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
 pub(crate) use inner::{offset as anchor, starts as anchored};
+pub use journals::unmarked;
 pub use media::{FoundJournal, JournalPlace, NewJournal};
-pub use move_error::{Difference, MoveError};
+pub use move_error::{Ending, MoveError, NoJournal};
 use order::Trip;
-pub use payload::restore::BootCode;
-pub(crate) use payload::wrapped::marker_sector;
 use places::{Ground, Item, Passing};
-pub(crate) use recorded::{Which, record, sites};
+pub(crate) use recorded::{Which, record};
 pub use refer::{Reference, hibernated};
 pub use room::Journal;
 pub use start::ELSEWHERE;
 pub use survey::{planned, unfinished};
-pub use trust::Trust;
-pub(crate) use wrap::wrapped_partition;
-pub use wrap::{Wrap, wrap};
+use unallocated::Look;
 
 /// The version of the file's format.
 pub const VERSION: u32 = 1;
@@ -344,7 +335,7 @@ fn attempt(
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
     realign.check_tails(situation.medium, Look::Ends)?;
-    realign.check_besides(situation.medium, None, Look::Ends)?;
+    realign.check_unallocated(situation.medium, None, Look::Ends)?;
     Ok(realign)
 }
 

@@ -7,13 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "carry/besides.rs"]
-mod besides;
 mod common;
-#[path = "carry/displaced.rs"]
-mod displaced;
-#[path = "carry/generations.rs"]
-mod generations;
 #[path = "carry/halves.rs"]
 mod halves;
 #[path = "carry/lost.rs"]
@@ -22,12 +16,14 @@ mod lost;
 mod modelled;
 #[path = "carry/older.rs"]
 mod older;
-#[path = "carry/records.rs"]
-mod records;
+#[path = "carry/other_table.rs"]
+mod other_table;
 #[path = "carry/torn.rs"]
 mod torn;
 #[path = "carry/turned.rs"]
 mod turned;
+#[path = "carry/unallocated.rs"]
+mod unallocated;
 #[path = "carry/uncached.rs"]
 mod uncached;
 #[path = "carry/used.rs"]
@@ -490,7 +486,7 @@ fn nothing_moves_while_a_partition_that_stays_holds_a_hibernated_system() {
         let mut drive = Drive::new(disk.clone(), u64::MAX);
         let mut target = target(&mut drive);
         let refused = awake.begin(&mut target, JournalPlace::Inside, [1; 16]).err();
-        assert!(matches!(refused, Some(MoveError::Refers { number: 2, .. })), "{refused:?}");
+        assert!(matches!(refused, Some(MoveError::Partition { number: 2, .. })), "{refused:?}");
         drop(target);
         assert_eq!(drive.seen, disk);
     }

@@ -311,8 +311,8 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 listed.append(&mut listed_before);
             }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
-            Err(MoveError::Turned | MoveError::NotBegun) => goes_back = true,
-            Err(MoveError::Complete | MoveError::NoWayBack) => goes_back = false,
+            Err(MoveError::Turned) => goes_back = true,
+            Err(MoveError::Complete) => goes_back = false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");
                 ended.errors += 1;

@@ -1,23 +1,14 @@
-//! The options of `realign` for what partitions alone do not do: a table round a file system, and copies.
+//! The options of `realign` for copies.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::plan::TableFormat;
 use crate::target::local_paths;
 
 /// What to do instead of moving partitions.
 #[derive(Debug, Args)]
 pub(crate) struct InsteadArguments {
-    /// Put a partition around the file system (LVM PV, LUKS, swap) that fills the target without a table.
-    #[arg(long, conflicts_with_all = ["partition", "start"])]
-    pub(crate) wrap: bool,
-
-    /// Format of the new table [default: gpt].
-    #[arg(long, value_enum, value_name = "FORMAT", requires = "wrap")]
-    pub(crate) table: Option<TableFormat>,
-
     /// Copy everything to this other disk or image instead, laid out right; the target is opened read-only.
     ///
     /// A file that does not exist is made by 'straddle apply', as a sparse raw image.

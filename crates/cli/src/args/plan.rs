@@ -285,7 +285,6 @@ Examples:
   straddle resume /dev/sdb                        go on after an interruption
   straddle resume /dev/sdb --rollback             bring back the old layout
   straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
-  straddle realign /dev/sdc --wrap --save move.json      a file system without a table gets a partition
   straddle realign old.qcow2 --to new.img --save copy.json    copy it to a new image, laid out right
   straddle apply copy.json --from old.qcow2 --write new.img
   straddle realign /dev/sda --at-boot             the disk of the running system: move at the next boot
@@ -401,13 +400,10 @@ Examples:
   straddle resume /dev/sdb --restore-table sdb.table      another program has written a table meanwhile
 
 If the table is not the one that the move left, nothing is written. With --restore-table that table is saved ('straddle undo'
-brings it back), and the move goes on, or with --rollback back. All data that have moved are read in both places first: if they
-were changed since, nothing is written. The journal is searched on all of the disk.
+brings it back), and the move goes on, or with --rollback back. The journal is searched on all of the disk. What the other
+program wrote where data of the move are is not brought back.
 
-Samples of the data are compared with the journal before anything is written. If they are not where it says, it is an older copy
-of the journal, or that of another run, or something has written to the data: nothing is written without --trust-journal.
-
-If no data have moved and the table was lost, in a power cut, the old table is restored: plan the move again.";
+A sector of the table that a power cut has torn is restored from the journal, on the disk or in the file.";
 
 /// Arguments of `resume`.
 #[derive(Debug, Args)]
@@ -422,18 +418,9 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// If another program has written the table since, save it to this new file on another disk, and restore the
-    /// marker of the move.
+    /// marker of the move. Also follows a journal that was copied, or although something has written to the data.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
-
-    /// Accept a copy of the journal's file, which was made after the move had stopped.
-    #[arg(long, requires = "journal")]
-    pub(crate) journal_copy: bool,
-
-    /// Believe the journal, even if the data are not where it says. If it is older than the data, they are lost: copy
-    /// the disk first.
-    #[arg(long)]
-    pub(crate) trust_journal: bool,
 
     #[command(flatten)]
     pub(crate) moves: MoveArguments,

@@ -52,13 +52,11 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     };
     check_apart(&arguments.target, &options, new)?;
     let old = open_source(&arguments.target, &options)?;
-    let format = instead.table.map_or(straddle_repair::Format::Gpt, Into::into);
     let is_there = !is_to_be_made(new);
     let wanted = CopyWanted {
         // There is nothing yet to write over: what comes there before the copy begins is not what the user has seen.
         wipe: instead.wipe && is_there,
         grain: arguments.grain,
-        wrap: instead.wrap.then_some(format),
         seed: random_seed()?,
     };
     let assume = arguments.sectors.topology();
@@ -187,7 +185,6 @@ fn watch(
     watcher.enter(&match stage {
         Stage::Reading => format!("reading {}, which is to be empty", output::printable(name)),
         Stage::Copying => "copying".to_owned(),
-        Stage::Comparing => "comparing the copy with its source".to_owned(),
     });
     watcher.look(progress)
 }
@@ -274,16 +271,15 @@ fn size_new(file: &File, path: &Path, size: ByteCount) -> Result<()> {
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {
     let shown = output::printable(name);
     let mut out = output::stdout();
-    let (bad, is_done) = match copied {
-        Copied::Complete(bad) => (Some(bad), false),
-        Copied::Already(bad) => (Some(bad), true),
+    let bad = match copied {
+        Copied::Complete(bad) => Some(bad),
         Copied::Stopped => {
             writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
-            (None, false)
+            None
         }
         Copied::Untouched => {
             writeln!(out, "{shown}: interrupted: nothing was written")?;
-            (None, false)
+            None
         }
     };
     let Some(bad) = bad else {
@@ -298,15 +294,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         VerifyMode::Read => "copied and read back",
         VerifyMode::None => "copied",
     };
-    if is_done {
-        writeln!(
-            out,
-            "{shown}: an earlier run has completed this copy: {} compared with the source",
-            made.total()
-        )?;
-    } else {
-        writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
-    }
+    writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
     writeln!(out, "  it has the identities of its source: do not use both at the same time")?;
     out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })

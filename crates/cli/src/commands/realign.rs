@@ -14,8 +14,8 @@ use straddle_examine::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, BootCode, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign,
-    RealignError, Run, Trust, Wanted,
+    self, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign, RealignError, Run,
+    Wanted,
 };
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -50,16 +50,13 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let present =
         present.map_err(|error| instead::of_container(error, arguments)).with_context(|| name.clone())?;
     let situation = present.situation();
-    let realign = match arguments.instead.wrap {
-        true => instead::wrap(&situation, arguments, &name)?,
-        false => match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
-            Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
-                return nothing(&name, &situation, arguments.json);
-            }
-            made => made
-                .map_err(|error| instead::hint(error, &situation, arguments))
-                .with_context(|| name.clone())?,
-        },
+    let realign = match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
+        Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
+            return nothing(&name, &situation, arguments.json);
+        }
+        made => {
+            made.map_err(|error| instead::hint(error, &situation, arguments)).with_context(|| name.clone())?
+        }
     };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
     if let Some(path) = &arguments.save {
@@ -168,28 +165,20 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let mut restored = None;
-    let mut run = match &arguments.restore_table {
+    let run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
             durability::warn(Needed::SavedTable, backup, path);
             run.check_course(arguments.rollback).with_context(|| name.clone())?;
-            let is_restored = run.restore_table(backup).with_context(|| name.clone())?;
-            say_restored(run.boot_code(), is_restored.then_some(backup), path);
-            restored = is_restored.then_some(backup);
+            if let Some(records) = run.restore_table(backup).with_context(|| name.clone())? {
+                say_restored(backup, path, &records);
+                restored = Some(backup.as_path());
+            }
             run
         }
     };
-    let is_unbegun = !arguments.rollback && run.is_unbegun().with_context(|| name.clone())?;
-    if is_unbegun {
-        let name = output::printable(&name);
-        output::complain(&format!(
-            "{name}: no data have moved yet, and the table was lost: the old one is restored"
-        ));
-    }
-    let trust = Trust { in_copy: arguments.journal_copy, over_data: arguments.trust_journal };
-    run = run.trusting(trust);
-    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback || is_unbegun);
+    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback);
     match restored {
         Some(saved) => ended.with_context(|| {
             format!(
@@ -203,25 +192,21 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     }
 }
 
-/// Says what became of the table and of the boot code that were on the disk at `path`; the table is in `saved`.
-fn say_restored(boot_code: BootCode, saved: Option<&Path>, path: &Path) {
+/// Says that the table that was on the disk at `path` is in `saved`, and which of its `records` lie where data of the move
+/// may be.
+fn say_restored(saved: &Path, path: &Path, records: &[ByteOffset]) {
     let name = output::printable(&path.display().to_string());
-    if let Some(saved) = saved {
+    output::complain(&format!(
+        "{name}: the table is saved, and that of the move is restored; to revert, until the move is over: straddle undo {} --write {}",
+        quote_path(saved),
+        quote_path(path)
+    ));
+    if !records.is_empty() {
+        let records: Vec<String> = records.iter().map(ToString::to_string).collect();
         output::complain(&format!(
-            "{name}: the table is saved, and that of the move is restored; to revert, until the move is over: straddle undo {} --write {}",
-            quote_path(saved),
-            quote_path(path)
+            "{name}: the other table had extended boot records where data of the move may have been, which are lost there: at byte {}",
+            records.join(", ")
         ));
-    }
-    match boot_code {
-        BootCode::Own => {}
-        BootCode::Kept => output::complain(&format!(
-            "{name}: the boot code on it, which was installed since the move began, stays"
-        )),
-        BootCode::Replaced => output::complain(&format!(
-            "{name}: the boot code on it, which was installed since the move began, is replaced by GRUB's, which the move \
-             changes: install the boot loader again when the move is complete"
-        )),
     }
 }
 
@@ -312,11 +297,9 @@ fn explained(
             Err(RefusedError(text).into())
         }
         // The move is complete, or has not begun: there is nothing to go on with.
-        MoveError::Apply(ApplyError::Kernel(_))
-        | MoveError::NotMarked(_)
-        | MoveError::HalfWritten(_)
-        | MoveError::Unsettled(_)
-        | MoveError::NotRemoved { .. } => Err(error).with_context(|| name.to_owned()),
+        MoveError::Apply(ApplyError::Kernel(_)) | MoveError::Ended { .. } => {
+            Err(error).with_context(|| name.to_owned())
+        }
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
         error => {

@@ -11,7 +11,7 @@ use crate::error::RelocateError;
 use crate::fault::{self, Fault};
 
 impl Journal {
-    /// Removes the journal: the titles first, durably.
+    /// Removes the journal: the titles first, durably. What the windows left in the slots stays.
     pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         if fault::on(Fault::EraseRecordsFirst) {
             self.clear(disks)?;
@@ -19,20 +19,9 @@ impl Journal {
         }
         self.heal_records(disks)?;
         self.erase_blocks(disks, &self.layout.titles())?;
-        let all = Span::first(disks.get(self.device).size());
-        self.erase_rest(disks, &[all])
-    }
-
-    /// Removes what is left without titles, as far as it lies in one of the spans `within`, durably: but for what the
-    /// windows left in the slots.
-    pub(crate) fn erase_rest(&self, disks: &mut Disks<'_>, within: &[Span]) -> Result<(), RelocateError> {
         let layout = self.layout;
-        let is_within = |at: ByteOffset, len: u64| {
-            let span = Span::new(at, ByteCount::new(len));
-            span.is_some_and(|span| within.iter().any(|within| within.contains(span)))
-        };
         let body = self.padded_body(disks)?;
-        for at in layout.bodies().into_iter().filter(|at| is_within(*at, layout.body)) {
+        for at in layout.bodies() {
             let mut found = vec![0; body.len()];
             if disks.read(self.device, at, &mut found).is_ok() && found == body {
                 disks.write(self.device, at, &vec![0; body.len()])?;
@@ -44,8 +33,7 @@ impl Journal {
             let at = layout.slot(slot).get();
             (0..COPIES).map(move |copy| ByteOffset::new(at + copy * layout.block))
         });
-        let blocks = marks.chain(list).chain(records).filter(|at| is_within(*at, layout.block));
-        let blocks: Vec<ByteOffset> = blocks.collect();
+        let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
         self.erase_blocks(disks, &blocks)
     }
 
@@ -82,28 +70,4 @@ pub(crate) fn slots(journal: &Journal) -> Vec<Span> {
         Span::new(start, ByteCount::new(slot.checked_sub(COPIES * block)?))
     };
     [0, 1].into_iter().filter_map(of).collect()
-}
-
-/// Removes what begins as a title does where one of a journal at `place` may be, in one of the spans `within`, durably.
-pub(crate) fn erase_titles(
-    disks: &mut Disks<'_>,
-    place: Span,
-    block: ByteCount,
-    within: &[Span],
-) -> Result<(), RelocateError> {
-    let device = disks.device_of_journal();
-    let ends = (9..=20).filter_map(|shift| place.end().checked_back(ByteCount::new(1 << shift)));
-    for at in std::iter::once(place.start()).chain(ends) {
-        let is_within =
-            |title: &Span| place.contains(*title) && within.iter().any(|span| span.contains(*title));
-        let Some(title) = Span::new(at, block).filter(is_within) else { continue };
-        let mut bytes = vec![0; in_memory(title.len())];
-        disks.read(device, at, &mut bytes)?;
-        if is_title(&bytes) {
-            // Another program may have written to the rest of the physical sector.
-            bytes[..in_memory(ByteCount::new(SECTOR))].fill(0);
-            disks.write(device, at, &bytes)?;
-        }
-    }
-    disks.flush()
 }

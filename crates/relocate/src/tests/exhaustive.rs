@@ -26,8 +26,6 @@ pub(super) struct Searched {
     pub(super) left: usize,
     /// Epochs whose crashes were sampled.
     pub(super) sampled: usize,
-    /// Writes of other programs that stop a recovery.
-    pub(super) refused: usize,
 }
 
 /// The images that a crash may leave: each write lost, kept or torn.
@@ -116,8 +114,6 @@ pub(super) fn search_in(world: &World, most: usize, is_in_order: bool) -> Result
         }
         searched.depths[depth - 1] += 1;
         world.is_located(&image).map_err(|why| format!("after {depth} crashes: {why}"))?;
-        searched.refused +=
-            world.is_guarded(&image).map_err(|why| format!("after {depth} crashes: {why}"))?;
         for decision in [Decision::Resume, Decision::Rollback] {
             let machine = world.boot(&image);
             let end = world
@@ -184,27 +180,23 @@ fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
 fn report(shape: &Shape, searched: &Searched) {
     let journal = if shape.is_two { ", journal apart" } else { "" };
     println!(
-        "{}{journal}: {} states, by crashes {:?}; {} not searched; {} epochs sampled; {} writes refused",
+        "{}{journal}: {} states, by crashes {:?}; {} not searched; {} epochs sampled",
         shape.name,
         searched.depths.iter().sum::<usize>(),
         searched.depths,
         searched.left,
-        searched.sampled,
-        searched.refused
+        searched.sampled
     );
 }
 
 fn run(most: usize, is_in_order: bool) {
-    let mut refused = 0;
     let only = std::env::var("STRADDLE_RELOCATE_SHAPE").unwrap_or_default();
     for shape in shapes().into_iter().filter(|shape| shape.name.contains(&only)) {
         let searched = search(&shape, most, is_in_order).unwrap_or_else(|why| panic!("{shape:?}: {why}"));
         report(&shape, &searched);
         // A recovery has crashed, too.
         assert!(searched.depths.len() >= 2, "{}: {searched:?}", shape.name);
-        refused += searched.refused;
     }
-    assert!(refused > 0, "no write of another program was noticed");
 }
 
 #[test]

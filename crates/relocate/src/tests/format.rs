@@ -8,9 +8,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 use super::shapes::{World, sectors, shapes, span};
 use crate::engine::Verify;
 use crate::fault::{Fault, plant};
-use crate::recovery::{
-    Ended, Recovered, State, Unneeded, begin, forget, inspect, is_latest, journal_len, journal_len_with, open,
-};
+use crate::recovery::{Ended, State, begin, inspect, is_latest, journal_len, journal_len_with, open};
 use crate::search::search;
 use crate::{Disk, Disks, Job, Move, Parts, RelocateError};
 
@@ -85,24 +83,6 @@ fn what_is_kept_comes_back() {
     assert!(serde_json::from_str::<Job>(&text.replace("\"window\":1024", "\"window\":0")).is_err());
     let error = begin(Disks::one(&mut disk), place, job).unwrap_err();
     assert!(matches!(error, RelocateError::Occupied(_)), "{error:?}");
-}
-
-#[test]
-fn a_journal_that_is_needed_is_not_forgotten() {
-    let block = sectors(1);
-    let (mut disk, place) = stopped(2);
-    let (before, all) = (disk.bytes.clone(), [Span::first(sectors(64))]);
-    let refused = forget(Disks::one(&mut disk), place, (Unneeded::Over, block), &all).unwrap_err();
-    assert!(matches!(refused, RelocateError::Needed(at) if at == place.start()), "{refused:?}");
-    assert!(disk.bytes == before);
-    forget(Disks::one(&mut disk), place, (Unneeded::CallerCompared, block), &all).unwrap();
-    assert!(inspect(Disks::one(&mut disk), place).unwrap().is_none());
-    // One that was rolled back says so itself.
-    let (mut disk, place) = stopped(2);
-    let Some(Recovered::Unfinished(held)) = open(Disks::one(&mut disk), place).unwrap() else { panic!() };
-    drop(held.rollback(Verify::Read, &mut |_| ControlFlow::Continue(())).unwrap());
-    forget(Disks::one(&mut disk), place, (Unneeded::Over, block), &all).unwrap();
-    assert!(inspect(Disks::one(&mut disk), place).unwrap().is_none());
 }
 
 /// One header is enough, whichever it is.

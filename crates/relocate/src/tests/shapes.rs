@@ -11,7 +11,7 @@ use crate::engine::Verify;
 use crate::error::RelocateError;
 use crate::job::{Job, Move, Parts};
 use crate::recovery::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
-use crate::{Bad, Disks, Found, SECTOR, Whereabouts, filler, is_latest};
+use crate::{Bad, Disks, SECTOR, Whereabouts, filler, inspect, is_latest};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
@@ -85,8 +85,6 @@ pub(super) struct World {
     /// The contents of a sector that cannot be read, and the sectors that have it.
     unreadable: u32,
     pub(super) bad: &'static [usize],
-    /// The contents of holes, which many sectors have.
-    pub(super) empty: u32,
     /// What the last run said could not be read.
     listed: RefCell<Vec<Bad>>,
     /// Where data are when all is moved: sector, and contents.
@@ -126,7 +124,6 @@ impl World {
             (0..all).map(|sector| store.borrow_mut().of_text(&shape.text(sector))).collect();
         let garbage = store.borrow_mut().of_text("garbage;");
         let unreadable = store.borrow_mut().of_text("unreadable;");
-        let empty = store.borrow_mut().number(&[0; 512]);
         let mut may_change = vec![false; original.len()];
         let mut now = original.clone();
         let mut live: Vec<usize> = Vec::new();
@@ -170,7 +167,6 @@ impl World {
             flushes_lost: false,
             unreadable,
             bad: shape.bad,
-            empty,
             listed: RefCell::default(),
             block: (small(block), small(phase)),
         }
@@ -256,28 +252,18 @@ impl World {
         if !self.with(&machine, is_latest).map_err(failed)? {
             return Err("the journal is taken for an older one".to_owned());
         }
-        let Some(places) = self.with(&machine, Whereabouts::read).map_err(failed)? else { return Ok(()) };
+        if self.with(&machine, inspect).map_err(failed)?.is_none() {
+            return Ok(());
+        }
+        let places = self.with(&machine, Whereabouts::read).map_err(failed)?;
         for (sector, number) in self.data.iter().filter(|(sector, _)| !self.bad.contains(sector)) {
-            let Found::At(at) = places.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
+            let Some(at) = places.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
             let found = usize::try_from(at.get() / SECTOR).unwrap();
             if image[found] != *number {
                 return Err(format!("sector {sector} is not at {found}"));
             }
         }
         Ok(())
-    }
-
-    /// The same disks, if what is torn cannot be read any more. In the journal it can.
-    pub(super) fn readable(&self, image: &Image) -> Image {
-        let journal = if self.is_two { self.split..image.len() } else { self.journal() };
-        let of = |(sector, number): (usize, &u32)| {
-            if *number == self.garbage && !journal.contains(&sector) { self.unreadable } else { *number }
-        };
-        image.iter().enumerate().map(of).collect()
-    }
-
-    fn journal(&self) -> std::ops::Range<usize> {
-        range(self.place.start().get() / SECTOR, self.place.len().get() / SECTOR)
     }
 
     fn filler(&self, sector: usize) -> u32 {

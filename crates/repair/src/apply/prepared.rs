@@ -72,7 +72,7 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
 /// Refuses a disk with an unfinished move.
 pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
     let is_marked = straddle_layout::marker(disk, stack)?.is_some();
-    if is_marked || crate::realign::displaced(disk, stack).is_some() {
+    if is_marked || crate::realign::unmarked(disk, stack).is_some() {
         return Err(ApplyError::OtherDisk(UNFINISHED.to_owned()));
     }
     Ok(())

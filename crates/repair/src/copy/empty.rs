@@ -7,14 +7,14 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use straddle_device::{Medium, MemoryMedium};
+use straddle_device::Medium;
 use straddle_layout::member_marks;
-use straddle_relocate::{FileAccess, Progress, filler};
+use straddle_relocate::{FileAccess, Progress};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::gap::Lead;
 use super::run::{CopyWatch, Stage, sectors};
-use super::work::{SECTOR, WINDOW, windows};
+use super::work::WINDOW;
 use super::{Copy, CopyError};
 use crate::encode::Step;
 use crate::plan::WIPED;
@@ -72,84 +72,6 @@ impl Copy {
             }
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// Checks the `places` that are written, on a disk that an earlier run has begun to write to: each sector but the first,
-    /// which has the marker, has zeros, or what this run writes there, unless the plan has consent for more.
-    pub(super) fn check_begun(
-        &self,
-        (source, lead): (&dyn Medium, &Lead),
-        medium: &dyn Medium,
-        places: &[Span],
-        watch: CopyWatch<'_>,
-    ) -> Result<ControlFlow<()>, CopyError> {
-        if self.wipes {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.check_besides(lead, medium, places)?;
-        let recorded = self.recorded();
-        let (mut done, mut there, mut data) = (0_u64, Vec::new(), Vec::new());
-        for (from, to) in self.extents.iter().copied().flat_map(windows) {
-            let len = usize::try_from(from.len().get()).unwrap_or(0);
-            there.resize(len, 0);
-            medium.read_at(to, &mut there)?;
-            if first_set(&there).is_some() {
-                data.resize(len, 0);
-                let is_read = source.read_at(from.start(), &mut data).is_ok();
-                for (index, sector) in there.chunks(SECTOR).enumerate() {
-                    let skipped = ByteCount::new((index * SECTOR) as u64);
-                    let (at, origin) = (to.checked_add(skipped), from.start().checked_add(skipped));
-                    let (at, origin) = (at.ok_or(CopyError::TooLarge)?, origin.ok_or(CopyError::TooLarge)?);
-                    let of_source = data.get_mut(index * SECTOR..index * SECTOR + sector.len());
-                    let is_own = of_source.is_some_and(|bytes| {
-                        (is_read || source.read_at(origin, bytes).is_ok()) && *bytes == *sector
-                    });
-                    // What could not be read then may be read now.
-                    let is_filler = || filler(origin).get(..sector.len()) == Some(sector);
-                    let is_recorded = || recorded.iter().any(|span| span.start() <= at && at < span.end());
-                    if first_set(sector).is_some() && !is_own && !is_filler() && !is_recorded() {
-                        return Err(CopyError::WrittenSince { at });
-                    }
-                }
-            }
-            done = done.saturating_add(from.len().get());
-            let (done, total) = (ByteCount::new(done), self.total());
-            let progress = Progress { done, total, is_back: false, skipped: ByteCount::ZERO };
-            if watch(Stage::Reading, progress).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// The same for what is not data: the start of the disk, and the table.
-    fn check_besides(&self, lead: &Lead, medium: &dyn Medium, places: &[Span]) -> Result<(), CopyError> {
-        let mut own: Vec<(u64, Vec<u8>)> = lead.core().map(|(at, core)| (at.get(), core.to_vec())).collect();
-        let blank = MemoryMedium::sparse(Vec::new(), medium.len());
-        own.extend(self.steps(&blank, lead)?.into_iter().filter_map(|step| match step {
-            Step::Write { at, new, .. } => Some((at, new)),
-            _ => None,
-        }));
-        let is_own = |at: ByteOffset, sector: &[u8]| {
-            own.iter().any(|(start, bytes)| {
-                let from = at.get().checked_sub(*start).and_then(|from| usize::try_from(from).ok());
-                from.and_then(|from| bytes.get(from..from.checked_add(sector.len())?)) == Some(sector)
-            })
-        };
-        let data = || self.extents.iter().filter_map(|one| one.destination());
-        let spans = places.iter().flat_map(|place| place.gaps(data()));
-        for window in spans.flat_map(|span| span.pieces(WINDOW)) {
-            let mut bytes = vec![0; usize::try_from(window.len().get()).unwrap_or(0)];
-            medium.read_at(window.start(), &mut bytes)?;
-            for (index, sector) in bytes.chunks(SECTOR).enumerate() {
-                let at = window.start().checked_add(ByteCount::new((index * SECTOR) as u64));
-                let at = at.ok_or(CopyError::TooLarge)?;
-                if at != ByteOffset::ZERO && first_set(sector).is_some() && !is_own(at, sector) {
-                    return Err(CopyError::WrittenSince { at });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Every place that is written on `medium`, in ascending order and apart from each other.

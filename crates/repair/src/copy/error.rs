@@ -8,7 +8,7 @@ use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 use crate::apply::ApplyError;
 use crate::error::PlanError;
-use crate::realign::{MoveError, RealignError};
+use crate::realign::MoveError;
 
 /// Why a disk is not copied. The source is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +28,6 @@ pub enum CopyError {
         /// The first such byte.
         at: ByteOffset,
     },
-    /// A copy that was interrupted would write over bytes that neither it nor the empty disk has there.
-    #[error(
-        "nothing was written: byte {at} is neither zero nor what the copy writes there: something else has written to the new disk since, or the source has changed; 'straddle realign SOURCE --to DISK --wipe' plans to write over it"
-    )]
-    WrittenSince {
-        /// The first such byte.
-        at: ByteOffset,
-    },
     /// It is not known whether the copy would write over something.
     #[error(
         "nothing was written: byte {at} cannot be read, and may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
@@ -45,14 +37,6 @@ pub enum CopyError {
         at: ByteOffset,
         /// Why not.
         source: ReadError,
-    },
-    /// It has the table of the plan already, and other data.
-    #[error(
-        "nothing was written: it has the table of this plan already, and byte {at} differs from the source: it has been used since it was copied"
-    )]
-    Used {
-        /// The first sector that differs.
-        at: ByteOffset,
     },
     /// The new disk is too small.
     #[error("too small: {needed} bytes are needed, and it has {}", .size.get())]
@@ -91,6 +75,11 @@ pub enum CopyError {
         "the list of what could not be read cannot be saved; the new disk has no table: run the same command again"
     )]
     List(#[source] io::Error),
+    /// It has the table of the plan, which is written last.
+    #[error(
+        "nothing was written: it has the table of this plan: the copy is complete; to make it again: 'straddle realign SOURCE --to DISK --wipe'"
+    )]
+    Finished,
     /// What is on the new disk has changed since the plan was made.
     #[error("nothing was written: it does not hold what it held when the plan was made: plan again")]
     Changed,
@@ -100,9 +89,6 @@ pub enum CopyError {
     /// The table cannot be made.
     #[error(transparent)]
     Table(#[from] PlanError),
-    /// What fills the source cannot get a partition.
-    #[error(transparent)]
-    Wrap(#[from] RealignError),
     /// The new disk is not the plan's, or in use.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -154,15 +140,13 @@ impl CopyError {
             Self::Source(_)
             | Self::NotEmpty(_)
             | Self::NotZero { .. }
-            | Self::WrittenSince { .. }
-            | Self::Used { .. }
+            | Self::Finished
             | Self::TooSmall { .. }
             | Self::Unclaimed { .. }
             | Self::OtherSource(_)
             | Self::Itself
             | Self::Changed => ErrorKind::Refused,
             Self::Table(error) => error.kind(),
-            Self::Wrap(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Record(error) => error.kind(),
             Self::TooLarge

@@ -10,7 +10,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use super::{Copy, CopyError, VERSION, gap};
 use crate::fingerprint::Fingerprint;
 use crate::plan::{Change, Entry, FingerprintFile, Plan, PlanFile, Slot};
-use crate::realign::{ReferenceFile, anchored};
+use crate::realign::{RealignError, ReferenceFile, anchored};
 
 /// A plan to copy a disk as JSON: numbers without units, and unchecked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,11 @@ impl Copy {
                 table: file.source.table,
             },
             references: (file.references.into_iter())
-                .map(|one| Ok((one.partition, one.what.try_into()?)))
+                .map(|one| {
+                    let what = one.what.try_into();
+                    let invalid = |error: RealignError| CopyError::Invalid(error.to_string());
+                    Ok((one.partition, what.map_err(invalid)?))
+                })
                 .collect::<Result<_, CopyError>>()?,
             anchors: file.anchors.into_iter().map(|(of, at)| (of, ByteCount::new(at))).collect(),
             lead: lead.collect::<Result<_, CopyError>>()?,

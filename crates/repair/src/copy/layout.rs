@@ -22,16 +22,13 @@ pub(super) struct Item {
     pub(super) used: ByteCount,
     /// The start of its container, if it is a logical one.
     pub(super) logical: Option<ByteOffset>,
-    /// Its type, if the source has none for it.
-    pub(super) kind: Option<&'static str>,
     pub(super) partition: Partition,
 }
 
 impl Item {
     /// The offset of the data of a layer that the format cannot align, if it is off the boundaries of `drive`.
     pub(super) fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
-        let found = self.kind.is_none().then(|| anchor(&self.partition, drive, block)).flatten();
-        found.unwrap_or_default()
+        anchor(&self.partition, drive, block).unwrap_or_default()
     }
 }
 

@@ -11,24 +11,21 @@ use sha2::{Digest, Sha256};
 use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, TableKind, member_marks, read_all, read_stack};
+use straddle_layout::{Stack, member_marks, read_all, read_stack};
 use straddle_relocate::{Bad, Progress, Verify};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::bounded::Bounded;
 use super::gap::Lead;
 use super::layout::Item;
 use super::work::{Unreadable, Work};
-use super::{Copy, CopyError, CopyWanted, Source, items, occupants, references_of};
+use super::{Copy, CopyError, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode_over_all};
 use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
-use crate::guid::Seed;
-use crate::plan::{Entry, Format, Situation, WIPED};
-use crate::realign::{
-    Listing, MoveError, Reference, Which, hibernated, marker_sector, obstacle, record, sites,
-};
+use crate::plan::{Entry, Situation, WIPED};
+use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
 use crate::target::{Disk, Target, pass_on};
 
 /// What the marker of an unfinished copy says, and where.
@@ -39,9 +36,6 @@ const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 pub enum Copied {
     /// The new disk is complete. The list has what could not be read.
     Complete(Vec<Bad>),
-    /// An earlier run had completed it, and all of it reads as the source does. The list has what that run could not
-    /// read.
-    Already(Vec<Bad>),
     /// It was stopped, and is to be made again.
     Stopped,
     /// It was stopped before anything was written.
@@ -55,21 +49,24 @@ pub enum Stage {
     Reading,
     /// Copying, and reading back what was copied.
     Copying,
-    /// Comparing a finished copy with its source.
-    Comparing,
 }
 
 /// Receives the stage and its progress, and may stop the copy.
 pub type CopyWatch<'w> = &'w mut dyn FnMut(Stage, Progress) -> ControlFlow<()>;
 
-/// What a new disk is to the plan.
-enum Found {
-    /// As it was when the plan was made.
-    Before,
-    /// Marked by a run that did not complete it.
-    Begun,
-    /// With the table, which is written last.
-    Finished,
+/// An MBR with an entry that marks `place`, as far as it can say.
+fn marker_sector(place: Span, block: BlockSize, id: [u8; 4]) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
+    let start = Lba::from_bytes_exact(place.start(), block);
+    let start = start.and_then(|start| u32::try_from(start.get()).ok()).ok_or(CopyError::TooLarge)?;
+    let sectors = u32::try_from(block.blocks_floor(place.len()).get()).unwrap_or(u32::MAX);
+    let mut sector = [0; mbr::SECTOR_BYTES];
+    sector[mbr::DISK_ID_AT..mbr::DISK_ID_AT + 4].copy_from_slice(&id);
+    let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
+    entry[..8].copy_from_slice(&[0, 0xFE, 0xFF, 0xFF, straddle_layout::MARKER_TYPE, 0xFE, 0xFF, 0xFF]);
+    entry[8..12].copy_from_slice(&start.to_le_bytes());
+    entry[12..].copy_from_slice(&sectors.to_le_bytes());
+    sector[mbr::SIGNATURE_AT..].copy_from_slice(mbr::SIGNATURE);
+    Ok(sector)
 }
 
 /// Whether the first sector of a medium says that a copy to it is not finished.
@@ -102,27 +99,18 @@ impl Copy {
             return Err(CopyError::Itself);
         }
         let disk: &mut dyn Disk = target;
-        let found = self.check_target(disk, &lead)?;
+        let has_begun = self.has_begun(disk)?;
         check_kernel(disk)?;
-        if matches!(found, Found::Finished) {
-            let work = Work::new((source, disk, unreadable), (Stage::Comparing, self.total().get()), watch);
-            return self.complete(work, list);
-        }
         // GRUB is reinstalled on the new disk; its source still starts.
         let reinstalled = |what: &Reference| *what == Reference::BiosBoot;
         for (number, what) in self.references.iter().filter(|(_, what)| !reinstalled(what)) {
             if let Some(what) = obstacle(what) {
-                return Err(MoveError::Refers { number: *number, what }.into());
+                return Err(MoveError::Partition { number: *number, what }.into());
             }
         }
         let places = self.written(disk)?;
-        let checked = match found {
-            Found::Before => self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?,
-            Found::Begun | Found::Finished => {
-                self.check_begun((source.medium(), &lead), disk, &places, watch)?
-            }
-        };
-        if checked.is_break() {
+        // What is on a disk with the marker of this plan is this copy, which is made again.
+        if !has_begun && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break() {
             return Ok(Copied::Untouched);
         }
         let disk: &mut dyn Disk = &mut Bounded::new(disk, places);
@@ -155,19 +143,6 @@ impl Copy {
         Ok(Copied::Complete(bad))
     }
 
-    /// Checks and reports a copy that is finished.
-    fn complete(&self, mut work: Work<'_, '_>, list: Listing<'_>) -> Result<Copied, CopyError> {
-        // The flush that was to make the table durable may be what was cut off.
-        flush(work.disk)?;
-        let Some(bad) = self.compare(&mut work)? else { return Ok(Copied::Stopped) };
-        if let Some(path) = work.source.written() {
-            return Err(CopyError::SourceWritten(path));
-        }
-        list(&bad).map_err(CopyError::List)?;
-        tell_kernel(work.disk, Some(Expected::of(&self.plan)))?;
-        Ok(Copied::Already(bad))
-    }
-
     /// Checks that the source is the plan's; returns its bytes before the first partition.
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
@@ -197,8 +172,7 @@ impl Copy {
         topology.logical = Figure::new(self.source.sector, topology.logical.source().clone());
         let situation = Situation { medium, topology: &topology, stack: &stack, serial: source.serial() };
         let (block, format) = (self.plan.block(), self.plan.table().format);
-        let wrap = matches!(stack.kind, TableKind::Content(_)).then_some(format);
-        let (items, _) = items(&situation, &CopyWanted { wipe: true, grain: None, wrap, seed: Seed(0) })?;
+        let (items, _) = items(&situation)?;
         for one in &self.extents {
             let Some(item) = items.iter().find(|item| item.at.start() == one.from.start()) else {
                 return refuse("the source has other partitions".to_owned());
@@ -209,13 +183,13 @@ impl Copy {
             }
             let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
             let entry = self.plan.table().partitions.iter().find(is_there);
-            if entry.is_none_or(|entry| !is_entry_of(entry, item, format)) {
+            if entry.is_none_or(|entry| !is_entry_of(entry, item)) {
                 return refuse(format!(
                     "partition {number} of the source would not keep its number, type, name or identity"
                 ));
             }
             let Some(entry) = entry.filter(|_| item.at.start() != one.to) else { continue };
-            let found = references_of(medium, item, entry, (format, block), one.from.len());
+            let found = references_of(medium, item, entry, (format, block));
             let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return refuse(format!("partition {number} of the source holds something else"));
@@ -224,22 +198,24 @@ impl Copy {
         Ok(())
     }
 
-    /// Checks that the new disk is the plan's: as it was, or left by an earlier run.
-    fn check_target(&self, disk: &dyn Disk, lead: &Lead) -> Result<Found, CopyError> {
+    /// Checks that the new disk is the plan's; returns whether it has the marker of a run that did not complete it, or else
+    /// is as it was.
+    fn has_begun(&self, disk: &dyn Disk) -> Result<bool, CopyError> {
         let marker = self.marker()?;
         let mut sector = vec![0; marker.len()];
         disk.read_at(ByteOffset::ZERO, &mut sector)?;
         recognise_disk(disk, &self.plan)?;
         if sector == marker {
-            return Ok(Found::Begun);
+            return Ok(true);
         }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
         let planned = self.plan.disk();
         let found = Fingerprint::of(disk, &stack, self.plan.block(), planned.serial.clone())?;
         if found == *planned && occupants(disk, &stack)? == self.over {
-            return Ok(Found::Before);
+            return Ok(false);
         }
-        if self.has_table(disk, lead)? { Ok(Found::Finished) } else { Err(CopyError::Changed) }
+        let is_finished = difference(&stack, self.plan.table()).is_none();
+        Err(if is_finished { CopyError::Finished } else { CopyError::Changed })
     }
 
     /// The sector that marks the new disk as unfinished, the same in every run of this plan.
@@ -279,16 +255,6 @@ impl Copy {
         noting.settle()
     }
 
-    /// The sectors in which the starts of partitions are recorded, in their new places.
-    pub(super) fn recorded(&self) -> Vec<Span> {
-        let found = self.references.iter().filter_map(|(number, reference)| {
-            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number)?;
-            let start = self.plan.span(entry)?.start();
-            Some(sites(reference)?.into_iter().filter_map(move |site| site.span(start)))
-        });
-        found.flatten().collect()
-    }
-
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
     pub(super) fn steps(&self, disk: &dyn Medium, lead: &Lead) -> Result<Vec<Step>, CopyError> {
         let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
@@ -325,13 +291,8 @@ impl Copy {
 }
 
 /// Whether `entry` of the new table has what finds `item`.
-fn is_entry_of(entry: &Entry, item: &Item, format: Format) -> bool {
+fn is_entry_of(entry: &Entry, item: &Item) -> bool {
     let old = crate::plan::kept(&item.partition);
-    // What a partition is put round has nothing but its number and the type that suits it.
-    if let Some(kind) = item.kind {
-        let kind = crate::kinds::resolve(kind, format).ok();
-        return entry.number == old.number && Some(&entry.kind) == kind.as_ref();
-    }
     let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
     (entry.number, &entry.kind) == (old.number, &old.kind)
         && has_identity

@@ -27,15 +27,12 @@ use straddle_relocate::{
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
-use super::footprint::Footprint;
 use super::media::{Carrier, Place, Writer};
-use super::payload::restore::BootCode;
-use super::payload::wrapped::HEAD;
 use super::payload::{Payload, Table};
 use super::recorded::{self, Which, is_recorded, record};
-use super::trust::Trust;
+use super::unallocated::clear;
 use super::{
-    Difference, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical,
+    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, boot, inner, logical,
     refer, without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
@@ -47,6 +44,16 @@ pub type Watch<'w> = straddle_relocate::Watch<'w>;
 
 /// Receives the list of what could not be read, and keeps it: the journal, which has it too, is erased next.
 pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
+
+/// What of a partition is not as the plan has it.
+mod differs {
+    pub(super) const PLACE: &str = "it is not where it was when the plan was made: plan again";
+    pub(super) const USE: &str = "another part of it is in use than when the plan was made: plan again";
+    pub(super) const DATA: &str =
+        "the data of the layer in it begin elsewhere than when the plan was made: plan again";
+    pub(super) const RECORDS: &str =
+        "its boot sector or boot loader records something else than when the plan was made: plan again";
+}
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,19 +71,14 @@ pub struct Run<'a> {
     pub(super) journal: Place,
     pub(super) place: Span,
     pub(super) payload: Payload,
-    /// Whether the table on the disk has no marker, but is one that other programs use.
-    pub(super) is_displaced: bool,
-    /// Whether the disk had no table: the journal alone says that there is a move.
-    pub(super) is_unmarked: bool,
+    /// Whether the disk had no table, nor anything else that fills it: the journal alone says that there is a move.
+    pub(super) has_no_table: bool,
+    /// Whether the user asks to go on although something has written to the data.
+    pub(super) insists: bool,
     /// Whether nothing but this move can have written to the journal's space on the disk, and to where data went.
     pub(super) owns_space: bool,
-    /// What this run has written in the journal's space.
-    pub(super) footprint: Footprint,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
-    /// Whether the journal is believed although something speaks against it.
-    pub(super) trust: Trust,
-    pub(super) boot_code: BootCode,
 }
 
 impl Realign {
@@ -107,15 +109,11 @@ impl Realign {
             journal,
             place,
             payload,
-            is_displaced: false,
-            is_unmarked: false,
+            has_no_table: false,
+            insists: false,
             owns_space: true,
-            // What was there before, and is given up, is cleared with it.
-            footprint: if self.wipes { Footprint::unknown() } else { Footprint::none() },
             verify: Verify::Read,
             skips_bad: false,
-            trust: Trust::default(),
-            boot_code: BootCode::Own,
         };
         match run.write_journal(job) {
             Ok(()) => Ok(run),
@@ -134,12 +132,9 @@ impl Realign {
         id: [u8; 16],
     ) -> Result<(Span, Payload, Job), MoveError> {
         let stack = recognise(disk, &self.plan)?;
-        match self.is_wrap() {
-            true => self.check_wrapped(disk)?,
-            false => self.check_contents(disk)?,
-        }
+        self.check_contents(disk)?;
         self.check_tails(disk, Look::Whole)?;
-        self.check_besides(disk, None, Look::Whole)?;
+        self.check_unallocated(disk, None, Look::Whole)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
             (Place::File(file), _) => Span::first(file.size),
@@ -148,11 +143,8 @@ impl Realign {
                 return Err(MoveError::NeedsJournal(needed));
             }
         };
-        let birth = match journal {
-            Place::File(file) => file.birth(),
-            Place::Inside => None,
-        };
-        let payload = Payload::new(self, disk, &stack, id)?.in_file(birth);
+        let mut payload = Payload::new(self, disk, &stack, id)?;
+        payload.birth = journal.birth();
         let job = self.job(id, payload.encode()?)?;
         Ok((place, payload, job))
     }
@@ -178,7 +170,7 @@ impl Realign {
 
     /// Checks that the partitions are as the plan found them, and that what refers to their places can be
     /// corrected.
-    pub(super) fn check_contents(&self, disk: &dyn Disk) -> Result<(), MoveError> {
+    pub(super) fn check_contents(&self, disk: &dyn Medium) -> Result<(), MoveError> {
         let mut stack = read_all(disk, Some(self.plan.block()), None)?;
         if self.wipes {
             stack = without_unclaimed(&stack);
@@ -193,7 +185,7 @@ impl Realign {
             self.plan.table().partitions.iter().any(|entry| is_it(&entry))
         };
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
-            return Err(MoveError::Refers { number, what });
+            return Err(MoveError::Partition { number, what });
         }
         let block = self.plan.block();
         let format = self.plan.table().format;
@@ -204,27 +196,27 @@ impl Realign {
             }
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
-            let differs = |what| MoveError::Differs { number, what };
-            let partition = partition.ok_or_else(|| differs(Difference::Place))?;
-            let span = self.plan.span(entry).ok_or_else(|| differs(Difference::Place))?;
+            let differs = |what| MoveError::Partition { number, what };
+            let partition = partition.ok_or_else(|| differs(differs::PLACE))?;
+            let span = self.plan.span(entry).ok_or_else(|| differs(differs::PLACE))?;
             if refer::used(partition, block) > span.len() {
-                return Err(differs(Difference::Use));
+                return Err(differs(differs::USE));
             }
             let anchor = inner::anchor(partition, self.plan.grain(), block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
-                return Err(differs(Difference::Data));
+                return Err(differs(differs::DATA));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
-                return Err(differs(Difference::Records));
+                return Err(differs(differs::RECORDS));
             }
             for reference in &found {
                 if let Some(what) = obstacle(reference) {
-                    return Err(MoveError::Refers { number, what });
+                    return Err(MoveError::Partition { number, what });
                 }
                 if let Some(kept) = Span::new(partition.span.start(), span.len()) {
                     recorded::check(disk, kept, reference)?;
@@ -265,7 +257,6 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
 impl<'a> Run<'a> {
     /// Writes the journal of a new move, where nothing is.
     fn write_journal(&mut self, job: Job) -> Result<(), MoveError> {
-        self.forget_stale()?;
         self.clear_place()?;
         let begun = self.with_disks(|disks, place| begin(disks, place, job).map(drop));
         let is_begun = !matches!(
@@ -279,7 +270,7 @@ impl<'a> Run<'a> {
             && let Some(place) = self.place_on_disk()
         {
             // A later move is to find the space empty.
-            self.clear_journal(place);
+            let _ = clear(self.disk, place);
         }
         begun
     }
@@ -293,13 +284,6 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn verify(mut self, verify: Verify) -> Self {
         self.verify = verify;
-        self
-    }
-
-    /// Follows the journal although something speaks against it.
-    #[must_use]
-    pub fn trusting(mut self, trust: Trust) -> Self {
-        self.trust = trust;
         self
     }
 
@@ -347,9 +331,7 @@ impl<'a> Run<'a> {
     /// As [`finish`](Self::finish), and [`MoveError::List`].
     pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
-        self.check_way(&state, false)?;
-        self.check_table(&state)?;
-        self.check_data(&state, false)?;
+        self.check(&state, false)?;
         self.owns_space &= self.has_marker()? || state == State::NotBegun;
         let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
@@ -363,7 +345,6 @@ impl<'a> Run<'a> {
             State::Moved => self.resume(watch)?.unwrap_or_default(),
         };
         if self.payload.table(self.disk)? != Some(Table::New) {
-            self.place_head()?;
             self.payload.mend_new(self.disk)?;
             self.record(Which::New)?;
         }
@@ -371,8 +352,8 @@ impl<'a> Run<'a> {
         self.payload.write(self.disk, Table::New).map_err(|error| {
             let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
             match self.payload.realign.plan.table().format {
-                Format::Gpt if is_listed => MoveError::HalfWritten(Box::new(error)),
-                Format::Mbr if is_listed => MoveError::Unsettled(Box::new(error)),
+                Format::Gpt if is_listed => error.after(Ending::OneCopy),
+                Format::Mbr if is_listed => error.after(Ending::Unsettled),
                 _ => error,
             }
         })?;
@@ -399,9 +380,7 @@ impl<'a> Run<'a> {
     /// As [`roll_back`](Self::roll_back), and [`MoveError::List`].
     pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
-        self.check_way(&state, true)?;
-        self.check_table(&state)?;
-        self.check_data(&state, true)?;
+        self.check(&state, true)?;
         self.owns_space &= self.has_marker()?;
         // With the old table the disk may have been in use: it stays as it is.
         if state == State::NotBegun && self.payload.table(self.disk)? != Some(Table::Old) {
@@ -412,7 +391,6 @@ impl<'a> Run<'a> {
                 return Err(MoveError::Complete);
             }
             self.payload.write(self.disk, Table::Marked)?;
-            self.place_head()?;
             self.payload.mend_new(self.disk)?;
             self.record(Which::Old)?;
         }
@@ -492,29 +470,11 @@ impl<'a> Run<'a> {
     fn enter_marked(&mut self) -> Result<(), MoveError> {
         self.payload.write(self.disk, Table::Marked).map_err(|error| {
             let is_old = matches!(self.payload.table(self.disk), Ok(Some(Table::Old)));
-            if is_old { MoveError::NotMarked(Box::new(error)) } else { error }
+            if is_old { error.after(Ending::NotMarked) } else { error }
         })?;
         // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
-    }
-
-    /// Writes the first bytes of what filled the disk to the start of its partition. All data that were there
-    /// are in their new places.
-    fn place_head(&mut self) -> Result<(), MoveError> {
-        if !self.payload.realign.is_wrap() {
-            return Ok(());
-        }
-        let to = self.payload.realign.moves.first().and_then(|one| one.to.checked_back(HEAD));
-        let at = to.ok_or(MoveError::Nothing)?;
-        let head = self.payload.head();
-        let failed = |source| MoveError::Write { at, source };
-        self.disk.write_at(at, &head).map_err(failed)?;
-        self.disk.flush().map_err(failed)?;
-        let mut found = vec![0; head.len()];
-        Span::new(at, HEAD).into_iter().for_each(|span| self.disk.drop_cache(span));
-        self.disk.read_at(at, &mut found)?;
-        if found == head { Ok(()) } else { Err(MoveError::Unwritten) }
     }
 
     /// Records the starts of partitions in their boot sectors, durably, and reads them back. All data are in
@@ -528,10 +488,10 @@ impl<'a> Run<'a> {
         for (span, reference) in references.clone() {
             record(self.disk, span, reference, which)?;
         }
-        self.disk.flush().map_err(|source| MoveError::Flush { source })?;
+        self.disk.flush().map_err(MoveError::flush)?;
         for (span, reference) in references {
             if !is_recorded(self.disk, span, reference, which)? {
-                return Err(MoveError::Unwritten);
+                return Err(MoveError::differs(span.start(), ByteCount::new(boot::SECTOR)));
             }
         }
         Ok(())
@@ -551,8 +511,12 @@ impl<'a> Run<'a> {
             None => Ok(()),
             Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
         });
-        removed.map_err(|error| MoveError::NotRemoved { is_back, source: Box::new(error) })?;
-        self.tidy(is_back);
+        removed.map_err(|error| {
+            error.after(if is_back { Ending::BackWithJournal } else { Ending::CompleteWithJournal })
+        })?;
+        if self.owns_space {
+            self.clear_space(is_back);
+        }
         Ok(())
     }
 
@@ -574,18 +538,16 @@ impl<'a> Run<'a> {
         use_them: impl FnOnce(Disks<'_>, Span) -> Result<T, RelocateError>,
     ) -> Result<T, MoveError> {
         let place = self.place;
-        let footprint = self.place_on_disk().map(|place| (place, &mut self.footprint));
-        with_disks(self.disk, &mut self.journal, footprint, |disks| use_them(disks, place))
+        with_disks(self.disk, &mut self.journal, |disks| use_them(disks, place))
     }
 }
 
 pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
     journal: &mut Place,
-    footprint: Option<(Span, &mut Footprint)>,
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, MoveError> {
-    let mut carrier = Carrier { disk, journal: footprint };
+    let mut carrier = Carrier(disk);
     Ok(match journal {
         Place::Inside => use_them(Disks::one(&mut carrier))?,
         Place::File(file) => {

@@ -8,10 +8,10 @@ use straddle_device::Medium;
 use straddle_device::fields::{has, le64};
 use straddle_layout::format::gpt::{SIGNATURE, header};
 use straddle_layout::{Stack, gpt_copy, is_erased, is_gpt_header, read_stack};
-use straddle_relocate::{Disks, body_at, inspect, is_title, named_at_ends, says_nothing};
+use straddle_relocate::{Disks, State, body_at, inspect, is_title, says_nothing};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::displaced;
+use super::journals::{at_end, ends, is_over};
 use super::payload::Payload;
 use super::survey::Reading;
 use crate::fingerprint::bytes_of;
@@ -140,7 +140,7 @@ impl<'m> Debris<'m> {
         }
         self.journals = Some(Vec::new());
         let Ok(stack) = read_stack(self.medium, Some(self.block), None) else { return };
-        let ends = displaced::ends(self.medium.len(), &stack);
+        let ends = ends(self.medium.len(), &stack);
         self.stack = Some(stack);
         self.judge_at(&ends);
     }
@@ -148,7 +148,7 @@ impl<'m> Debris<'m> {
     /// Judges the journals with a title at one of `ends`.
     fn judge_at(&mut self, ends: &[ByteOffset]) {
         self.look();
-        for place in named_at_ends(Disks::one(&mut Reading(self.medium)), ends) {
+        for place in ends.iter().flat_map(|end| at_end(self.medium, *end)).collect::<Vec<_>>() {
             self.judge(place);
         }
     }
@@ -159,12 +159,22 @@ impl<'m> Debris<'m> {
         let is_over = match (inspect(Disks::one(&mut Reading(self.medium)), place), &self.stack) {
             (Ok(None), _) => return,
             (Ok(Some((job, state))), Some(stack)) => {
-                Payload::decode(job.payload()).is_ok_and(|payload| displaced::is_over(&payload, state, stack))
+                Payload::decode(job.payload()).is_ok_and(|payload| is_over(&payload, state, stack))
             }
             _ => false,
         };
         self.journals.get_or_insert_default().push((place, is_over));
     }
+}
+
+/// Whether a journal with a title at one of the ends of `place` may be that of a move that is not over.
+pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
+    let first = place.start().checked_add(ByteCount::new(SECTOR as u64));
+    let named = first.into_iter().chain([place.end()]).flat_map(|end| at_end(medium, end));
+    named.into_iter().any(|place| {
+        let found = inspect(Disks::one(&mut Reading(medium)), place);
+        matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))))
+    })
 }
 
 /// Clears the debris in `place`, on which nothing else is.

@@ -133,23 +133,9 @@ pub enum RealignError {
         /// Their first byte.
         at: ByteOffset,
     },
-    /// `--wrap` of a disk that is smaller than what is on it.
+    /// A partition's contents are larger than it.
     #[error("it is not whole: {0}")]
     CutShort(String),
-    /// `--wrap` of a disk that nothing known fills.
-    #[error("no file system fills the disk: {0}")]
-    NotWhole(String),
-    /// A file system that fills the disk leaves no room for a table.
-    #[error(
-        "there is no room for a table and for {}: {} bytes are missing; it must be smaller, {} bytes at most",
-        .shrink.content.map_or("what is on the disk", Content::name), .missing.get(), .shrink.to.get()
-    )]
-    WrapRoom {
-        /// How many bytes are missing.
-        missing: ByteCount,
-        /// What must be smaller.
-        shrink: Shrink,
-    },
     /// Partitions wait for one another to move, and none can make a detour.
     #[error(
         "{} to pass one another: the largest free space has {} bytes, and a detour needs {} more",
@@ -204,9 +190,7 @@ impl RealignError {
             | Self::Unclaimed { .. }
             | Self::Occupied { .. }
             | Self::Immovable { .. }
-            | Self::NotWhole(_)
-            | Self::CutShort(_)
-            | Self::WrapRoom { .. } => ErrorKind::Refused,
+            | Self::CutShort(_) => ErrorKind::Refused,
             Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
             Self::Table(error) => error.kind(),
             Self::Moves(error) => error.kind(),

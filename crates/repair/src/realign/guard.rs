@@ -154,11 +154,6 @@ impl Guard {
         Self { at: at.get(), was, free: Vec::new() }
     }
 
-    /// Lays bytes over its first ones.
-    pub(super) fn lay(&mut self, bytes: &[u8]) {
-        lay_over(&mut self.was, self.at, bytes, self.at);
-    }
-
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
@@ -197,7 +192,9 @@ impl Guard {
     pub(super) fn mend(&self, disk: &mut dyn Disk, states: &[Vec<(u64, &[u8])>]) -> Result<(), MoveError> {
         let at = ByteOffset::new(self.at);
         match self.mended(disk, states) {
-            Some(bytes) => disk.write_at(at, &bytes).map_err(|source| MoveError::Write { at, source }),
+            Some(bytes) => {
+                disk.write_at(at, &bytes).map_err(|source| MoveError::write(at, bytes.len(), source))
+            }
             None => Ok(()),
         }
     }
@@ -258,9 +255,6 @@ fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOf
 
 /// Where the data of a partition are that moves.
 fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
-    if realign.is_wrap() {
-        return Some(Span::first(realign.plan.disk().size));
-    }
     match entry.change {
         Change::Moved { from, sectors } if logical::moves(entry) => {
             former(from, sectors, realign.plan.block())

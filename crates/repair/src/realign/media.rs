@@ -11,7 +11,6 @@ use straddle_device::{FileId, Medium, ReadError};
 use straddle_relocate::{FileAccess, journal_len};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::footprint::Footprint;
 use super::{MoveError, Realign};
 use crate::target::Disk;
 
@@ -75,6 +74,14 @@ pub(super) struct Birth {
 const WITH_BIRTH: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
 impl Place {
+    /// When its file was made, if that is known.
+    pub(super) fn birth(&self) -> Option<Birth> {
+        match self {
+            Self::File(file) => file.birth(),
+            Self::Inside => None,
+        }
+    }
+
     /// Removes the file that was made for a move that cannot begin.
     pub(super) fn discard(self) {
         if let Self::File(file) = self
@@ -197,52 +204,42 @@ pub(super) fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io:
 }
 
 /// A target, as data are moved on it.
-pub(super) struct Carrier<'a> {
-    pub(super) disk: &'a mut dyn Disk,
-    /// Where the journal is, if it is on the target, and what of it is written.
-    pub(super) journal: Option<(Span, &'a mut Footprint)>,
-}
+pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
 
 /// A file, as a journal is written to it.
 pub(super) struct Writer<'a>(pub(super) &'a File);
 
 impl straddle_relocate::Disk for Carrier<'_> {
     fn size(&self) -> ByteCount {
-        self.disk.len()
+        self.0.len()
     }
 
     fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        read(self.disk, at, bytes)
+        read(self.0, at, bytes)
     }
 
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        let written = Span::new(at, ByteCount::new(bytes.len() as u64));
-        if let (Some((place, footprint)), Some(written)) = (&mut self.journal, written)
-            && place.overlaps(written)
-        {
-            footprint.add(written);
-        }
-        self.disk.write_at(at, bytes)
+        self.0.write_at(at, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.disk.flush()
+        self.0.flush()
     }
 
     fn drop_cache(&mut self, span: Span) {
-        self.disk.drop_cache(span);
+        self.0.drop_cache(span);
     }
 
     fn prefetch(&mut self, span: Span) {
-        self.disk.prefetch(span);
+        self.0.prefetch(span);
     }
 
     fn holes(&mut self, span: Span) -> Vec<Span> {
-        self.disk.holes(span)
+        self.0.holes(span)
     }
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
-        self.disk.punch(span)
+        self.0.punch(span)
     }
 }
 

@@ -5,26 +5,22 @@
 //! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
 
 mod copies;
+mod foreign_writes;
 mod pieces;
 pub(super) mod restore;
-mod since;
-mod spares;
-pub(super) mod wrapped;
 
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_layout::format::mbr;
-use straddle_relocate::Whereabouts;
+use straddle_relocate::{State, Whereabouts};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use self::pieces::Pieces;
-use self::spares::{Spare, SpareFile};
 use super::guard::Guard;
-use super::heads::{self, Head};
 use super::media::Birth;
-use super::sample::{self, Proof, Sample};
+use super::witness::{self, Testimony, Witness};
 use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
 use crate::encode::{Chains, Step, chains, encode};
 use crate::fingerprint::bytes_of;
@@ -66,11 +62,7 @@ struct PayloadFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rest: Vec<Guard>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    spares: Vec<SpareFile>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    samples: Vec<Sample>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    heads: Vec<Head>,
+    witnesses: Vec<Witness>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     birth: Option<Birth>,
 }
@@ -148,14 +140,10 @@ pub(super) struct Payload {
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
-    /// Of the data that come to where an extended boot record is, before or after the moves.
-    spares: Vec<Spare>,
     /// Of the data that move.
-    samples: Vec<Sample>,
-    /// Of where they begin.
-    heads: Vec<Head>,
-    /// When the file of the journal was made.
-    birth: Option<Birth>,
+    witnesses: Vec<Witness>,
+    /// When the file of the journal was made, if that is known.
+    pub(super) birth: Option<Birth>,
 }
 
 /// Guards, as the disk is now: of the table, of boot sectors, of the new and of the old chain.
@@ -184,9 +172,6 @@ impl Payload {
         stack: &Stack,
         id: [u8; 16],
     ) -> Result<Self, MoveError> {
-        if realign.is_wrap() {
-            return Self::wrapped(realign, disk, stack, id);
-        }
         let marked = realign.plan.marked(marker(realign)?, &straddle_layout::types::guid_text(id))?;
         let (mut enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
         name_run(&mut enter, id);
@@ -212,8 +197,11 @@ impl Payload {
         name_core(realign, disk, &enter, &mut places)?;
         let [guards, boot_guards, new_guards, old_guards] = guards_of(disk, realign, (&places, &records));
         let rest = restore::rest(disk, stack, &places, realign)?;
-        let (samples, heads) = (sample::take(disk, realign), heads::take(disk, realign));
-        let spares = spares::take(disk, realign);
+        // The table, and what records where partitions begin, with the physical sectors around.
+        let of_boot = [&guards, &boot_guards, &new_guards, &old_guards, &rest].into_iter().flatten();
+        let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
+        let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
+        let witnesses = witness::take(disk, realign, &besides);
         let realign = realign.clone();
         let payload = Self {
             realign,
@@ -224,9 +212,7 @@ impl Payload {
             new_guards,
             old_guards,
             rest,
-            spares,
-            samples,
-            heads,
+            witnesses,
             birth: None,
         };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
@@ -244,42 +230,9 @@ impl Payload {
         Ok(payload)
     }
 
-    /// The same, with the time at which the file of the journal was made.
-    pub(super) fn in_file(mut self, birth: Option<Birth>) -> Self {
-        self.birth = birth;
-        self
-    }
-
-    /// When the file of the journal was made, if that is known.
-    pub(super) fn birth(&self) -> Option<Birth> {
-        self.birth
-    }
-
-    /// Whether the data are where a journal says that they are. What has come to where an old table's records are is not
-    /// looked at: they may lie over it, and the journal has it.
-    pub(super) fn is_borne_out(&self, disk: &dyn Medium, places: (&Whereabouts, Proof)) -> bool {
-        let samples = self.samples.iter().filter(|sample| !self.has_spare(sample.span()));
-        let samples: Vec<&Sample> = samples.collect();
-        sample::are_there(disk, (&self.realign, &samples), places)
-    }
-
-    /// Where something else is than the data that a journal says are there.
-    pub(super) fn mismatch(&self, disk: &dyn Medium, places: &Whereabouts) -> Option<ByteOffset> {
-        sample::mismatch(disk, (&self.realign, &self.samples), (places, &self.besides()))
-    }
-
-    /// What is written besides the data that move: the table, and what records where partitions begin, each with
-    /// its physical sectors.
-    pub(super) fn besides(&self) -> Vec<Span> {
-        let of_boot = self.guards.iter().chain(&self.boot_guards).chain(&self.new_guards);
-        let guards = of_boot.chain(&self.old_guards).chain(&self.rest).filter_map(Guard::span);
-        let tables = self.places.iter().filter_map(Place::span);
-        tables.chain(self.records.iter().filter_map(Record::span)).chain(guards).collect()
-    }
-
-    /// Whether other contents begin where those that move did, or are to.
-    pub(super) fn is_taken(&self, disk: &dyn Medium) -> bool {
-        heads::is_taken(disk, &self.realign, &self.heads)
+    /// Whether the data are where the journal says, as far as a few sectors of them tell.
+    pub(super) fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> Testimony {
+        witness::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
@@ -306,9 +259,7 @@ impl Payload {
             new_guards: self.new_guards.clone(),
             old_guards: self.old_guards.clone(),
             rest: self.rest.clone(),
-            spares: self.spares.iter().map(SpareFile::from).collect(),
-            samples: self.samples.clone(),
-            heads: self.heads.clone(),
+            witnesses: self.witnesses.clone(),
             birth: self.birth,
         };
         serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
@@ -355,9 +306,7 @@ impl Payload {
         if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
             return Err(invalid("a physical sector is not on the disk".to_owned()));
         }
-        let spares = file.spares.iter().map(Spare::of_file).collect::<Option<Vec<_>>>();
-        let spares = spares.ok_or_else(|| invalid("a spare sector is not hexadecimal".to_owned()))?;
-        let (samples, heads, birth) = (file.samples, file.heads, file.birth);
+        let (witnesses, birth) = (file.witnesses, file.birth);
         Ok(Self {
             realign,
             places,
@@ -367,17 +316,20 @@ impl Payload {
             new_guards,
             old_guards,
             rest,
-            spares,
-            samples,
-            heads,
+            witnesses,
             birth,
         })
     }
 
-    /// What restores the physical sectors of the table that a power cut has torn. They have the marker then.
-    pub(super) fn mended(&self, disk: &dyn Medium) -> Vec<Step> {
-        let state = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
-        let states: Vec<_> = [Table::Marked, Table::Old, Table::New].map(state).into();
+    /// What restores the physical sectors of the table that a power cut has torn. They have the marker then, or the old
+    /// table if no data have moved.
+    pub(super) fn mended(&self, disk: &dyn Medium, state: &State) -> Vec<Step> {
+        let of = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
+        let mut tables = [Table::Marked, Table::Old, Table::New];
+        if *state == State::NotBegun {
+            tables.swap(0, 1);
+        }
+        let states: Vec<_> = tables.map(of).into();
         let what = "a physical sector of the table";
         let mended = |guard: &Guard| {
             let new = guard.mended(disk, &states)?;
@@ -391,9 +343,9 @@ impl Payload {
         for step in mended {
             let Step::Write { at, new, .. } = step else { continue };
             let at = ByteOffset::new(*at);
-            disk.write_at(at, new).map_err(|source| MoveError::Write { at, source })?;
+            disk.write_at(at, new).map_err(|source| MoveError::write(at, new.len(), source))?;
         }
-        disk.flush().map_err(|source| MoveError::Flush { source })
+        disk.flush().map_err(MoveError::flush)
     }
 
     /// Restores the physical sectors of boot sectors and of new extended boot records that a power cut has torn,
@@ -402,7 +354,7 @@ impl Payload {
         for guard in self.boot_guards.iter().chain(&self.new_guards) {
             guard.mend(disk, &[Vec::new()])?;
         }
-        disk.flush().map_err(|source| MoveError::Flush { source })
+        disk.flush().map_err(MoveError::flush)
     }
 
     /// Restores the physical sectors of the old extended boot records that a power cut has torn, durably. All
@@ -411,7 +363,7 @@ impl Payload {
         for guard in &self.old_guards {
             guard.mend(disk, &[Vec::new()])?;
         }
-        disk.flush().map_err(|source| MoveError::Flush { source })
+        disk.flush().map_err(MoveError::flush)
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that
@@ -491,7 +443,11 @@ impl Payload {
         pieces.settle()?;
         match self.table(disk)? {
             Some(found) if found == table || self.is_same(found, table) => Ok(()),
-            _ => Err(MoveError::Unwritten),
+            _ => {
+                let place = self.places.first().and_then(Place::span);
+                let place = place.unwrap_or(Span::first(ByteCount::new(UNIT as u64)));
+                Err(MoveError::differs(place.start(), place.len()))
+            }
         }
     }
 

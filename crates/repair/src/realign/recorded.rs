@@ -121,7 +121,7 @@ pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
 /// Checks, before anything is written, that a start can be recorded wherever `reference` has it; `place` is where the
 /// partition is.
 pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> Result<(), MoveError> {
-    for site in sites(reference).ok_or_else(|| MoveError::Unrecordable(place.start()))? {
+    for site in sites(reference).ok_or_else(|| MoveError::Changed(place.start()))? {
         // What lies behind the end of the contents is left behind.
         let Some(span) = site.span(place.start()).filter(|span| place.contains(*span)) else { continue };
         let found = bytes_of(medium, span)?;
@@ -137,7 +137,7 @@ pub(crate) fn record(
     reference: &Reference,
     which: Which,
 ) -> Result<(), MoveError> {
-    let unrecordable = || MoveError::Unrecordable(place.start());
+    let unrecordable = || MoveError::Changed(place.start());
     for site in sites(reference).ok_or_else(unrecordable)? {
         // Nothing outside the partition is written.
         let span = site.span(place.start()).filter(|span| place.contains(*span)).ok_or_else(unrecordable)?;
@@ -145,7 +145,7 @@ pub(crate) fn record(
         let bytes = site.recorded(&found, which).ok_or(MoveError::Changed(span.start()))?;
         if bytes != found {
             disk.write_at(span.start(), &bytes)
-                .map_err(|source| MoveError::Write { at: span.start(), source })?;
+                .map_err(|source| MoveError::write(span.start(), bytes.len(), source))?;
         }
     }
     Ok(())
@@ -159,7 +159,7 @@ pub(super) fn is_recorded(
     which: Which,
 ) -> Result<bool, MoveError> {
     for site in sites(reference).unwrap_or_default() {
-        let span = site.span(place.start()).ok_or(MoveError::Unrecordable(place.start()))?;
+        let span = site.span(place.start()).ok_or(MoveError::Changed(place.start()))?;
         disk.drop_cache(span);
         let found = bytes_of(disk, span)?;
         if site.recorded(&found, which).as_ref() != Some(&found) {

@@ -12,7 +12,7 @@ use super::carry::ASLEEP;
 use super::recorded::copy_len;
 use super::{MoveError, RealignError};
 use crate::kinds;
-use crate::plan::{Entry, Format, ONLY, Slot};
+use crate::plan::{Entry, Format, Slot};
 
 /// Something that refers to the old place of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,12 +150,13 @@ pub(crate) fn references(
 }
 
 /// Returns the number of a partition that holds a hibernated system, in whatever layer. Such a system has the
-/// table and all file systems in memory, so that nothing on the disk may move, wherever its image is.
+/// table and all file systems in memory, so that nothing on the disk may move, wherever its image is. What fills the
+/// disk counts as partition 1.
 pub fn hibernated(stack: &Stack) -> Option<u32> {
     let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
     let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());
     let in_whole = is_whole || stack.layer.as_ref().is_some_and(has_hibernated);
-    in_partition.or(in_whole.then_some(ONLY))
+    in_partition.or(in_whole.then_some(1))
 }
 
 /// Why a Windows dynamic disk is left as it is.
@@ -176,7 +177,7 @@ pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u
 /// Checks before anything is written that the disk holds no hibernated system.
 pub(super) fn check_awake(stack: &Stack) -> Result<(), MoveError> {
     match hibernated(stack) {
-        Some(number) => Err(MoveError::Refers { number, what: ASLEEP }),
+        Some(number) => Err(MoveError::Partition { number, what: ASLEEP }),
         None => Ok(()),
     }
 }

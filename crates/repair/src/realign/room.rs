@@ -9,8 +9,8 @@ use straddle_device::{Medium, ReadError};
 use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::besides::Look;
-use super::{Realign, RealignError, RealignFile, guard, heads, sample};
+use super::unallocated::Look;
+use super::{Realign, RealignError, RealignFile, guard, witness};
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 
@@ -36,9 +36,6 @@ const LEAST: usize = 64 << 10;
 const GUARD: usize = 8400;
 /// The old and the new extended boot record of a logical partition.
 const RECORDS: usize = 2 * (GUARD + (4 << 10));
-
-/// How many bytes the start of a disk takes besides, if a partition is put round its contents.
-const WRAPPED: usize = 440 << 10;
 
 /// What leads to the end of a journal without the marker; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,17 +72,12 @@ impl Realign {
         let is_gpt = self.plan.table().format == Format::Gpt;
         let is_logical = |entry: &&Entry| !is_gpt && entry.number > 4;
         let logical = self.plan.table().partitions.iter().filter(is_logical).count();
-        let mut tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
-        if self.is_wrap() {
-            tables = tables.saturating_add(WRAPPED);
-        }
+        let tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
         // Two records of each logical partition, old and new.
         let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
-        let tables = tables
-            .saturating_add(sample::most_bytes(self.moves.len()))
-            .saturating_add(heads::most_bytes(self));
+        let tables = tables.saturating_add(witness::most_bytes(self.moves.len()));
         let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
         let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
@@ -159,7 +151,7 @@ impl Realign {
 
     /// What a backup GPT takes of the end of the disk.
     fn backup(&self) -> ByteCount {
-        ByteCount::new(super::displaced::GPT_BACKUP * self.plan.block().get())
+        ByteCount::new(super::journals::GPT_BACKUP * self.plan.block().get())
     }
 
     /// What leads to a journal that ends with unallocated space here.
@@ -183,9 +175,6 @@ impl Realign {
 
     /// The bytes that are unallocated before, while and after the data move.
     pub(super) fn unallocated(&self) -> Vec<Span> {
-        if self.is_wrap() {
-            return self.free_of_wrap();
-        }
         let block = self.plan.block();
         let relinks = self.plan.moves_logical();
         let entries = self.plan.before().iter().chain(&self.plan.table().partitions);

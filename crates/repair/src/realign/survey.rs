@@ -11,16 +11,16 @@ use straddle_layout::Stack;
 use straddle_relocate::{Disks, Job, State, inspect};
 use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
 
-use super::besides::Look;
 use super::carry::obstacle;
 use super::find::in_large_sectors;
 use super::media::read;
 use super::refer::immovable;
+use super::unallocated::Look;
 use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking, must_move};
 use crate::plan::Situation;
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
-/// far a move is. [`displaced`](super::displaced) finds a move without a marker.
+/// far a move is. [`unmarked`](super::unmarked) finds a move without a table.
 ///
 /// # Errors
 ///

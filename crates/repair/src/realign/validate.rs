@@ -13,9 +13,6 @@ pub(super) fn invalid(why: impl Into<String>) -> RealignError {
 impl Realign {
     /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, RealignError> {
-        if self.is_wrap() {
-            return self.checked_wrap();
-        }
         let plan = &self.plan;
         if plan.converts().is_some() || plan.relocates_backup() || !plan.wipe().is_empty() {
             return Err(invalid("its table changes otherwise as well"));

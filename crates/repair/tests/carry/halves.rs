@@ -9,7 +9,7 @@ use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal
 use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::{Memory, Random, one_in, seeds, target};
-use super::displaced::other;
+use super::other_table::other;
 use super::uncached::{Tear, Uncached};
 use super::{Drive, Powered, Shape, Survivor};
 
@@ -80,7 +80,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
             let mut run = Run::find(&mut disk, Some(file)).unwrap();
             // The table is the move's: there is no other one to save.
             let saved = folder.path().join("saved");
-            assert!(!run.restore_table(&saved).unwrap() && !saved.exists(), "{what}");
+            assert!(run.restore_table(&saved).unwrap().is_none() && !saved.exists(), "{what}");
             let ended = go(run, goes_back);
             drop(disk);
             match ended {

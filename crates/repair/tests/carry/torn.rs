@@ -3,11 +3,14 @@
 
 use std::ops::ControlFlow;
 
+use straddle_device::Medium;
 use straddle_repair::Format;
-use straddle_repair::realign::{BootCode, JournalPlace, MoveError, Outcome, Reference, Run, Wanted};
-use straddle_units::{ByteCount, Span};
+use straddle_repair::realign::{
+    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Reference, Run, Wanted,
+};
+use straddle_units::{BlockSize, ErrorKind};
 
-use super::common::{Memory, Random, seeds, target};
+use super::common::{Memory, Random, seeds, stack_of, target};
 use super::uncached::{Tear, Uncached};
 use super::{Drive, Powered, Shape, Survivor};
 
@@ -129,39 +132,6 @@ fn what_is_beside_grub_survives_torn_physical_sectors() {
     tear_each(&with_sectors(63, &[(63, boot), (CORE, list)], is_grub));
 }
 
-/// The boot image in the first sector of the disk finds the core image: other boot code does not stay beside it.
-#[test]
-fn boot_code_that_the_move_changes_takes_the_place_of_another() {
-    let (boot, list) = grub();
-    let contents = |disk: &mut Memory| {
-        let mut first = Shape::bytes(disk, Span::first(ByteCount::new(512)));
-        first[..440].copy_from_slice(&boot[..440]);
-        disk.put(0, &first);
-        disk.put(CORE * 512, &list);
-    };
-    let shape = Shape::with(contents, "512e", Format::Mbr, 16_000, &[(63, 3_001)], &Wanted::default());
-    let is_grub = |what: &Reference| matches!(what, Reference::Grub { in_partition: false, .. });
-    assert!(shape.realign.references().iter().any(|(_, what)| is_grub(what)));
-    let folder = tempfile::tempdir().unwrap();
-    for goes_back in [false, true] {
-        let mut drive = shape.stopped(JournalPlace::Inside);
-        let mut first = Shape::bytes(&drive.seen, Span::first(ByteCount::new(512)));
-        first[..440].fill(0x90);
-        drive.seen.put(0, &first);
-        let mut disk = target(&mut drive);
-        let mut run = Run::search(&mut disk, None).unwrap();
-        assert!(run.restore_table(&folder.path().join(goes_back.to_string())).unwrap());
-        assert_eq!(run.boot_code(), BootCode::Replaced);
-        let on = &mut |_| ControlFlow::Continue(());
-        let ended = if goes_back { run.roll_back(on) } else { run.finish(on) };
-        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{ended:?}");
-        drop(disk);
-        let expected = if goes_back { &shape.before } else { &shape.after };
-        let code = |medium: &Memory| Shape::bytes(medium, Span::first(ByteCount::new(440)));
-        assert!(code(&drive.seen) == code(expected), "back: {goes_back}");
-    }
-}
-
 fn tear_each(shape: &Shape) {
     let (operations, times) = (shape.operations::<Torn>(), seeds("TEARS", 1));
     let mut random = Random::new(operations);
@@ -231,4 +201,62 @@ fn a_gpt_and_boot_sectors_survive_torn_physical_sectors() {
 #[test]
 fn entries_of_a_gpt_beside_data_survive_torn_physical_sectors() {
     tear_way_back(&shape(Format::Gpt, 16_000, &[(34, 1_500), (1_534, 1_001)]));
+}
+
+/// With the journal in a file, which does not say on which disk its data are: whichever physical sector of the table is
+/// torn while it is written, both ways go on without an option. A disk without these data is not written to.
+#[test]
+fn with_the_journal_in_a_file_a_torn_table_is_restored() {
+    for format in [Format::Mbr, Format::Gpt] {
+        let shape = shape(format, 16_000, &[(2_049, 1_501), (3_550, 1_000)]);
+        let folder = tempfile::tempdir().unwrap();
+        let on = || |_| ControlFlow::Continue(());
+        let mut lost = 0;
+        for (cut, goes_back) in (0..).flat_map(|cut| [(cut, false), (cut, true)]) {
+            let what = format!("{}, write {cut}, back: {goes_back}", shape.name);
+            let path = folder.path().join(format!("{cut} {goes_back}"));
+            let file = || FoundJournal::open(&path).unwrap();
+            let mut drive = Torn::on(shape.before.clone(), cut, cut);
+            let place = JournalPlace::File(NewJournal::create(&path, &shape.realign).unwrap());
+            let mut disk = target(&mut drive);
+            let ended = shape.realign.begin(&mut disk, place, [1; 16]).and_then(|run| run.finish(&mut on()));
+            drop(disk);
+            if ended.is_ok() {
+                break;
+            }
+            let medium = drive.seen();
+            let is_lost = stack_of(&medium, BlockSize::B512).partitions.is_empty();
+            lost += u32::from(is_lost);
+            let mut others = vec![];
+            if is_lost {
+                let mut other = Memory::new(medium.len().get());
+                others.push(other.clone());
+                other.put(0, &[0x5A; 8192]);
+                others.push(other);
+            }
+            for other in others {
+                let mut drive = Drive::new(other.clone(), u64::MAX);
+                let mut disk = target(&mut drive);
+                let run = Run::find(&mut disk, Some(file())).unwrap();
+                let refused = if goes_back { run.roll_back(&mut on()) } else { run.finish(&mut on()) };
+                drop(disk);
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused, "{what}");
+                assert!(drive.seen == other, "{what}: another disk was written to");
+            }
+            let mut drive = Drive::new(medium, u64::MAX);
+            let mut disk = target(&mut drive);
+            let run = Run::find(&mut disk, Some(file())).unwrap();
+            let ended = if goes_back { run.roll_back(&mut on()) } else { run.finish(&mut on()) };
+            drop(disk);
+            match ended {
+                Ok(Outcome::Complete(_)) => {
+                    assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}")
+                }
+                Err(MoveError::Complete) if goes_back => assert!(shape.is_new(&drive.seen, &what), "{what}"),
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+        println!("{}: {lost} times the table was lost", shape.name);
+        assert!(lost > 1 || format == Format::Gpt, "{lost}");
+    }
 }

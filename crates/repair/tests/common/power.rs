@@ -99,12 +99,9 @@ pub(crate) trait Survivor {
                     if let Err(error) = &ended
                         && limit == u64::MAX
                     {
-                        let is_one_way =
-                            matches!(error, MoveError::Turned | MoveError::NotBegun | MoveError::NoWayBack);
-                        assert!(is_one_way, "{what}, round {round}: {error}");
+                        assert!(matches!(error, MoveError::Turned), "{what}, round {round}: {error}");
                     }
-                    goes_back |= matches!(ended, Err(MoveError::Turned | MoveError::NotBegun));
-                    goes_back &= !matches!(ended, Err(MoveError::NoWayBack));
+                    goes_back |= matches!(ended, Err(MoveError::Turned));
                 }
             }
             drop(disk);

@@ -39,10 +39,7 @@ pub(crate) fn plan(
     let size = plan.disk().size;
     let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
-    let what = match realign.is_wrap() {
-        true => "a partition around what fills it".to_owned(),
-        false => format!("{} to move", plural(moved.0, "partition")),
-    };
+    let what = format!("{} to move", plural(moved.0, "partition"));
     let headline =
         format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(&name), size.get(), moved.1);
     let mut text = format!("{}\n", paint(styles.heading, &headline));

@@ -24,7 +24,7 @@ impl<'a> Pieces<'a> {
         let mut found = vec![0; bytes.len()];
         self.disk.read_at(at, &mut found)?;
         if found != bytes {
-            self.disk.write_at(at, bytes).map_err(|source| MoveError::Write { at, source })?;
+            self.disk.write_at(at, bytes).map_err(|source| MoveError::write(at, bytes.len(), source))?;
         }
         self.written.push((at, bytes));
         Ok(())
@@ -35,7 +35,7 @@ impl<'a> Pieces<'a> {
         if self.written.is_empty() {
             return Ok(());
         }
-        self.disk.flush().map_err(|source| MoveError::Flush { source })?;
+        self.disk.flush().map_err(MoveError::flush)?;
         for (at, bytes) in self.written.drain(..) {
             Span::new(at, ByteCount::new(bytes.len() as u64))
                 .into_iter()
@@ -43,7 +43,7 @@ impl<'a> Pieces<'a> {
             let mut found = vec![0; bytes.len()];
             self.disk.read_at(at, &mut found)?;
             if found != bytes {
-                return Err(MoveError::Unwritten);
+                return Err(MoveError::differs(at, ByteCount::new(bytes.len() as u64)));
             }
         }
         Ok(())

@@ -12,19 +12,7 @@ use super::super::guard::Guard;
 use super::{Payload, Place, Table, UNIT};
 use crate::encode::Step;
 use crate::fingerprint::{bytes_of, structures};
-use crate::foresee::lay_over;
-use crate::realign::{Journal, MoveError, Realign, Reference};
-
-/// What becomes of the boot code on the disk when the table of the move is restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BootCode {
-    /// It is the one that the journal knows, or there is none.
-    Own,
-    /// It is another one, and stays.
-    Kept,
-    /// It is another one, and that of the move, which lists the sectors of GRUB's core image, takes its place.
-    Replaced,
-}
+use crate::realign::{Journal, MoveError, Realign};
 
 /// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the same in
 /// all three tables. What moves, or holds the journal, is none of them, whatever a header says.
@@ -74,41 +62,6 @@ impl Payload {
             let is_read = disk.read_at(ByteOffset::new(rest.at()), &mut found).is_ok();
             !is_read || found.get(skipped..) == rest.bytes().get(skipped..)
         })
-    }
-
-    /// Whether one of the tables has this boot code, or none of them is in the first sector.
-    fn knows_boot_code(&self, found: &[u8]) -> bool {
-        let places = self.places.iter().filter(|place| place.at == 0);
-        let tables = places.flat_map(|place| [&place.old, &place.marked, &place.new]).map(Vec::as_slice);
-        let rest = self.rest.iter().filter(|rest| rest.at() == 0).map(Guard::bytes);
-        let known: Vec<&[u8]> = tables.chain(rest).collect();
-        known.is_empty() || known.iter().any(|bytes| bytes.get(..found.len()) == Some(found))
-    }
-
-    /// Lets every table have the boot code that is on the disk, unless there is none: a boot loader was installed since
-    /// the journal was made. Not if the move changes boot code itself.
-    pub(in crate::realign) fn keep_boot_code(&mut self, disk: &dyn Medium) -> BootCode {
-        let mut first = [0; UNIT];
-        let is_read = disk.read_at(ByteOffset::ZERO, &mut first).is_ok();
-        let found = &first[..mbr::DISK_ID_AT];
-        // Firmware starts no boot code without the signature.
-        let is_signed = first[mbr::SIGNATURE_AT..] == [0x55, 0xAA];
-        let is_none = !is_read || !is_signed || found.iter().all(|byte| *byte == 0);
-        if is_none || self.realign.is_wrap() || self.knows_boot_code(found) {
-            return BootCode::Own;
-        }
-        let is_grub = |what: &Reference| matches!(what, Reference::Grub { in_partition: false, .. });
-        if self.realign.references.iter().any(|(_, what)| is_grub(what)) {
-            return BootCode::Replaced;
-        }
-        for place in self.places.iter_mut().filter(|place| place.at == 0) {
-            for table in [&mut place.old, &mut place.marked, &mut place.new] {
-                lay_over(table, 0, found, 0);
-            }
-        }
-        let guards = self.guards.iter_mut().chain(&mut self.rest).filter(|guard| guard.at() == 0);
-        guards.for_each(|guard| guard.lay(found));
-        BootCode::Kept
     }
 
     /// The steps that give the disk this table. What counts is written last.

@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::common::power::carry_out;
 use super::common::{Memory, Random, plan_and_write, seeds, target, topology};
-use super::displaced::go;
+use super::other_table::go;
 use super::{Drive, Shape, Survivor};
 
 /// A little way, a long one, past a neighbour, a detour, and logical partitions.

@@ -11,7 +11,6 @@ use straddle_layout::{is_erased, read_layers};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::debris::Debris;
-use super::payload::wrapped::HEAD;
 use super::{Realign, RealignError, Trim};
 use crate::plan::{Slot, span_of};
 use crate::target::Disk;
@@ -42,12 +41,9 @@ pub(crate) enum Look {
 /// What [`Look::Ends`] reads of each end.
 const END: ByteCount = ByteCount::new(64 * KIB);
 
-/// How many bytes at the end of a disk the backup of a new GPT takes, and what is kept in the last sectors.
-const LAST: ByteCount = ByteCount::new(33 * 4096);
-
 impl Realign {
     /// Refuses data where the moves go, outside of the present partitions and of a `journal` that is there already.
-    pub(super) fn check_besides(
+    pub(super) fn check_unallocated(
         &self,
         medium: &dyn Medium,
         journal: Option<Span>,
@@ -58,8 +54,7 @@ impl Realign {
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
         let mut debris = Debris::of(medium, self.plan.block());
-        let is_nothing =
-            &mut |at, sector: &[u8]| (self.is_wrap() && is_boot_copy(sector)) || debris.has(at, sector);
+        let is_nothing = &mut |at, sector: &[u8]| debris.has(at, sector);
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
             if let Some(at) = first_data(medium, looked_at(span, look), is_nothing)
                 .map_err(crate::error::PlanError::from)?
@@ -111,11 +106,7 @@ impl Realign {
     fn written(&self) -> Vec<Span> {
         let ends = self.moves.iter().filter_map(|one| one.destination());
         let records = self.plan.new_records();
-        let size = self.plan.disk().size;
-        let head = self.moves.first().and_then(|one| Span::new(one.to.checked_back(HEAD)?, HEAD));
-        let last = ByteOffset::new(size.get()).checked_back(LAST).and_then(|start| Span::new(start, LAST));
-        let wrapped = [head, last].into_iter().flatten().filter(|_| self.is_wrap());
-        ends.chain(records).chain(wrapped).collect()
+        ends.chain(records).collect()
     }
 
     /// The first data that a journal here would destroy.
@@ -135,21 +126,12 @@ impl Realign {
         };
         // Most places with data show it at once.
         let mut debris = Debris::of(medium, self.plan.block());
-        let found = first_data(medium, parts, &mut |at, sector| {
-            (self.is_wrap() && is_boot_copy(sector)) || debris.has(at, sector)
-        })?;
+        let found = first_data(medium, parts, &mut |at, sector| debris.has(at, sector))?;
         Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
     }
 
     /// What the present table accounts for.
     pub(super) fn claimed(&self) -> Vec<Span> {
-        if self.is_wrap() {
-            return self
-                .moves
-                .iter()
-                .filter_map(|one| Span::new(ByteOffset::ZERO, ByteCount::new(one.from.end().get())))
-                .collect();
-        }
         let block = self.plan.block();
         let listed = self.plan.before().iter().filter(|entry| entry.slot != Slot::Extended);
         listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.old_records()).collect()

@@ -1,0 +1,208 @@
+//! Whether a journal may be followed.
+//!
+//! The law of this module: before the first write, the table on the disk is the one that the journal's state leaves, or
+//! that one with a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an
+//! older copy of the right one. As long as the old table counts, the disk may be in use: what the journal would restore is
+//! then compared in any case. A table that another program has written is overwritten only by
+//! [`Run::restore_table`], which saves it first.
+
+use std::path::Path;
+
+use straddle_device::Medium;
+use straddle_layout::{Role, read_stack};
+use straddle_relocate::{State, Whereabouts, is_latest, slots};
+use straddle_units::{ByteOffset, Span};
+
+use super::carry::Run;
+use super::media::Place;
+use super::payload::Table;
+use super::witness::Testimony;
+use super::{Look, MoveError};
+use crate::apply::BackedUp;
+use crate::encode::Step;
+use crate::foresee::After;
+
+/// Data are not as the journal has them.
+const OLDER: &str = "the data have moved on, or were written to, since it was written: name the latest copy of it; if it is that, --restore-table FILE goes on";
+
+/// The file is not the one that was made for the journal.
+const COPY: &str = "the file is a copy, and may be older than the data: name the journal itself; if it was copied after the move had stopped, --restore-table FILE goes on";
+
+impl Run<'_> {
+    /// Checks that the disk has the table that a move in this state leaves, with the data where the journal says, and
+    /// restores sectors of the table that a power cut or a kill has torn. Otherwise the journal is that of another disk,
+    /// or of this one at another time, or another program has written a table: nothing is written then.
+    pub(super) fn check(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
+        let torn = self.torn(state)?;
+        let steps = torn.as_deref().unwrap_or_default();
+        if !self.fits(&After { medium: &*self.disk, steps }, state)? {
+            return Err(MoveError::OtherTable);
+        }
+        self.check_data(state, goes_back, steps)?;
+        match torn {
+            Some(torn) => self.payload.mend(self.disk, &torn),
+            None => Ok(()),
+        }
+    }
+
+    /// What restores the sectors of the table that a power cut or a kill has torn; `None` if it is not a torn table of
+    /// the move. It has the marker then, or the old table if no data have moved.
+    fn torn(&self, state: &State) -> Result<Option<Vec<Step>>, MoveError> {
+        let (disk, payload) = (&*self.disk, &self.payload);
+        let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
+        // What cannot be read is torn for certain, and what is beside a copy of the GPT that the move has left, or all
+        // that is there in place of a table while one was written. A table that lists something is not torn.
+        let is_written = matches!(state, State::NotBegun | State::Moved | State::Back);
+        let (is_certain, is_read) = match payload.table(disk) {
+            Err(MoveError::Changed(_)) => (self.has_no_table && is_written, true),
+            Err(MoveError::Read(_)) => (true, false),
+            // What no table changes is torn where it shares a physical sector with data.
+            Ok(_) if !payload.has_rest(disk) => (false, true),
+            _ => return Ok(None),
+        };
+        let whole = payload.mended(disk, state);
+        if (is_certain || payload.leaves_a_copy(disk, &whole, state)) && fits(&whole)? {
+            return Ok(Some(whole));
+        }
+        if !is_read {
+            return Err(MoveError::OtherTable);
+        }
+        match payload.torn_part(disk)? {
+            Some(part) if payload.leaves_a_copy(disk, &part, state) && fits(&part)? => Ok(Some(part)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this is a table that a move in this state may have left.
+    fn fits(&self, medium: &dyn Medium, state: &State) -> Result<bool, MoveError> {
+        let found = match self.payload.table(medium) {
+            Err(MoveError::Changed(_)) => return Ok(false),
+            found => found?,
+        };
+        if !self.payload.has_rest(medium) {
+            return Ok(false);
+        }
+        // The marker is durable before anything moves, and counts until all is moved or back.
+        Ok(match state {
+            State::NotBegun | State::Back => found != Some(Table::New),
+            State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
+            State::Moved => found != Some(Table::Old),
+        })
+    }
+
+    /// Checks that the data are where the journal says. What `steps` write counts as written.
+    fn check_data(&mut self, state: &State, goes_back: bool, steps: &[Step]) -> Result<(), MoveError> {
+        let disk = &After { medium: &*self.disk, steps };
+        let table = self.payload.table(disk)?;
+        let is_over = match state {
+            // The data are in use again, and nothing is written to them.
+            State::Moved => table == Some(Table::New),
+            State::Back => table == Some(Table::Old),
+            State::NotBegun => table == Some(Table::Old) && goes_back && steps.is_empty(),
+            State::Moving { .. } | State::RollingBack => false,
+        };
+        if is_over {
+            return Ok(());
+        }
+        let foreign = |why: &str| Err(MoveError::Foreign(why.to_owned()));
+        if let Place::File(file) = &self.journal
+            && let (Some(made), Some(found)) = (self.payload.birth, file.birth())
+            && made != found
+            && !self.insists
+        {
+            return foreign(COPY);
+        }
+        let is_unmarked = *state == State::NotBegun && table == Some(Table::Old);
+        if is_unmarked {
+            self.check_unused(disk, goes_back)?;
+        }
+        let whereabouts = self.with_disks(Whereabouts::read)?;
+        match self.payload.testimony(&After { medium: &*self.disk, steps }, &whereabouts) {
+            Testimony::Changed(at) | Testimony::Absent(at) if is_unmarked => {
+                return Err(MoveError::UsedSince(at));
+            }
+            Testimony::Changed(_) if !self.insists => return foreign(OLDER),
+            Testimony::Absent(_) => return foreign("the data are not where it says"),
+            Testimony::There | Testimony::Changed(_) => {}
+        }
+        if is_unmarked && !goes_back {
+            self.check_journal_unused()?;
+        }
+        match self.insists || self.with_disks(is_latest)? {
+            true => Ok(()),
+            false => foreign(OLDER),
+        }
+    }
+
+    /// Refuses a disk, with the old table, that was used since the journal was made. On the way back nothing but that
+    /// table is written.
+    fn check_unused(&self, disk: &dyn Medium, goes_back: bool) -> Result<(), MoveError> {
+        if !goes_back {
+            self.payload.realign.check_unallocated(disk, self.place_on_disk(), Look::Whole)?;
+            self.payload.realign.check_contents(disk)?;
+        }
+        self.payload.used_since(disk)?.map_or(Ok(()), |at| Err(MoveError::UsedSince(at)))
+    }
+
+    /// Refuses data in the journal's space, of which no more than the journal's own was written.
+    fn check_journal_unused(&mut self) -> Result<(), MoveError> {
+        if self.place_on_disk().is_some() {
+            for span in self.with_disks(slots)? {
+                self.payload.realign.check_journal_place(self.disk, span)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the table of the move back, with the marker if data have moved, after saving what that overwrites in a new
+    /// file at `backup`, which `undo` takes. `None`, and no file, if the table is the move's, or torn. Otherwise the
+    /// extended boot records of the table that was there which lie where data of the move may be. From now on the journal is
+    /// followed although another program has written to the data.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError`]. If a write fails, or the power, it can be repeated with another file.
+    pub fn restore_table(&mut self, backup: &Path) -> Result<Option<Vec<ByteOffset>>, MoveError> {
+        self.insists = true;
+        let state = self.state()?;
+        if self.fits(self.disk, &state)? || self.torn(&state)?.is_some() {
+            return Ok(None);
+        }
+        if state == State::NotBegun && !self.has_no_table {
+            let why = "no data have moved, and the disk has a table: nothing is left to do";
+            return Err(MoveError::Foreign(why.to_owned()));
+        }
+        let records = self.records_over_data()?;
+        let table = if state == State::NotBegun { Table::Old } else { Table::Marked };
+        let steps = self.payload.restoring(self.disk, table)?;
+        self.check_data(&state, true, &steps)?;
+        BackedUp::of_restored(self.disk, steps, (table == Table::Marked, backup))?.write()?;
+        let _ = self.disk.reread_table();
+        (self.has_no_table, self.owns_space) = (false, false);
+        Ok(Some(records))
+    }
+
+    /// The extended boot records of the table on the disk that lie where data of the move may be.
+    fn records_over_data(&self) -> Result<Vec<ByteOffset>, MoveError> {
+        let stack = read_stack(self.disk, Some(self.payload.realign.plan().block()), None)?;
+        let moves = self.payload.realign.moves();
+        let is_over = |at: &ByteOffset| {
+            let places = moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
+            places.into_iter().any(|span: Span| span.start() <= *at && *at < span.end())
+        };
+        let record = |partition: &straddle_layout::Partition| match partition.role {
+            Role::Logical { ebr } => ebr.to_bytes(stack.block),
+            Role::Primary | Role::Extended => None,
+        };
+        Ok(stack.partitions.iter().filter_map(record).filter(is_over).collect())
+    }
+
+    /// Refuses to go on with a move whose rollback has begun, before anything is written.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError::Turned`]. If the journal cannot be read.
+    pub fn check_course(&mut self, goes_back: bool) -> Result<(), MoveError> {
+        if self.is_turned()? && !goes_back { Err(MoveError::Turned) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,137 @@
+//! A few sectors of the data that move, as they were before. They tell the disk of a journal from another one, an older
+//! copy of a journal from the latest one, and whether the disk was used before anything had moved.
+//!
+//! The law of this module: it only reads. Of what a window in flight may have left in two places nothing is asked: the
+//! engine compares that.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use straddle_device::Medium;
+use straddle_device::hex::encode as hex;
+use straddle_relocate::{Move, Whereabouts};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{Realign, guard};
+
+/// How many are spread over all that moves: each costs a read when the move begins.
+const SPREAD: u64 = 64;
+/// How far one is looked for. Btrfs begins 64 KiB behind its start.
+const REACH: u64 = 128 << 10;
+/// The same of the last one.
+const LAST: u64 = 4 << 20;
+/// A sector is written as a whole or not at all.
+const SECTOR: usize = 512;
+/// The bytes of SHA-256 that are kept.
+const KEPT: usize = 8;
+/// The bytes of a witness as JSON, at most.
+const LONGEST: usize = 64;
+
+/// A sector that moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Witness {
+    /// Where it is before the moves.
+    at: u64,
+    /// The first bytes of its hash, in hexadecimal.
+    hash: String,
+}
+
+/// The most bytes that the witnesses of this number of moves take in the journal.
+pub(super) fn most_bytes(moves: usize) -> usize {
+    LONGEST.saturating_mul(usize::try_from(SPREAD).unwrap_or(0).saturating_add(3 * moves))
+}
+
+/// Takes the first and the last sector of each move that hold more than one value, and some between, as far as they can be
+/// read: the first window of a move changes one of the two. None is where the move writes something else, `besides`.
+pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Vec<Witness> {
+    let fields = guard::fields(realign);
+    let moves = realign.moves();
+    let is_data = |at: u64| {
+        let places =
+            std::iter::once(ByteOffset::new(at)).chain(moves.iter().filter_map(|one| moved(one, at)));
+        let sectors = places.filter_map(|at| Span::new(at, ByteCount::new(SECTOR as u64)));
+        !sectors.into_iter().any(|sector| besides.iter().any(|other| other.overlaps(sector)))
+    };
+    let telling = |at: ByteOffset, len: u64, is_last: bool| {
+        let mut bytes = vec![0; usize::try_from(len).ok()?];
+        disk.read_at(at, &mut bytes).ok()?;
+        let sectors = (at.get()..).step_by(SECTOR).zip(bytes.chunks_exact(SECTOR));
+        let is_telling =
+            |(at, sector): &(u64, &[u8])| sector.windows(2).any(|pair| pair[0] != pair[1]) && is_data(*at);
+        let mut sectors = sectors.filter(is_telling);
+        let (at, sector) = if is_last { sectors.last() } else { sectors.next() }?;
+        Some(Witness { at, hash: hash(sector, at, &fields) })
+    };
+    let total = moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let step = (total / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
+    let mut found: Vec<Witness> = Vec::new();
+    for (index, one) in moves.iter().enumerate() {
+        // What makes a detour is not there yet.
+        let is_second = |earlier: &Move| earlier.destination().is_some_and(|place| place.overlaps(one.from));
+        if moves[..index].iter().any(is_second) {
+            continue;
+        }
+        let (mut at, end) = (one.from.start().get(), one.from.end().get());
+        while at < end {
+            found.extend(telling(ByteOffset::new(at), step.min(REACH).min(end - at), false));
+            at = at.saturating_add(step);
+        }
+        let len = one.from.len().get().min(LAST);
+        found.extend(telling(ByteOffset::new(end - len), len, true));
+    }
+    found.dedup();
+    found
+}
+
+/// Where a move brings the byte at `at`, if it is one of its own.
+fn moved(one: &Move, at: u64) -> Option<ByteOffset> {
+    let skipped = at.checked_sub(one.from.start().get()).filter(|skipped| *skipped < one.from.len().get())?;
+    one.to.checked_add(ByteCount::new(skipped))
+}
+
+/// The hash of a sector that is at byte `at` before the moves, without those of the `fields` that are in it: a move
+/// changes what records where its partition begins.
+fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
+    let mut sector = sector.to_vec();
+    for field in fields {
+        let within = |byte: ByteOffset| usize::try_from(byte.get().saturating_sub(at)).unwrap_or(usize::MAX);
+        let range = within(field.start()).min(sector.len())..within(field.end()).min(sector.len());
+        sector.get_mut(range).into_iter().for_each(|bytes| bytes.fill(0));
+    }
+    hex(&Sha256::digest(&sector)[..KEPT])
+}
+
+/// What the witnesses say of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Testimony {
+    /// All that can be read are there, or nothing can be told.
+    There,
+    /// Something else is at this byte, and others are there.
+    Changed(ByteOffset),
+    /// None of them is there, such as the one at this byte.
+    Absent(ByteOffset),
+}
+
+/// Looks whether the witnesses are where the journal says.
+pub(super) fn testimony(
+    disk: &dyn Medium,
+    (realign, witnesses): (&Realign, &[Witness]),
+    whereabouts: &Whereabouts,
+) -> Testimony {
+    let fields = guard::fields(realign);
+    let (mut there, mut changed) = (0, None);
+    for witness in witnesses {
+        let mut bytes = [0; SECTOR];
+        let at = whereabouts.of(ByteOffset::new(witness.at));
+        let Some(at) = at.filter(|at| disk.read_at(*at, &mut bytes).is_ok()) else { continue };
+        match hash(&bytes, witness.at, &fields) == witness.hash {
+            true => there += 1,
+            false => changed = changed.or(Some(at)),
+        }
+    }
+    match changed {
+        None => Testimony::There,
+        Some(at) if there == 0 => Testimony::Absent(at),
+        Some(at) => Testimony::Changed(at),
+    }
+}
