@@ -66,6 +66,11 @@ pub enum FioError {
     Empty,
 }
 
+straddle_units::error_kind! {
+    FioError: Usage;
+    Self::Json(_) | Self::Job { .. } | Self::Empty => Failed,
+}
+
 /// Returns the job file of a run, with one job for each arm, run one after another.
 pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     // fio splits names at colons, treats what begins with a semicolon or a hash as a comment, replaces `$NAME` and

@@ -5,7 +5,6 @@
 //! target of the same size sends the same requests. Nothing here reads a clock: time is the target's. Memory
 //! does not grow with the number of requests, and no ratio is given without its uncertainty.
 
-mod error_kind;
 pub mod fio;
 mod interval;
 mod medium;

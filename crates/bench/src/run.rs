@@ -61,6 +61,12 @@ pub enum RunError {
     },
 }
 
+straddle_units::error_kind! {
+    RunError: Usage;
+    Self::Workload(error) => error.kind(),
+    Self::Target { source, .. } => source.kind(),
+}
+
 /// Runs `workload` on `target` from the current time on, and measures it.
 pub fn run(
     target: &mut dyn Target,

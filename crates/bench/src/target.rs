@@ -100,6 +100,11 @@ pub enum TargetError {
     Interrupted,
 }
 
+straddle_units::error_kind! {
+    TargetError: Failed;
+    Self::Interrupted => Interrupted,
+}
+
 fn phrase(request: &Request) -> String {
     let verb = match request.operation {
         Operation::Read => "read",

@@ -134,6 +134,8 @@ pub enum WorkloadError {
     },
 }
 
+straddle_units::error_kind!(WorkloadError: Usage);
+
 impl Workload {
     /// Returns the name of its pattern, as in files and on the command line.
     pub const fn name(&self) -> &'static str {

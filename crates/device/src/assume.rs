@@ -58,6 +58,8 @@ pub enum AssumeError {
     },
 }
 
+straddle_units::error_kind!(AssumeError: Usage);
+
 /// The keys of `--assume`, for messages and help.
 const KEYS: &str =
     "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";

@@ -100,6 +100,11 @@ pub enum LockError {
     Io(#[source] io::Error),
 }
 
+straddle_units::error_kind! {
+    LockError: Refused;
+    Self::Io(_) => Failed,
+}
+
 /// Locks `file`, which is open for writing, against programs that check locks: with flock(2), as udev and
 /// partitioning tools do, and with a record lock of the open file description, as QEMU does.
 pub fn lock(file: &File) -> Result<Claim, LockError> {

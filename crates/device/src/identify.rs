@@ -70,6 +70,8 @@ pub enum IdentifyError {
     },
 }
 
+straddle_units::error_kind!(IdentifyError: Failed);
+
 /// The rotation rate: ATA word 217 and SCSI VPD page B1h bytes 4-5, which have the same coding (ACS-4,
 /// "Nominal media rotation rate"; SBC-4, "MEDIUM ROTATION RATE").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

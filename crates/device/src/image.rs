@@ -291,6 +291,8 @@ pub enum ImageError {
     },
 }
 
+straddle_units::error_kind!(ImageError: Failed);
+
 /// Where bytes of the guest's disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {

@@ -102,6 +102,8 @@ pub enum IoctlError {
     },
 }
 
+straddle_units::error_kind!(IoctlError: Failed);
+
 impl IoctlError {
     /// Returns the error as an `io::ErrorKind`: the operating system's own where it reported one.
     pub fn os_kind(&self) -> io::ErrorKind {

@@ -11,7 +11,6 @@ mod skip;
 pub mod address;
 mod assume;
 pub mod claim;
-mod error_kind;
 pub mod evidence;
 pub mod fields;
 pub mod hex;

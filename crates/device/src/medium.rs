@@ -56,6 +56,8 @@ pub enum ReadError {
     },
 }
 
+straddle_units::error_kind!(ReadError: Failed);
+
 /// Bytes that can be read at any offset. Implementations never write, and never block for ever.
 pub trait Medium: Send + Sync {
     /// Returns the length in bytes.

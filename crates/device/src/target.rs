@@ -112,6 +112,8 @@ pub enum OpenError {
     },
 }
 
+straddle_units::error_kind!(OpenError: Failed);
+
 /// How targets are opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

@@ -98,6 +98,8 @@ pub enum ImportError {
     },
 }
 
+straddle_units::error_kind!(ImportError: Usage);
+
 /// Imports the drive of `stem.parv`, or of `stem.diskspecs` if there is no such file. Calls `read` with the name of each file of the set to get its text,
 /// which has at most [`LARGEST_FILE`] bytes.
 pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {

@@ -11,7 +11,6 @@
 pub mod disk;
 pub mod disksim;
 mod drive;
-mod error_kind;
 mod event;
 mod interface;
 pub mod profile;

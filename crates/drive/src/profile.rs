@@ -215,6 +215,8 @@ pub enum ProfileError {
     },
 }
 
+straddle_units::error_kind!(ProfileError: Usage);
+
 struct Suggest<'a>(Option<&'a str>);
 
 impl fmt::Display for Suggest<'_> {

@@ -62,6 +62,15 @@ pub enum ChangeError {
     Unrecognised(BlockSize, BlockSize),
 }
 
+straddle_units::error_kind! {
+    ChangeError: Failed;
+    Self::Target(error) => error.kind(),
+    Self::Open(error) => error.kind(),
+    Self::Read(error) => error.kind(),
+    Self::OwnSectors => Usage,
+    Self::Unrecognised(..) => Refused,
+}
+
 impl Present {
     /// Opens a raw image or a whole disk to which a table can be written.
     ///

@@ -42,6 +42,8 @@ pub enum ExceptionError {
     NoPartition,
 }
 
+straddle_units::error_kind!(ExceptionError: Usage);
+
 impl TargetException {
     /// Returns the exception for the rule with the code `rule`, on targets whose names match the glob
     /// `targets` (`*` matches `/` too), and on one partition or all.

@@ -25,7 +25,6 @@
 mod below;
 mod change;
 mod connected;
-mod error_kind;
 mod examined;
 mod exception;
 mod gone;
@@ -125,6 +124,14 @@ pub enum ExamineError {
     /// A disk of a virtual machine is stored in a way that is not read here.
     #[error("{0}")]
     OutOfReach(String),
+}
+
+straddle_units::error_kind! {
+    ExamineError: Failed;
+    Self::Open(error) => error.kind(),
+    Self::Read(error) => error.kind(),
+    #[cfg(feature = "remote")]
+    Self::Remote(error) => error.kind(),
 }
 
 impl ExamineError {

@@ -384,6 +384,11 @@ pub enum GuestError {
     },
 }
 
+straddle_units::error_kind! {
+    GuestError: Failed;
+    Self::Interrupted => Interrupted,
+}
+
 impl GuestError {
     pub(crate) fn contents(
         drive: usize,

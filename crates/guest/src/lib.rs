@@ -11,7 +11,6 @@ pub const LIBRARY: &str = include_str!("../init/lib.sh");
 
 mod bay;
 mod confine;
-mod error_kind;
 mod folder;
 mod guest;
 mod host;

@@ -36,6 +36,8 @@ pub enum MediaError {
     Store(#[from] io::Error),
 }
 
+straddle_units::error_kind!(MediaError: Failed);
+
 /// Sees the requests of a drive.
 pub trait Watch: std::fmt::Debug + Send + Sync {
     /// The drive took a request.

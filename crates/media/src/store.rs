@@ -55,6 +55,11 @@ pub enum StoreError {
     },
 }
 
+straddle_units::error_kind! {
+    StoreError: Refused;
+    Self::Unusable { .. } => Failed,
+}
+
 /// The contents of a drive.
 #[derive(Debug)]
 pub struct Store {

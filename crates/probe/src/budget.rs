@@ -52,6 +52,11 @@ pub enum ProbeError {
     Target(#[from] TargetError),
 }
 
+straddle_units::error_kind! {
+    ProbeError: Usage;
+    Self::Target(error) => error.kind(),
+}
+
 /// Why one part of a probe ends early.
 #[derive(Debug)]
 pub(crate) enum Halt {

@@ -8,7 +8,6 @@
 
 mod behaviour;
 mod budget;
-mod error_kind;
 mod probe;
 mod report;
 mod rotation;

@@ -66,6 +66,11 @@ pub enum AreaError {
     },
 }
 
+straddle_units::error_kind! {
+    AreaError: Refused;
+    Self::Look { .. } => Failed,
+}
+
 /// Examines the file or device that is open, under its path. Of a partition, this is the disk.
 pub(crate) fn examine(opened: &Opened) -> Result<Target, AreaError> {
     let path = &opened.path;

@@ -134,6 +134,11 @@ pub enum JournalError {
     },
 }
 
+straddle_units::error_kind! {
+    JournalError: Failed;
+    Self::Open { source: OpenError::InUse { .. }, .. } => Refused,
+}
+
 /// The header of a journal file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -129,7 +129,6 @@ mod skip;
 mod area;
 mod claimed;
 mod conditions;
-mod error_kind;
 mod finished;
 mod holes;
 mod journal;

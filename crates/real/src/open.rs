@@ -126,6 +126,11 @@ pub enum OpenError {
     },
 }
 
+straddle_units::error_kind! {
+    OpenError: Failed;
+    Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => Refused,
+}
+
 /// Returns the size of what is at `path` and the unit in which its offsets are counted, both in bytes: its smallest unit, or
 /// 512 in a file without direct I/O.
 ///

@@ -90,6 +90,12 @@ pub enum SessionError {
     Journal(#[from] JournalError),
 }
 
+straddle_units::error_kind! {
+    SessionError: Failed;
+    Self::InUse { .. } | Self::Unrestored { .. } => Refused,
+    Self::Target(error) => error.kind(),
+}
+
 /// Another process opened the target.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {

@@ -66,6 +66,8 @@ pub enum RealError {
     Ring(#[source] io::Error),
 }
 
+straddle_units::error_kind!(RealError: Failed);
+
 /// The least size of the buffer of random bytes, from which all writes are made. It is larger if the largest
 /// request is.
 const RANDOM: usize = 1 << 20;

@@ -200,6 +200,15 @@ pub enum ExperimentError {
     },
 }
 
+straddle_units::error_kind! {
+    ExperimentError: Usage;
+    // A workload of an experiment does not come from the command line, so its errors are not usage errors.
+    Self::Run { source, .. } => match source.kind() {
+        Interrupted => Interrupted,
+        Usage | Refused | Failed => Failed,
+    },
+}
+
 impl Experiment {
     /// Returns the names of the shipped experiments, sorted.
     pub fn names() -> impl Iterator<Item = &'static str> {

@@ -110,6 +110,16 @@ pub enum FitError {
     },
 }
 
+straddle_units::error_kind! {
+    FitError: Usage;
+    Self::Drive(error) => error.kind(),
+    // The named profile, or a shipped experiment, is at fault.
+    Self::Experiment(error) => match error.kind() {
+        Interrupted => Interrupted,
+        Usage | Refused | Failed => Failed,
+    },
+}
+
 fn nothing_from(experiments: &[String]) -> String {
     if experiments.is_empty() {
         "the profile names no experiment".to_owned()

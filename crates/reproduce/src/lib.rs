@@ -5,7 +5,6 @@
 //! those of its steps that need a kernel. [`fit`] finds the numbers of a profile that come nearest to the
 //! published figures.
 
-mod error_kind;
 pub mod experiment;
 pub mod fit;
 pub mod lab;

@@ -46,6 +46,11 @@ pub enum EndpointError {
     },
 }
 
+straddle_units::error_kind! {
+    EndpointError: Refused;
+    Self::Failed { .. } => Failed,
+}
+
 impl FromStr for Endpoint {
     type Err = String;
 

@@ -7,7 +7,6 @@
 mod clock;
 mod endpoint;
 mod engine;
-mod error_kind;
 pub mod nbd;
 mod server;
 pub mod signals;

@@ -83,6 +83,11 @@ pub enum ServerError {
     Store(#[source] io::Error),
 }
 
+straddle_units::error_kind! {
+    ServerError: Failed;
+    Self::Endpoint(error) => error.kind(),
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Nbd,

@@ -75,6 +75,8 @@ pub enum ColumnsError {
     },
 }
 
+straddle_units::error_kind!(ColumnsError: Usage);
+
 /// Units of time, by name.
 const TIMES: [(&str, Exponent); 5] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0), ("100ns", 2)];
 

@@ -75,6 +75,15 @@ pub enum TraceError {
     },
 }
 
+straddle_units::error_kind! {
+    TraceError: Failed;
+    Self::Line { source, .. } => source.kind(),
+    Self::Parquet { source, .. } => source.kind(),
+    Self::Table { source, .. } => source.kind(),
+    Self::Write { source, .. } => source.kind(),
+    Self::Depth { .. } => Usage,
+}
+
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
@@ -187,6 +196,8 @@ pub enum LineError {
     Refused(Refusal),
 }
 
+straddle_units::error_kind!(LineError: Failed);
+
 /// What is wrong with a Parquet file.
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
@@ -225,6 +236,11 @@ pub enum ParquetError {
         /// Where decoding gave up.
         why: String,
     },
+}
+
+straddle_units::error_kind! {
+    ParquetError: Failed;
+    Self::Table(source) => source.kind(),
 }
 
 /// What is wrong with the columns of a table.
@@ -266,6 +282,8 @@ pub enum TableError {
     },
 }
 
+straddle_units::error_kind!(TableError: Failed);
+
 /// Why a trace could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -292,6 +310,8 @@ pub enum WriteError {
         name: String,
     },
 }
+
+straddle_units::error_kind!(WriteError: Failed);
 
 #[cfg(feature = "parquet")]
 impl From<parquet::errors::ParquetError> for WriteError {

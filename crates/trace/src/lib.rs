@@ -11,7 +11,6 @@ mod coalesce;
 mod columnar;
 mod columns;
 mod error;
-mod error_kind;
 mod format;
 mod histogram;
 mod how;

@@ -15,13 +15,25 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-impl ParseSizeError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotANumber(_) | Self::UnknownUnit(_) | Self::DecimalUnit(_) | Self::TooLarge(_) => {
-                ErrorKind::Usage
+/// Gives an error a method `kind`: the [`ErrorKind`] of its variants, but for those of the patterns.
+///
+/// `error_kind! { TargetError: Failed; Self::Interrupted => Interrupted, Self::Plan(error) => error.kind() }`
+#[macro_export]
+macro_rules! error_kind {
+    ($error:ty: $usual:ident $(; $($(#[$attribute:meta])* $pattern:pat => $kind:expr),* $(,)?)?) => {
+        impl $error {
+            /// Returns the kind of failure.
+            pub fn kind(&self) -> $crate::ErrorKind {
+                #[allow(unused_imports, clippy::enum_glob_use)]
+                use $crate::ErrorKind::{Failed, Interrupted, Refused, Usage};
+                #[allow(unreachable_patterns)]
+                match self {
+                    $($($(#[$attribute])* $pattern => $kind,)*)?
+                    _ => $usual,
+                }
             }
         }
-    }
+    };
 }
+
+error_kind!(ParseSizeError: Usage);

@@ -81,6 +81,8 @@ pub enum VhostError {
     MemoryLost,
 }
 
+straddle_units::error_kind!(VhostError: Failed);
+
 /// The effect of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {

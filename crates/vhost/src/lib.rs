@@ -22,7 +22,6 @@
 mod chain;
 mod config;
 mod connection;
-mod error_kind;
 mod guard;
 mod memory;
 mod message;

@@ -106,6 +106,8 @@ pub enum UnpackError {
     },
 }
 
+straddle_units::error_kind!(UnpackError: Failed);
+
 /// Each decoder reports truncated input with its own error; returns the same one for all.
 fn plain(error: io::Error) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);

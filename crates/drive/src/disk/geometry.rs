@@ -142,6 +142,8 @@ pub enum GeometryError {
     },
 }
 
+straddle_units::error_kind!(GeometryError: Usage);
+
 fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<(), GeometryError> {
     if (low..=high).contains(&value) { Ok(()) } else { Err(GeometryError::Count { what, value, low, high }) }
 }

@@ -64,6 +64,8 @@ pub enum SeekError {
     },
 }
 
+straddle_units::error_kind!(SeekError: Usage);
+
 impl SeekCurve {
     /// A curve through measured points (distance in tracks, milliseconds), with straight lines between them.
     /// Beyond the last point its time stays the same.

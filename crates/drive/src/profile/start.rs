@@ -32,6 +32,8 @@ pub enum StartError {
     },
 }
 
+straddle_units::error_kind!(StartError: Usage);
+
 impl Profile {
     /// Returns the byte of a partition's start: the first of one of the drive's logical sectors.
     pub fn start_byte(&self, start: Start) -> Result<u64, StartError> {

@@ -179,6 +179,8 @@ pub enum FlashError {
     },
 }
 
+straddle_units::error_kind!(FlashError: Usage);
+
 impl FlashError {
     /// The key of the `[flash]` section that caused the error.
     pub const fn key(&self) -> &'static str {

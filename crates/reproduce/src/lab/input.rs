@@ -67,6 +67,11 @@ pub enum InputError {
     },
 }
 
+straddle_units::error_kind! {
+    InputError: Failed;
+    Self::NotAnInput { .. } => Usage,
+}
+
 impl Inputs {
     /// Finds the input, or generates it.
     pub fn prepare(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {

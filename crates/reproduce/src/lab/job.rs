@@ -129,3 +129,10 @@ pub enum LabError {
     #[error("interrupted")]
     Interrupted,
 }
+
+straddle_units::error_kind! {
+    LabError: Failed;
+    Self::Guest(error) => error.kind(),
+    Self::InUse { .. } => Refused,
+    Self::Interrupted => Interrupted,
+}

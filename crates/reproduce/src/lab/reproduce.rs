@@ -100,6 +100,12 @@ pub enum ReproduceError {
     },
 }
 
+straddle_units::error_kind! {
+    ReproduceError: Failed;
+    Self::Input(error) => error.kind(),
+    Self::Machine { source, .. } => source.kind(),
+}
+
 /// A cell to be run.
 struct Task {
     step: usize,
