@@ -456,21 +456,6 @@ fn no_sentence_of_a_finding_has_dd() {
     assert_eq!(found, Vec::<&str>::new());
 }
 
-/// Where a journal is erased on the word of the caller that no data need it.
-const COMPARED: &[&str] = &["crates/repair/src/realign/stale.rs"];
-
-#[test]
-fn journals_are_given_up_in_one_place() {
-    let sources = sources(&["rs"]);
-    let own =
-        sources.iter().filter(|(path, _)| path.contains("/src/") && !path.starts_with("crates/relocate/"));
-    let mut found: Vec<&str> = own
-        .filter(|(_, source)| code(source).contains("CallerCompared"))
-        .map(|(path, _)| path.as_str())
-        .collect();
-    found.sort_unstable();
-    assert_eq!(found, COMPARED);
-}
 
 /// Words that the sources do not use, neither in names nor in comments.
 const WORDS: &[&str] = &["told", "anew"];

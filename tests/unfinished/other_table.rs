@@ -172,7 +172,7 @@ fn what_an_old_table_writes_over_moved_data_is_named() {
         32 << 20,
         table,
         &[(63, 6190), (6254, 9000)],
-        &["1", "--start", "1=64s", "--grain", "4096"],
+        &["1", "--partition", "5", "--grain", "4096"],
     );
     let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
     assert!(said.contains(&format!("at byte {}", 6253 * 512)), "{status:?}: {said}");

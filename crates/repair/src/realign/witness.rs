@@ -104,7 +104,7 @@ fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
 /// What the witnesses say of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Testimony {
-    /// All that can be read are there, or nothing can be told.
+    /// All that can be read are there, or none can be read.
     There,
     /// Something else is at this byte, and others are there.
     Changed(ByteOffset),
