@@ -5,6 +5,7 @@ mod columns;
 mod drive;
 mod instead;
 mod lab;
+mod listed;
 mod plan;
 mod probe;
 mod report;
@@ -30,6 +31,7 @@ pub(crate) use self::columns::Columns;
 pub use self::drive::FitArguments;
 pub(crate) use self::drive::{Action, DriveArguments, ShowArguments};
 pub use self::lab::{LabArguments, OfLab, TearName};
+use self::listed::Listed;
 pub(crate) use self::plan::{
     ApplyArguments, AtBoot, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
     VerifyMode,
@@ -102,41 +104,41 @@ pub enum Colour {
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
-    Check(Box<CheckArguments>),
+    Check(Listed<CheckArguments>),
     /// Draw the layout of disks and images: a bar to scale, and every layer with its offsets.
-    Map(Box<CheckArguments>),
+    Map(Listed<CheckArguments>),
     /// Merge the audits of many hosts into one report.
-    Report(ReportArguments),
+    Report(Listed<ReportArguments>),
     /// Explain a finding, an old tool or a message, or count the read-modify-writes of an I/O.
-    Explain(ExplainArguments),
+    Explain(Listed<ExplainArguments>),
     /// Plan an aligned partition table. Nothing is written.
-    Plan(Box<PlanArguments>),
+    Plan(Listed<PlanArguments>),
     /// Plan to move misaligned partitions to aligned starts, with their data. Nothing is written.
-    Realign(Box<RealignArguments>),
+    Realign(Listed<RealignArguments>),
     /// Write a plan to its disk: a table, partitions that move with their data, or a copy. A power cut loses nothing.
-    Apply(ApplyArguments),
+    Apply(Listed<ApplyArguments>),
     /// Go on with an interrupted move of partitions, or bring back the old layout.
-    Resume(ResumeArguments),
+    Resume(Listed<ResumeArguments>),
     /// Revert what 'straddle apply' wrote.
-    Undo(UndoArguments),
+    Undo(Listed<UndoArguments>),
     /// Compute the share of a track that holds data, for 512-byte and 4096-byte sectors.
-    Efficiency(EfficiencyArguments),
+    Efficiency(Listed<EfficiencyArguments>),
     /// Run a workload at aligned and misaligned offsets, and report the cost of misalignment.
-    Bench(Box<BenchArguments>),
+    Bench(Listed<BenchArguments>),
     /// Determine a drive's true sector size, alignment, rotation and caches by timing.
-    Probe(ProbeArguments),
+    Probe(Listed<ProbeArguments>),
     /// List the modelled drives, or show what one reports and what it really is.
-    Drive(DriveArguments),
+    Drive(Listed<DriveArguments>),
     /// Count what the requests of block traces do to sectors and units of each size, from any start.
-    Trace(TraceArguments),
+    Trace(Listed<TraceArguments>),
     /// Replay a block trace on a modelled drive, and report the cost of shifting every offset.
-    Sim(SimArguments),
+    Sim(Listed<SimArguments>),
     /// Serve a modelled drive in real time, over NBD or to virtual machines.
-    Serve(Box<ServeArguments>),
+    Serve(Listed<ServeArguments>),
     /// Run a command in a Linux guest, in virtual time, on modelled drives.
-    Lab(Box<LabArguments>),
+    Lab(Listed<LabArguments>),
     /// Repeat published experiments on modelled drives, and compare with the published figures.
-    Reproduce(ReproduceArguments),
+    Reproduce(Listed<ReproduceArguments>),
     /// Print a shell completion script.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -205,7 +207,7 @@ Examples:
   straddle check --domain all             the disks of every virtual machine of libvirt
   straddle check --domain ./web.xml       those of the one that a file describes";
 
-/// Arguments of `check`.
+// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
@@ -423,7 +425,7 @@ Examples:
   straddle explain WD10EARS               a modelled drive (straddle drive show)
   straddle explain rmw --offset 63s       the first block of a partition at sector 63";
 
-/// Arguments of `explain`.
+// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
@@ -488,7 +490,7 @@ pub(crate) struct RmwArguments {
     pub(crate) json: bool,
 }
 
-/// Arguments of `efficiency`.
+// Arguments of `efficiency`.
 #[derive(Debug, Args)]
 #[command(after_help = EFFICIENCY_EXAMPLES)]
 pub(crate) struct EfficiencyArguments {

@@ -7,9 +7,7 @@ use clap::{Args, ValueEnum};
 use straddle_drive::profile::Start;
 use straddle_units::{ByteCount, parse_size};
 
-use super::{
-    Action, Arguments, Command, DriveArguments, FitArguments, ReproduceArguments, SchemaOf, ServeArguments,
-};
+use super::{Action, Arguments, Command, FitArguments, ReproduceArguments, SchemaOf, ServeArguments};
 use crate::target::{Drive, drives};
 
 /// Examples for `lab --help`.
@@ -153,7 +151,10 @@ impl Arguments {
             Command::Lab(lab) => Some(OfLab::Lab(lab)),
             Command::Serve(serve) => Some(OfLab::Serve(serve)),
             Command::Reproduce(reproduce) => Some(OfLab::Reproduce(reproduce)),
-            Command::Drive(DriveArguments { action: Action::Fit(fit) }) => Some(OfLab::Fit(fit)),
+            Command::Drive(drive) => match &drive.action {
+                Action::Fit(fit) => Some(OfLab::Fit(fit)),
+                Action::List { .. } | Action::Show(_) => None,
+            },
             Command::Schema { command } if command.is_of_lab() => Some(OfLab::Schema(*command)),
             _ => None,
         }

@@ -99,3 +99,22 @@ fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     }
     Ok(manual::bold(&String::from_utf8(bytes)?).into_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command's options are defined later than what the list says of it, and change nothing of that.
+    #[test]
+    fn the_help_of_a_command_begins_as_the_list_does() {
+        let listed = Arguments::command();
+        let mut built = Arguments::command();
+        built.build();
+        let about = |command: &Command| {
+            let said = |command: &Command| command.get_about().map(ToString::to_string);
+            command.get_subcommands().map(said).collect::<Vec<_>>()
+        };
+        assert_eq!(about(&listed), about(&built));
+        assert!(about(&built).len() > 15 && about(&built).iter().all(Option::is_some));
+    }
+}
