@@ -153,7 +153,7 @@ fn audit(
 /// Examines the disk as an image, as `check` does.
 pub(crate) fn examine(disk: Disk) {
     let open = Options { logical: disk.forced_block, ..Options::default() };
-    let examiner = Examiner::new(straddle_examine::Options { open, ..straddle_examine::Options::default() });
+    let examiner = Examiner::new(straddle_examine::Options { open, moves: Some(straddle_repair::moves::of), ..straddle_examine::Options::default() });
     let Ok(examined) = examiner.examine_target(TARGET.to_owned(), Target::image(Box::new(disk))) else {
         return;
     };

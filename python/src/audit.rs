@@ -162,6 +162,7 @@ fn examiner(
         only: codes(only)?,
         ignore: codes(ignore)?,
         alongside: Alongside::These(alongside),
+        moves: Some(straddle_repair::moves::of),
         ..Options::default()
     }))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use straddle_device::shown::with_causes;
 use straddle_device::sysfs::{Directory, partitions};
 use straddle_device::{Options, ioctl};
-use straddle_examine::{Depth, Present};
+use straddle_repair::{Depth, Present};
 use straddle_layout::Partition;
 use straddle_repair::Target;
 use straddle_repair::apply::ApplyError;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use straddle_device::ReadError;
-use straddle_examine::ChangeError;
+use straddle_repair::ChangeError;
 use straddle_repair::TargetError;
 use straddle_repair::realign::{ELSEWHERE, MoveError, RealignError};
 use straddle_units::ErrorKind;

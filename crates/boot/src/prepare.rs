@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use straddle_examine::Present;
+use straddle_repair::Present;
 use straddle_repair::Change;
 use straddle_repair::realign::Realign;
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use straddle_device::Options;
-use straddle_examine::{Depth, Present};
+use straddle_repair::{Depth, Present};
 use straddle_repair::realign::{Realign, Wanted, make};
 use straddle_units::ErrorKind;
 

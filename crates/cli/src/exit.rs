@@ -175,7 +175,7 @@ kinds! {
     straddle_drive::disksim::ImportError,
     straddle_drive::profile::StartError,
     straddle_drive::ssd::FlashError,
-    straddle_examine::ChangeError,
+    straddle_repair::ChangeError,
     straddle_examine::ExamineError,
     straddle_examine::ExceptionError,
     straddle_examine::NameError,

@@ -11,6 +11,6 @@ pub fn note(path: &Path) {
 
 /// Returns the note. A command that locks the file asks before that, as this opens it.
 pub(crate) fn found(path: &Path) -> Option<String> {
-    let note = straddle_examine::unfinished(path).ok()??.journal.note(&quote_path(path));
+    let note = straddle_repair::moves::unfinished(path).ok()??.journal.note(&quote_path(path));
     Some(format!("{}: {note}", printable(&path.display().to_string())))
 }

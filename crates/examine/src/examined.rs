@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use straddle_audit::{
-    Asked, Context, Effect, Finding, Findings, Judgement, Kind, Place, Reason, Recognised, Reported,
+    Asked, Context, Effect, Finding, Findings, Judgement, Kind, Moves, Place, Reason, Recognised, Reported,
 };
 use straddle_device::{DeviceKind, Medium, ReadError, Target};
 use straddle_layout::live::Disagreement;
@@ -12,7 +12,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::gone::{gone, gone_soon};
 use crate::{
-    ExamineError, Examiner, connected, exception, guest, in_use, member, moves, object, read, recognised,
+    ExamineError, Examiner, connected, exception, guest, in_use, member, object, read, recognised,
     sectors,
 };
 
@@ -314,7 +314,7 @@ fn audit(
     let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
-    let moves = moves::of(examiner, local, target, stack);
+    let moves = options.moves.map_or_else(Moves::default, |of| of(examiner, local, target, stack));
     let written = |span: Span| first_written(target, stack, span);
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be

@@ -42,7 +42,7 @@ pub(crate) fn is_content(target: &Target, examiner: &Examiner) -> bool {
 }
 
 /// Whether a partition is in use, whether listed by the kernel or mapped by kpartx.
-pub(crate) fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
+pub fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     if listed
         .iter()

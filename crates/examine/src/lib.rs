@@ -2,7 +2,7 @@
 //!
 //! The law of this crate: it alone decides the sector size in which a table counts, which of two possible
 //! contents of a disk counts, and what the running kernel adds. Commands and other programs translate
-//! [`Examined`], or plan from what is [`Present`]; they decide nothing. It writes nothing.
+//! [`Examined`]; they decide nothing. It writes nothing.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -23,7 +23,6 @@
 //! ```
 
 mod below;
-mod change;
 mod connected;
 mod examined;
 mod exception;
@@ -33,7 +32,6 @@ mod in_use;
 mod member;
 mod merge;
 mod modelled;
-mod moves;
 mod named;
 mod object;
 mod read;
@@ -44,20 +42,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use straddle_audit::{Code, Platform};
+use straddle_audit::{Code, Moves, Platform};
 use straddle_device::live::Machine;
 use straddle_device::shown::with_causes;
 use straddle_device::{OpenError, ReadError, Target};
+use straddle_layout::Stack;
 use straddle_units::ByteCount;
 
-pub use change::{ChangeError, Depth, Present};
 pub use examined::{Cost, Examined, Price};
 pub use exception::{ExceptionError, TargetException};
+pub use in_use::is_in_partitions;
 pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use modelled::{assume_drive, blank_drive};
-pub use moves::unfinished;
 pub use named::{DRIVE, NameError, Named, assume, assume_below, bare_drive};
-pub use sectors::read_present;
+pub use sectors::{adopt_tables, read_converted, read_present};
 pub use straddle_audit::MoveJournal;
 
 /// How targets are opened and judged.
@@ -81,7 +79,12 @@ pub struct Options {
     pub fetch_time: Option<Duration>,
     /// Prices misalignment; without it no cost is computed.
     pub price: Option<Arc<dyn Price>>,
+    /// Finds out what is known about moves of a target's partitions; without it fixes name no moves.
+    pub moves: Option<Movers>,
 }
+
+/// What is known about moves of the partitions of a target with this name.
+pub type Movers = fn(&Examiner, &str, &Target, &Stack) -> Moves;
 
 /// What else is examined in the same run. A disk that shows only part of an array is judged in full if the
 /// array is examined too.

@@ -27,7 +27,7 @@ pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
 }
 
 /// Reads the table that is to be changed, and adopts its sector size.
-pub(crate) fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadError> {
+pub fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(()) };
     let found = read_stack(medium, known(target, options), options.logical)?;
     if target.kind == DeviceKind::Image {
@@ -47,7 +47,7 @@ pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Sta
 
 /// Reads a table that may count in sectors of another size than `new`, the target's. `former` is the table's
 /// own size, if the user knows it.
-pub(crate) fn read_converted(
+pub fn read_converted(
     medium: &dyn Medium,
     new: BlockSize,
     former: Option<BlockSize>,

@@ -238,7 +238,7 @@ impl Opened {
         let unseen = |source| OpenError::Unseen { path: path.to_owned(), source };
         let unfinished = match access {
             Access::Read => None,
-            Access::Claim | Access::Share => straddle_examine::unfinished(path).map_err(unseen)?,
+            Access::Claim | Access::Share => straddle_repair::moves::unfinished(path).map_err(unseen)?,
         };
         if let Some(unfinished) = unfinished {
             let note = unfinished.journal.note(&straddle_device::shown::quote_path(path));

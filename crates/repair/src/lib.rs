@@ -29,7 +29,9 @@ mod guid;
 mod kinds;
 mod lost;
 pub mod peers;
+pub mod moves;
 mod plan;
+mod present;
 pub mod realign;
 mod request;
 mod sfdisk;
@@ -47,6 +49,7 @@ pub use plan::{
     Change, ChangeFile, ConsideredFile, Entry, EntryFile, FingerprintFile, Format, LostFile, Plan, PlanFile,
     Situation, Slot, SlotFile, Table, TableFile, VERSION, WipeFile, in_the_way_of_copies, make,
 };
+pub use present::{ChangeError, Depth, Present};
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};
 pub use target::{Identity, Simulated, Target, TargetError, examine, serial_of};

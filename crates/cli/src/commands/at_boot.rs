@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use straddle_boot::{Console, Ended, System};
-use straddle_examine::Present;
+use straddle_repair::Present;
 use straddle_repair::realign::Realign;
 
 use super::realign::complain_unreadable;

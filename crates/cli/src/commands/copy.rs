@@ -11,7 +11,7 @@ use straddle_device::claim::{self, LockError};
 use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, MemoryMedium, Options};
-use straddle_examine::{Depth, Present};
+use straddle_repair::{Depth, Present};
 use straddle_layout::read_stack;
 use straddle_relocate::Verify;
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage, Unreadable};

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use straddle_audit::file_about;
 use straddle_device::OpenError;
-use straddle_examine::{ChangeError, Present};
 use straddle_layout::TableKind;
 use straddle_repair::realign::RealignError;
-use straddle_repair::{Situation, TargetError};
+use straddle_repair::{ChangeError, Present, Situation, TargetError};
 
 use super::copy::how_opened;
 use super::realign::opened;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_device::{FileId, Options};
-use straddle_examine::{Depth, Present};
+use straddle_repair::{Depth, Present};
 use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{

@@ -65,6 +65,7 @@ impl Run {
                 false => Alongside::These(paths.clone()),
             },
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
+            moves: Some(straddle_repair::moves::of),
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
         };
         let examiner = Examiner::new(options);

@@ -9,11 +9,11 @@ use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Medium, ReadError, Target};
+use straddle_examine::{Examiner, is_in_partitions, read_present};
 use straddle_layout::{Damage, Stack};
-use straddle_repair::{Request, Seed, Situation, in_the_way_of_copies, realign};
 use straddle_units::{ByteCount, ByteOffset};
 
-use crate::{Examiner, in_use, sectors};
+use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 
 /// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
 const MOST: usize = 128;
@@ -29,7 +29,7 @@ pub fn unfinished(path: &Path) -> Result<Option<Unfinished>, ReadError> {
     let failed = Arc::new(OnceLock::new());
     let noted = Arc::clone(&failed);
     target.medium = target.medium.map(|medium| Box::new(Noting { medium, failed: noted }) as Box<dyn Medium>);
-    let stack = sectors::read_present(&mut target, &options);
+    let stack = read_present(&mut target, &options);
     let found = stack.ok().flatten().and_then(|stack| found(&target, &stack, path));
     match failed.get() {
         Some((at, errno)) if found.is_none() => {
@@ -87,7 +87,7 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
 }
 
 /// Returns what is known about moves.
-pub(crate) fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
+pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
     let declares_sectors = examiner.options().open.logical.is_some();
     let moves = Moves { options: attached(examiner, target), declares_sectors, ..Moves::default() };
     if target.medium.is_none() {
@@ -126,7 +126,7 @@ fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
     let mut request = Request::new(Seed(0));
     request.convert = true;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    straddle_repair::make(&situation, &request).err().map(|error| error.to_string())
+    crate::make(&situation, &request).err().map(|error| error.to_string())
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.
@@ -134,7 +134,7 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planne
     let medium = target.medium.as_deref().ok_or(None)?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
     let options = options(examiner, target);
-    let in_use = in_use::is_in_partitions(target, examiner);
+    let in_use = is_in_partitions(target, examiner);
     let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()))?;
     // Only the bytes of a raw image are written to.
     if target.container.is_some() || target.through.is_some() {
@@ -151,7 +151,7 @@ fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Opti
     let numbers = moves.iter().map(|(number, _)| *number).collect();
     let data = moves.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
     let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());
-    if source.contains(is_hidden) || !straddle_repair::copy::can_be_copied(&situation) {
+    if source.contains(is_hidden) || !crate::copy::can_be_copied(&situation) {
         return None;
     }
     let mut options = options(examiner, target);
@@ -164,13 +164,13 @@ fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Opti
     let format = target.container.as_ref().map(|container| container.format.to_string());
     let format = format.or_else(|| target.through.as_ref().map(|_| "compressed".to_owned()));
     let new = match format {
-        Some(_) => straddle_repair::copy::raw_name(Path::new(&source)).display().to_string(),
+        Some(_) => crate::copy::raw_name(Path::new(&source)).display().to_string(),
         None => "NEW".to_owned(),
     };
     let is_qcow2 = target.container.as_ref().is_some_and(|container| container.format == Format::Qcow2);
     let raw = quote_path(Path::new(&new));
     let back = is_qcow2.then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
-    let in_use = in_use::is_in_partitions(target, examiner);
+    let in_use = is_in_partitions(target, examiner);
     Some(PlannedCopy { numbers, data, source, new, options, from, format, back, in_use })
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::Options;
+    use straddle_examine::Options;
 
     #[test]
     fn the_format_is_the_one_that_the_option_takes() {

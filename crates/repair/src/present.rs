@@ -7,11 +7,11 @@ use std::path::Path;
 
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
+use straddle_examine::{adopt_tables, read_converted};
 use straddle_layout::{Stack, TableKind, read_all, read_stack};
-use straddle_repair::{Situation, TargetError, serial_of};
 use straddle_units::BlockSize;
 
-use crate::sectors::{self, read_converted};
+use crate::{Situation, TargetError, serial_of};
 
 /// A target, with what a plan needs to know of it.
 #[non_exhaustive]
@@ -78,7 +78,7 @@ impl Present {
     ///
     /// [`ChangeError`] with the reason.
     pub fn to_change(path: &Path, options: &Options, depth: Depth) -> Result<Self, ChangeError> {
-        Self::of(straddle_repair::examine(path, options)?, options, depth)
+        Self::of(crate::examine(path, options)?, options, depth)
     }
 
     /// Opens a disk, or an image of any format, that is only read.
@@ -99,7 +99,7 @@ impl Present {
             return Err(ChangeError::OwnSectors);
         }
         match depth {
-            Depth::Contents => sectors::adopt_tables(&mut target, options)?,
+            Depth::Contents => adopt_tables(&mut target, options)?,
             Depth::OldTable => {}
             Depth::OtherSectors { new, .. } => {
                 target.topology.adopt_table_block(new);
