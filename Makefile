@@ -47,8 +47,8 @@ lint: setup
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck $$(grep -lE '^#!.*sh$$' scripts/*) tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh tests/boots/image tests/boots/init experiments/scripts/*.sh \
-	    crates/boot/hooks/* \
-	    crates/guest/init/init crates/guest/init/lib.sh crates/record/tests/captured/capture.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
+	    crates/repair/hooks/* \
+	    crates/lab/init/init crates/lab/init/lib.sh crates/trace/tests/trace/captured/capture.sh tests/lab/*.sh benches/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run \
 	    tests/package/try contrib/mkosi/straddle.postoutput contrib/diskimage-builder/elements/straddle/cleanup.d/99-straddle \
 	    contrib/libguestfs/audit
@@ -67,7 +67,7 @@ bench: lab
 
 # The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
 agreement: setup
-	$(CARGO) test --release -p straddle --test agreement -- --ignored --nocapture
+	$(CARGO) test --release -p straddle --test guest agreement:: -- --ignored --nocapture
 
 # Two hundred equal runs of a guest under changing load, as root and not: one digest of all events. Takes half an hour.
 repeats: lab
@@ -75,12 +75,12 @@ repeats: lab
 
 # Emulated devices of each driver under Debian's kernels 6.1 and 6.12, without KVM (docs/devices.md). Takes minutes.
 devices: setup
-	$(CARGO) test -p straddle --test emulated -- --ignored --nocapture
+	$(CARGO) test -p straddle --test emulated machines:: -- --ignored --nocapture
 
 # A small Debian on misaligned partitions, by BIOS and UEFI in QEMU, before and after they are moved; and moved at boot, with power
 # cuts. Downloads packages the first time. Takes ten minutes.
 boots: setup
-	$(CARGO) test -p straddle --test boots -- --ignored --nocapture
+	$(CARGO) test -p straddle --test emulated boots:: -- --ignored --nocapture
 
 # Images in buckets of real servers of S3, Google Cloud Storage and Azure, which go and npm install in target/buckets. Takes minutes
 # the first time.
@@ -102,35 +102,35 @@ validate: setup
 
 # The statistics of measurements, on made-up drives of known ratios: 2,000 runs of each case. Takes a quarter of an hour.
 statistics: setup
-	RUNS=2000 $(CARGO) test --release -p straddle-bench --lib rounds -- --nocapture
+	RUNS=2000 $(CARGO) test --release -p straddle-measure --lib rounds -- --nocapture
 
 # Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes an hour.
 planted: setup
-	$(CARGO) test -p straddle-drive --test planted -- --ignored --nocapture
+	$(CARGO) test -p straddle-drive --test drive planted:: -- --ignored --nocapture
 
 # 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes most of an hour, or more.
 moves: setup
-	$(CARGO) test -p straddle-relocate --lib -- --ignored --nocapture
+	$(CARGO) test -p straddle-repair --lib -- --ignored --nocapture
 
 # The program killed 500 times while it moves partitions, 100 power cuts under it in the lab, 10,000 moves with I/O errors. Takes an hour.
 kills: setup
-	KILLS=500 LAB_CUTS=100 $(CARGO) test -p straddle --test realign -- --nocapture
-	FAULTS=10000 $(CARGO) test -p straddle-repair --test faults -- --nocapture
-	MOVES=1000 TEARS=20 $(CARGO) test -p straddle-repair --test carry -- --nocapture
+	KILLS=500 LAB_CUTS=100 $(CARGO) test -p straddle --test quick realign:: -- --nocapture
+	FAULTS=10000 $(CARGO) test -p straddle-repair --test repair faults:: -- --nocapture
+	MOVES=1000 TEARS=20 $(CARGO) test -p straddle-repair --test repair carry:: -- --nocapture
 
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup
-	CUTS=1000 $(CARGO) test --release -p straddle --test cuts -- --nocapture
+	CUTS=1000 $(CARGO) test --release -p straddle --test guest cuts:: -- --nocapture
 
 # A measurement killed five hundred times, and its target put back.
 restores: setup
-	RESTORES=500 $(CARGO) test --release -p straddle --test restore -- --nocapture
+	RESTORES=500 $(CARGO) test --release -p straddle --test guest restore:: -- --nocapture
 
 # Power cuts under 5,000 series of changes to tables, and 2,000 random plans read back by other tools. Takes a quarter of an hour.
 plans: setup
-	CUTS=5000 $(CARGO) test -p straddle-repair --test power -- --nocapture
-	PLANS=2000 $(CARGO) test -p straddle-repair --test differential -- --nocapture
-	CONVERSIONS=2000 $(CARGO) test -p straddle-repair --test convert -- --nocapture
+	CUTS=5000 $(CARGO) test -p straddle-repair --test repair power:: -- --nocapture
+	PLANS=2000 $(CARGO) test -p straddle-repair --test repair differential:: -- --nocapture
+	CONVERSIONS=2000 $(CARGO) test -p straddle-repair --test repair convert:: -- --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup
@@ -142,7 +142,7 @@ fuzz: setup
 sanitize: setup
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/sanitized \
 	    $(CARGO) test --target $$(rustc -vV | sed -n 's/^host: //p') --tests --no-fail-fast \
-	    -p straddle-device -p straddle-real -p straddle-vhost -p straddle-media -p straddle-serve -p straddle-guest -- --skip changed_images_do_no_harm --skip a_guest_
+	    -p straddle-device -p straddle-measure -p straddle-lab -- --skip changed_images_do_no_harm --skip a_guest_
 
 # Dependencies: known vulnerabilities, licences, sources. Needs cargo-deny; without a network, DENY='bans licenses sources'.
 DENY ?= advisories bans licenses sources
@@ -156,7 +156,7 @@ package:
 
 # The same, installed, run and purged in a fresh Debian, and run where nothing else is. Downloads packages.
 package-test: setup
-	$(CARGO) test -p straddle --test package -- --ignored --nocapture
+	$(CARGO) test -p straddle --test quick package:: -- --ignored --nocapture
 
 PREFIX ?= /usr/local
 install:

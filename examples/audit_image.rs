@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use straddle_examine::{Examined, Examiner, Options};
+use straddle_audit::examine::{Examined, Examiner, Options};
 
 /// Examines the disk image in `path`: everything misaligned, damaged or worth knowing.
 pub(crate) fn audit(path: &Path) -> Result<Examined, Box<dyn Error>> {

@@ -4,8 +4,8 @@
 
 use std::error::Error;
 
-use straddle_bench::{Host, Modelled, Pattern, Silent, Sweep, Workload, sweep};
 use straddle_drive::Profile;
+use straddle_measure::bench::{Host, Modelled, Pattern, Silent, Sweep, Workload, sweep};
 
 /// Runs 300 random 4 KiB writes at each of three distances from a sector boundary, each on a new drive.
 pub(crate) fn measure(drive: &str) -> Result<Sweep, Box<dyn Error>> {

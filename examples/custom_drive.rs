@@ -5,8 +5,8 @@
 
 use std::error::Error;
 
-use straddle_bench::{Host, Modelled, Pattern, Silent, Workload, run};
 use straddle_drive::Profile;
+use straddle_measure::bench::{Host, Modelled, Pattern, Silent, Workload, run};
 
 /// The profile, which extends a shipped one.
 const PROFILE: &str = include_str!("custom_drive.toml");

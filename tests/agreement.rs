@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::{Dir, STRADDLE, output, present, text, transcript};
 
 const DISK: &str = include_str!("agreement/disk.sh");
@@ -90,7 +90,7 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     let (waited, begun) = (pressure(), Instant::now());
     let mut guest = Command::new("taskset");
     guest.args(["-c", processor]).arg(root.join("tests/guest/run")).args(["-t", "600", "-m", "256M"]);
-    guest.arg("-d").arg(&socket).arg("-o").arg(&out).arg("-l").arg(root.join("crates/guest/init/lib.sh"));
+    guest.arg("-d").arg(&socket).arg("-o").arg(&out).arg("-l").arg(root.join("crates/lab/init/lib.sh"));
     if let Some(start) = start {
         guest.args(["-s", &format!("{start},1073741824")]);
     }

@@ -3,7 +3,7 @@
 //! reported as fine without having been examined.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -7,7 +7,7 @@
 mod guest;
 #[path = "beside/hidden.rs"]
 mod hidden;
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeMap;
 use std::fs;

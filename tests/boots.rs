@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

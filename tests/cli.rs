@@ -18,7 +18,7 @@ mod messages;
 mod process;
 #[path = "cli/said.rs"]
 mod said;
-mod tools;
+use crate::tools;
 #[path = "cli/written.rs"]
 mod written;
 

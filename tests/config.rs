@@ -1,7 +1,7 @@
 //! `.straddle.toml`: what `check` ignores and why, and defaults of its options.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::process::Output;

@@ -1,7 +1,7 @@
 //! The files in `contrib`: their commands are run as they stand, on a right and a wrong image.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeSet;
 use std::fs;

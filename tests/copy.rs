@@ -5,7 +5,7 @@
 
 #[path = "copy/planned.rs"]
 mod planned;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::io::Read;

@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn cut(seed: u64) -> (u64, u64) {
     let (after_text, seed_text) = (after.to_string(), seed.to_string());
     let options = ["--cut-after", &after_text, "--tear", "nothing", "--seed", &seed_text];
     let again = format!(
-        "CUT_SEED={seed} cargo test -p straddle --test cuts; {drive} at {start}, cut after {after} requests"
+        "CUT_SEED={seed} cargo test -p straddle --test guest cuts::; {drive} at {start}, cut after {after} requests"
     );
 
     let written = lab(drive, start, dir.path(), &options, "cut-write.sh");

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! `check --domain`: the disks of libvirt's domains, as their guests are shown them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -159,7 +159,7 @@ fn images_need_no_root() {
     let dir = Dir::new("nobody");
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
+    crate::tools::copy_program(STRADDLE, &program);
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let user = tools::ordinary_user(&program);
     if user == ["env"] && fs::metadata("/proc/self").unwrap().uid() == 0 {

@@ -7,7 +7,7 @@
 //! first", or in capitals that it reformats.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

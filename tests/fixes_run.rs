@@ -7,7 +7,7 @@
 
 #[path = "fixes_run/realigned.rs"]
 mod realigned;
-mod tools;
+use crate::tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::skip::{cases, is_quick};
 use tools::{
     Dir, at_once, bytes, check_in, disk_codes, list, number, pasted, present, run, word, write_table,

@@ -5,7 +5,7 @@
 //! `stacks`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

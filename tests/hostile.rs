@@ -9,7 +9,7 @@
 mod process;
 #[path = "hostile/tables.rs"]
 mod tables;
-mod tools;
+use crate::tools;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -242,7 +242,7 @@ fn a_file_that_may_not_be_read() {
         // Root can read everything, so run as `nobody`, with a copy of the binary that `nobody` can reach.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         let binary = dir.path().join("straddle");
-        fs::copy(STRADDLE, &binary).unwrap();
+        crate::tools::copy_program(STRADDLE, &binary);
         fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary).stdin(Stdio::null());

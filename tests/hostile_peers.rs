@@ -9,7 +9,6 @@
 mod peers;
 #[path = "tools/server.rs"]
 mod server;
-mod tools;
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

@@ -11,7 +11,6 @@
 mod peers;
 #[path = "tools/server.rs"]
 mod server;
-mod tools;
 
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Write};
@@ -25,7 +24,7 @@ use peers::*;
 use rustix::event::EventfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use server::{Server, Setting, summary};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())

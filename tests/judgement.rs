@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -5,7 +5,7 @@
 
 #[path = "kept/in_memory.rs"]
 mod in_memory;
-mod tools;
+use crate::tools;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -4,7 +4,7 @@
 
 #[path = "tools/runs.rs"]
 mod runs;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::Path;
@@ -143,7 +143,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
     let straddle = dir.join("straddle");
-    fs::copy(STRADDLE_LAB, &straddle).unwrap();
+    crate::tools::copy_program(STRADDLE_LAB, &straddle);
     [dir.path(), &straddle].into_iter().for_each(open_to_all);
     let straddle = straddle.to_str().unwrap();
     let script = "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime; \
@@ -160,7 +160,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     };
     // Runs as an ordinary user if this is root and such a user can access the directories.
     let nobody = tools::ordinary_user_of_lab(Path::new(straddle));
-    let processor = straddle_guest::processors().first().unwrap().to_string();
+    let processor = straddle_lab::guest::processors().first().unwrap().to_string();
     let (first, first_events) = run(0, &["env"], "1");
     assert!(first["requests"].as_u64().unwrap() > 200, "{first}");
     assert_eq!((&first["repeatable"], &first["not_repeatable"]), (&json!(true), &json!([])));

@@ -5,7 +5,7 @@
 
 #[path = "tools/runs.rs"]
 mod runs;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::process::Command;
@@ -127,7 +127,7 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
     let dir = Dir::new("lab-closed");
     let (straddle, folder) = (dir.join("straddle"), dir.join("output"));
     fs::create_dir(&folder).unwrap();
-    fs::copy(STRADDLE_LAB, &straddle).unwrap();
+    crate::tools::copy_program(STRADDLE_LAB, &straddle);
     for path in [dir.path(), &straddle, &folder] {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     }

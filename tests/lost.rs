@@ -12,7 +12,7 @@ mod made;
 mod rescue;
 #[path = "lost/tables.rs"]
 mod tables;
-mod tools;
+use crate::tools;
 #[path = "lost/unallocated.rs"]
 mod unallocated;
 

@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::{
     Dir, Run, codes, disk_codes, list, number, output, present, root, straddle, transcript, word, write_table,
 };

@@ -5,7 +5,7 @@
 
 #[path = "others/loops.rs"]
 mod loops;
-mod tools;
+use crate::tools;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
@@ -356,7 +356,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     let dir = Dir::new("during");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let straddle = dir.join("straddle");
-    fs::copy(STRADDLE, &straddle).unwrap();
+    crate::tools::copy_program(STRADDLE, &straddle);
     if tools::ordinary_user(&straddle) == ["env"] {
         tools::not_run("TMPDIR is root's alone");
         return;

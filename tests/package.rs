@@ -4,7 +4,7 @@
 //! have from git, is tested without.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,7 +9,7 @@
 //!
 //! The results differ on purpose for `--assume 512e`: straddle finds S001, and `min` cannot see it.
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! systems: none of them is lost, and the file system's checker finds no error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::process::Command;
@@ -155,7 +155,7 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         return;
     }
     let dir = tools::Dir::new("probe-guest");
-    fs::copy(env!("CARGO_BIN_EXE_straddle"), dir.join("straddle")).unwrap();
+    crate::tools::copy_program(env!("CARGO_BIN_EXE_straddle"), dir.join("straddle"));
     let script = "
         sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'
         head -c 10M /dev/urandom > /dev/vda1

@@ -2,7 +2,7 @@
 //! subject, and a user who may not read a disk learns that it was not judged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -162,7 +162,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_read() {
     let dir = Dir::new("nobody");
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
+    crate::tools::copy_program(STRADDLE, &program);
     let user = tools::ordinary_user(&program);
     let is_root = user == ["env"] && fs::metadata("/proc/self").unwrap().uid() == 0;
     let Some((disk, has_partitions)) = unreadable_disk().filter(|_| present(&["setpriv"]) && !is_root) else {

@@ -5,7 +5,7 @@
 
 #[path = "real/fio.rs"]
 mod fio;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::Path;
@@ -179,7 +179,7 @@ fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
         return;
     }
     let dir = Dir::new("guest");
-    fs::copy(STRADDLE, dir.join("straddle")).unwrap();
+    crate::tools::copy_program(STRADDLE, dir.join("straddle"));
     let script = "
         export XDG_STATE_HOME=/run/state
         sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'

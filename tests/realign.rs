@@ -6,7 +6,7 @@
 mod contents;
 #[path = "realign/cuts.rs"]
 mod cuts;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -344,8 +344,8 @@ fn a_plan_that_may_be_needed_is_not_replaced() {
         return;
     }
     let dir = tools::Dir::new("over");
-    for (name, start) in [("one.img", 63), ("two.img", 65)] {
-        let image = dir.image(name, 64 << 20);
+    for (name, start, len) in [("one.img", 63, 64 << 20), ("two.img", 65, 65 << 20)] {
+        let image = dir.image(name, len);
         tools::write_table(&image, 512, &format!("label: dos\nstart={start}, size=40000\n"));
     }
     let table =

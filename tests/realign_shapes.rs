@@ -5,7 +5,7 @@
 
 #[path = "realign/agrees.rs"]
 mod agrees;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::os::unix::fs::FileExt;

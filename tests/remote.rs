@@ -18,7 +18,7 @@ mod proxy;
 mod refused;
 #[path = "remote/server.rs"]
 mod server;
-mod tools;
+use crate::tools;
 #[path = "remote/web.rs"]
 mod web;
 

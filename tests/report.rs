@@ -4,7 +4,7 @@
 
 #[path = "tools/legible.rs"]
 mod legible;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `check --output-format`, read by the programs and libraries that such reports are for.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::process::Command;

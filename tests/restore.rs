@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use straddle_device::shown::quote_path;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::{Dir, STRADDLE, run};
 
 const SIZE: u64 = 6 << 20;
@@ -483,7 +483,7 @@ fn what_only_the_cache_has_is_not_restored() {
         return;
     }
     let dir = Dir::new("restore-cache");
-    fs::copy(STRADDLE, dir.join("straddle")).unwrap();
+    crate::tools::copy_program(STRADDLE, dir.join("straddle"));
     let script = r#"
         export XDG_STATE_HOME=/run/state
         modprobe loop

@@ -15,14 +15,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::io::{Operation, Request, SplitMix64, Time};
 use straddle_units::{ByteCount, ByteOffset};
 use tools::{Dir, present, run};
 

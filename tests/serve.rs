@@ -8,7 +8,7 @@
 
 #[path = "tools/server.rs"]
 mod server;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use server::{Server, Setting, json, request, summary, transmit};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::{STRADDLE, output, present, run, shell, transcript};
 
 /// A small SSD and a small disk: no test here needs a large one.

@@ -2,7 +2,7 @@
 //! depending on the content.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 #[path = "severity/units.rs"]
 mod units;
 

@@ -11,7 +11,7 @@
 //! - What the kernel does not mount or open on 4096-byte sectors is an error (S069), and nothing else is.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,7 +16,7 @@
 //! as an ordinary user.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};

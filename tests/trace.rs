@@ -16,14 +16,14 @@ mod recorded;
 mod server;
 #[path = "trace/shown.rs"]
 mod shown;
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tempfile::TempDir;
 use tools::{STRADDLE, json, present, straddle, text};
 

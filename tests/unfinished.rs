@@ -8,7 +8,7 @@ mod cuts;
 mod large;
 #[path = "unfinished/other_table.rs"]
 mod other_table;
-mod tools;
+use crate::tools;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-mod tools;
+use crate::tools;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tools::skip::cases;
 use tools::{Dir, STRADDLE, list, output, present, shell, transcript, word, write_table};
 

@@ -3,7 +3,7 @@
 //! own tables.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod tools;
+use crate::tools;
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use crate::samples::Samples;
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Operation, Request, SplitMix64, Time};
+use straddle_units::io::{Operation, Request, SplitMix64, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::samples::Samples;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use crate::images::Dir;
 use crate::process::wait;
@@ -155,7 +155,7 @@ fn report(samples: &[Samples]) {
 
 /// Builds the program that moves with the engine.
 fn example() -> Result<PathBuf> {
-    let words = ["build", "--release", "-p", "straddle-relocate", "--example", "shift"];
+    let words = ["build", "--release", "-p", "straddle-repair", "--example", "shift"];
     if !Command::new(env!("CARGO")).args(words).status()?.success() {
         bail!("the example cannot be built");
     }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use crate::images::Dir;
 use crate::samples::Samples;
@@ -125,7 +125,7 @@ pub(crate) fn over_nbd(straddle: &Path) -> Result<Vec<Samples>> {
 pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
     let (dir, target) = drive()?;
     let dir = dir.path();
-    let sockets = ["straddle-vhost", "null-vhost", "file-vhost"].map(|name| dir.join(name));
+    let sockets = ["straddle-lab", "null-vhost", "file-vhost"].map(|name| dir.join(name));
     let [ours, null, file] = sockets.each_ref().map(|path| path.display().to_string());
     let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--vhost-user", &ours]))?;
     // In memory, wherever the folder for temporary files is.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use crate::images::Dir;
 use crate::process::{run_measured, wait};

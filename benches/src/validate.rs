@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_drive::disk::Part;
 use straddle_drive::disksim::{self, LARGEST_FILE};
-use straddle_io::Nanos;
 use straddle_trace::{Format, How, Options, Pace, Reader, replay};
+use straddle_units::io::Nanos;
 
 /// A drive that was measured, and DiskSim 4.0's result for it.
 struct Measured {

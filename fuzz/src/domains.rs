@@ -1,6 +1,6 @@
 //! Descriptions of virtual machines.
 
-use straddle_domain::{Domain, Storage};
+use straddle_device::domain::{Domain, Storage};
 
 /// A domain's XML.
 pub fn domain(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Modelled drives: a profile from arbitrary text, and a few arbitrary requests to the resulting drive.
 
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Completion, Nanos, Operation, Request};
+use straddle_units::io::{Completion, Nanos, Operation, Request};
 use straddle_units::{ByteCount, ByteOffset};
 
 /// Bytes of a request in the input.

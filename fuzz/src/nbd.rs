@@ -1,6 +1,6 @@
 //! An NBD client that sends arbitrary bytes.
 
-use straddle_serve::nbd::{Export, LARGEST_REQUEST, Session};
+use straddle_lab::serve::nbd::{Export, LARGEST_REQUEST, Session};
 
 /// Feeds the bytes to a session, in pieces of the size in the first byte's low bits. The first byte's top bit
 /// selects whether its requests are answered at once or never. Every request handed out must be acceptable to
@@ -35,7 +35,7 @@ pub fn nbd(data: &[u8]) {
                     assert!((wanted.offset | u64::from(wanted.length)).is_multiple_of(512));
                     assert!(wanted.data.is_empty() || wanted.data.len() == wanted.length as usize);
                     assert!(wanted.data.len() <= LARGEST_REQUEST as usize);
-                    let read = wanted.kind == straddle_serve::nbd::Kind::Read;
+                    let read = wanted.kind == straddle_lab::serve::nbd::Kind::Read;
                     (wanted.cookie, read.then_some((wanted.offset, wanted.length)))
                 }
             };

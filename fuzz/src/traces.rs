@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Write};
 
 use straddle_drive::{Drive, Profile, disksim};
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 use straddle_trace::{
     Account, Columns, Format, How, Input, Options, Reader, Target, UNITS, Window, Writer, replay, unpacked,
 };

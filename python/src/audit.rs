@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use straddle_audit::Code;
+use straddle_audit::examine::{Alongside, DRIVE, ExamineError, Examined, Examiner, Named, Options};
+use straddle_audit::form::check::{Report, TargetReport};
 use straddle_device::Assume;
 use straddle_device::image::Limits;
-use straddle_examine::{Alongside, DRIVE, ExamineError, Examined, Examiner, Named, Options};
-use straddle_forms::check::{Report, TargetReport};
 
 use crate::{as_python, errors};
 
@@ -126,12 +126,12 @@ fn examine(examiner: &Examiner, path: &Path) -> Result<Examined, Failure> {
     match Named::parse(path).map_err(|error| name(&error))? {
         Named::Modelled { specification, profile } => {
             let open = &examiner.options().open;
-            let target = straddle_examine::blank_drive(&profile, &open.assume, open.logical);
+            let target = straddle_audit::examine::blank_drive(&profile, &open.assume, open.logical);
             let target = target.map_err(|error| name(&error))?;
             examiner.examine_target(format!("{DRIVE}{specification}"), target).map_err(Failure::Examine)
         }
         Named::Object(address) => examiner.examine_object(&address).map_err(Failure::Examine),
-        Named::Path(path) => match straddle_examine::bare_drive(&path) {
+        Named::Path(path) => match straddle_audit::examine::bare_drive(&path) {
             Some(why) => Err(Failure::Name(why)),
             None => examiner.examine(&path).map_err(Failure::Examine),
         },
@@ -145,7 +145,7 @@ fn examiner(
     alongside: Vec<PathBuf>,
 ) -> PyResult<Examiner> {
     let assume: Assume = match assume {
-        Some(text) => straddle_examine::assume(text).map_err(errors::wrong)?,
+        Some(text) => straddle_audit::examine::assume(text).map_err(errors::wrong)?,
         None => Assume::default(),
     };
     let codes = |texts: &[String]| {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use straddle_drive::Profile;
-use straddle_forms::drive::DrivesReport;
+use straddle_drive::form::DrivesReport;
 
 use crate::{as_python, errors};
 
@@ -31,7 +31,7 @@ pub(crate) fn drives(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 pub(crate) fn drive<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    let specification = name.strip_prefix(straddle_examine::DRIVE).unwrap_or(name);
+    let specification = name.strip_prefix(straddle_audit::examine::DRIVE).unwrap_or(name);
     let profile = Profile::open(specification).map_err(|error| errors::input(&error))?;
     as_python(py, &DrivesReport::of(std::slice::from_ref(&profile), true))?.get_item("drives")?.get_item(0)
 }

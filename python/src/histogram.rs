@@ -8,7 +8,7 @@ use arrow_pyarrow::FromPyArrow;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use straddle_forms::trace::{Counted, TraceReport};
+use straddle_trace::form::{Counted, TraceReport};
 use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS};
 
 use crate::{as_python, errors};

@@ -10,7 +10,7 @@ use super::tools::{Dir, STRADDLE, STRADDLE_LAB};
 /// straddle alone in a folder, with only `path` as PATH; `tools::output` would set another.
 fn alone(dir: &Dir, path: &Path) -> Command {
     let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
+    crate::tools::copy_program(STRADDLE, &program);
     let mut command = Command::new(program);
     command.env("PATH", path).stdin(Stdio::null());
     command
@@ -19,7 +19,10 @@ fn alone(dir: &Dir, path: &Path) -> Command {
 /// Makes a program that prints its name and arguments, and ends with status 7.
 fn stand_in(folder: &Path, says: &str) {
     let path = folder.join("straddle-lab");
-    fs::write(&path, format!("#!/bin/sh\necho {says} \"$@\"\nexit 7\n")).unwrap();
+    let script = folder.join("script");
+    fs::write(&script, format!("#!/bin/sh\necho {says} \"$@\"\nexit 7\n")).unwrap();
+    crate::tools::copy_program(&script, &path);
+    fs::remove_file(script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
@@ -88,7 +91,7 @@ fn the_lab_program_runs_its_own_commands_only() {
 /// Completions offer the experiments without the crate that has them.
 #[test]
 fn the_experiments_are_the_shipped_ones() {
-    let own = straddle_reproduce::experiment::Experiment::names();
+    let own = straddle_lab::reproduce::experiment::Experiment::names();
     let list = Command::new(STRADDLE).args(["completions", "bash"]).output().unwrap();
     let script = String::from_utf8(list.stdout).unwrap();
     assert!(own.map(|name| (name, script.contains(name))).all(|(_, offered)| offered));

@@ -130,7 +130,7 @@ fn errors_are_about_what_was_named() {
     assert_eq!(run.code, 3, "{}", run.err);
     assert!(run.err.contains("missing/page.svg") && !run.err.contains(".straddle-"), "{}", run.err);
     // 1 MiB that cannot be packed much smaller.
-    let mut random = straddle_io::SplitMix64::new(1);
+    let mut random = straddle_units::io::SplitMix64::new(1);
     let mut noise = vec![0; 1 << 20];
     random.fill(&mut noise);
     let plain = dir.path().join("disk.img");

@@ -5,41 +5,41 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use straddle_bench::fio::FioError;
-use straddle_bench::{RunError, TargetError, WorkloadError};
-use straddle_boot::BootError;
+use straddle_audit::examine::{ExamineError, ExceptionError, NameError, TargetException};
 use straddle_device::claim::LockError;
+use straddle_device::domain::{DomainError, FindError, VirshError};
 use straddle_device::identify::IdentifyError;
 use straddle_device::image::{Format, ImageError, UnpackError};
 use straddle_device::ioctl::IoctlError;
+use straddle_device::remote::{FetchError, RemoteError};
 use straddle_device::{AssumeError, ReadError};
-use straddle_domain::{DomainError, FindError, VirshError};
 use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
 use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
+use straddle_lab::guest::GuestError;
+use straddle_lab::media::{MediaError, StoreError};
+use straddle_lab::reproduce::experiment::ExperimentError;
+use straddle_lab::reproduce::fit::FitError;
+use straddle_lab::reproduce::lab::input::InputError;
+use straddle_lab::reproduce::lab::{LabError, ReproduceError};
+use straddle_lab::serve::{EndpointError, ServerError};
+use straddle_lab::vhost::VhostError;
+use straddle_measure::bench::fio::FioError;
+use straddle_measure::bench::{RunError, TargetError, WorkloadError};
+use straddle_measure::probe::ProbeError;
+use straddle_measure::real::{AreaError, JournalError, PrepareError, RealError, SessionError};
 use straddle_repair::ChangeError;
-use straddle_examine::{ExamineError, ExceptionError, NameError, TargetException};
-use straddle_guest::GuestError;
-use straddle_io::{Operation, Refusal, Request};
-use straddle_media::{MediaError, StoreError};
-use straddle_probe::ProbeError;
-use straddle_real::{AreaError, JournalError, PrepareError, RealError, SessionError};
-use straddle_record::{FormatError, PageError, RecordError};
-use straddle_relocate::{Device, RelocateError};
-use straddle_remote::{FetchError, RemoteError};
 use straddle_repair::apply::{ApplyError, BackupError};
+use straddle_repair::boot::BootError;
 use straddle_repair::copy::CopyError;
 use straddle_repair::realign::{Ending, MoveError, RealignError};
+use straddle_repair::relocate::{Device, RelocateError};
 use straddle_repair::{PlanError, TargetError as DiskError};
-use straddle_reproduce::experiment::ExperimentError;
-use straddle_reproduce::fit::FitError;
-use straddle_reproduce::lab::input::InputError;
-use straddle_reproduce::lab::{LabError, ReproduceError};
-use straddle_serve::{EndpointError, ServerError};
+use straddle_trace::tracefs::{FormatError, PageError, RecordError};
 use straddle_trace::{LineError, ParquetError, Place, StoredError, TableError, TraceError, WriteError};
+use straddle_units::io::{Operation, Refusal, Request};
 use straddle_units::{BlockSizeError, ByteCount, ByteOffset, parse_size};
-use straddle_vhost::VhostError;
 
 /// An error, its crate, its type and its variant.
 pub(crate) struct Sample {
@@ -281,7 +281,7 @@ fn of_models() -> Vec<Sample> {
 }
 
 fn of_measurements() -> Vec<Sample> {
-    use straddle_real::OpenError;
+    use straddle_measure::real::OpenError;
     let open = || OpenError::Unusable { path: path(), source: cause() };
     let area = || AreaError::Look { path: path(), source: Box::new(cause()) };
     let read = || RealError::Read { path: text(), offset: 0, length: 1, source: cause() };

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
+use super::{CASES, Case, IMAGE, Tables, grave, is_realigned, spans};
 use crate::tools::skip::{cases, is_quick};
 use crate::tools::{self, Dir, at_once, bytes, disk_codes, list, number, pasted, present, word};
-use crate::{CASES, Case, IMAGE, Tables, grave, is_realigned, spans};
 
 /// Runs the printed `straddle realign` of an image on a copy: afterwards nothing has to move, and each
 /// partition has its bytes. Returns the number of partitions that were moved.

@@ -5,7 +5,7 @@
 #   tests/guest/run -o DIR -e PROBE=/path/to/live_guest [-e STRADDLE=/path/to/straddle] \
 #       tests/guest/live.sh [STACK...]
 #
-# PROBE is the test executable of crates/layout/tests/live_guest.rs. For each
+# PROBE is the test executable of crates/layout/tests/layout/live_guest.rs. For each
 # stack this leaves in DIR
 #   STACK.tree        the layers that PROBE sees on each partition, one per line
 #   STACK.compared    where the disk's bytes say something else, with both versions

@@ -1,6 +1,6 @@
 //! Tables that are damaged, endless, or impossible.
 
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use super::*;
 

@@ -8,15 +8,10 @@ use super::root;
 /// Crates that must not depend on one another directly, whatever the diagram says: the table of ARCHITECTURE.md has
 /// the reasons.
 const NEVER: &[(&str, &[&str])] = &[
-    ("bench", &["reproduce", "guest"]),
-    ("drive", &["bench", "device"]),
-    ("guest", &["serve"]),
-    ("io", &["device", "drive"]),
+    ("drive", &["measure", "device"]),
+    ("units", &["device", "drive"]),
     ("layout", &["audit"]),
-    ("probe", &["drive"]),
-    ("relocate", &["device", "layout"]),
-    ("serve", &["guest"]),
-    ("vhost", &["drive", "media"]),
+    ("lab", &["repair"]),
 ];
 
 /// The crates, each with those that it depends on.
@@ -67,7 +62,7 @@ fn reached<'a>(arrows: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BT
 fn dependencies_follow_the_diagram() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let (dependencies, arrows) = (dependencies(), arrows(&page));
-    assert!(dependencies.len() > 20 && arrows.len() > 15, "{arrows:?}");
+    assert!(dependencies.len() > 10 && arrows.len() > 9, "{arrows:?}");
     for (name, used) in &dependencies {
         let reached = reached(&arrows, name);
         assert!(!reached.contains(name.as_str()), "{name} depends on itself in the diagram");

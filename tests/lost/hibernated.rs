@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
+use super::unallocated::{printed, run};
 use crate::tools::{Contents, Dir, present, shell, straddle_in, text, write_table};
-use crate::unallocated::{printed, run};
 
 /// `ntfs-3g.probe` says with this status that Windows is hibernated.
 const ASLEEP: i32 = 14;

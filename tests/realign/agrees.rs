@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use crate::tools::skip::cases;
 use crate::tools::{Dir, check, list, number, present, straddle_in, text, write_table};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use super::shell;
 use crate::tools::{Dir, STRADDLE, present, text, transcript};
@@ -53,7 +53,7 @@ impl Case {
     fn new(drive: &'static str) -> Self {
         let dir = Dir::new("realign-cuts");
         // The program may lie in the host's /tmp, which the guest does not see.
-        std::fs::copy(STRADDLE, dir.path().join("straddle")).unwrap();
+        crate::tools::copy_program(STRADDLE, dir.path().join("straddle"));
         let shown = Command::new(STRADDLE).args(["drive", "show", drive, "--json"]).output().unwrap();
         let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
         let capacity = shown["drives"][0]["claims"]["capacity_bytes"].as_u64().unwrap();

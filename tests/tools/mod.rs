@@ -339,3 +339,11 @@ pub(crate) fn bytes(path: &Path, start: u64, len: u64) -> Vec<u8> {
     File::open(path).and_then(|file| file.read_exact_at(&mut bytes, start)).expect("the bytes can be read");
     bytes
 }
+
+/// Copies a program that is to be run, by another process: one that a test starts meanwhile would keep it open for
+/// writing, and it could not be run.
+#[track_caller]
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").args([from.as_ref(), to.as_ref()]).status();
+    assert!(copied.unwrap().success(), "cp {} {}", from.as_ref().display(), to.as_ref().display());
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use crate::server::{Setting, request, transmit};
+use super::server::{Setting, request, transmit};
 
 /// How long to wait for an answer before it counts as missing. Nothing is measured by this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);

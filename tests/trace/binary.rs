@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tempfile::TempDir;
 
 use super::tools::{STRADDLE, json, present, straddle, text};

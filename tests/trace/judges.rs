@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tempfile::TempDir;
 
 use super::tools::{json, present, straddle};

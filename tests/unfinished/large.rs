@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use super::{NAME, begin, check, content, of_rule, run};
 use crate::tools::{self, Dir, list, word, write_table};
-use crate::{NAME, begin, check, content, of_rule, run};
 
 /// Each in sectors.
 const PARTS: [(usize, usize); 2] = [(63, 5001), (8000, 1000)];

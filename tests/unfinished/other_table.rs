@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use super::{LEN, NAME, TABLES, begin, check, of_rule, planned, put_back, run};
 use crate::tools::{self, Dir, list, number, write_table};
-use crate::{LEN, NAME, TABLES, begin, check, of_rule, planned, put_back, run};
 
 /// A table that has nothing to do with the disk's.
 const OTHER: [&str; 2] =

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
 use super::{BLOCK, Load, SECONDS, offset};

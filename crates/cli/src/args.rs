@@ -3,6 +3,7 @@
 mod bench;
 mod columns;
 mod drive;
+mod efficiency;
 mod instead;
 mod lab;
 mod listed;
@@ -30,6 +31,7 @@ pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::columns::Columns;
 pub use self::drive::FitArguments;
 pub(crate) use self::drive::{Action, DriveArguments, ShowArguments};
+pub(crate) use self::efficiency::EfficiencyArguments;
 pub use self::lab::{LabArguments, OfLab, TearName};
 use self::listed::Listed;
 pub(crate) use self::plan::{
@@ -182,12 +184,6 @@ Examples:
   straddle schema > check.schema.json
   straddle schema bench | jq .properties";
 
-/// Examples for `efficiency --help`.
-const EFFICIENCY_EXAMPLES: &str = "\
-Examples:
-  straddle efficiency                     both usual formats
-  straddle efficiency --data 4096 --overhead 15 --ecc 100";
-
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -207,7 +203,7 @@ Examples:
   straddle check --domain all             the disks of every virtual machine of libvirt
   straddle check --domain ./web.xml       those of the one that a file describes";
 
-// Arguments of `check`.
+/// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
@@ -425,7 +421,7 @@ Examples:
   straddle explain WD10EARS               a modelled drive (straddle drive show)
   straddle explain rmw --offset 63s       the first block of a partition at sector 63";
 
-// Arguments of `explain`.
+/// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
@@ -484,27 +480,6 @@ pub(crate) struct RmwArguments {
     /// Start of the first physical sector (the drive's alignment offset).
     #[arg(long, value_parser = parse_size, default_value = "0", value_name = "BYTES")]
     pub(crate) phase: ByteCount,
-
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-// Arguments of `efficiency`.
-#[derive(Debug, Args)]
-#[command(after_help = EFFICIENCY_EXAMPLES)]
-pub(crate) struct EfficiencyArguments {
-    /// Bytes of data per sector [default: both usual formats, if no other size is given].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) data: Option<u32>,
-
-    /// Bytes of gap, synchronisation and address mark per sector.
-    #[arg(long)]
-    pub(crate) overhead: Option<u32>,
-
-    /// Bytes of error-correcting code per sector.
-    #[arg(long)]
-    pub(crate) ecc: Option<u32>,
 
     /// Print JSON.
     #[arg(long)]

@@ -14,7 +14,7 @@ use clap::ValueEnum as _;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use straddle_audit::Reason;
-use straddle_examine::{ExceptionError, TargetException};
+use straddle_audit::examine::{ExceptionError, TargetException};
 use toml::Spanned;
 
 use crate::args::{self, CheckArguments, FailOn};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use straddle_bench::OffBoundary;
+use straddle_audit::examine::{Cost, Price};
 use straddle_device::topology::{Figure, Topology};
 use straddle_drive::Profile;
-use straddle_examine::{Cost, Price};
+use straddle_measure::bench::OffBoundary;
 use straddle_units::ByteOffset;
 
 use crate::measured::{Known, Measured};

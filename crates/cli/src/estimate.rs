@@ -3,11 +3,11 @@
 //! The requests of some windows, spread over all of them, are sent to the model one after the other, in pieces
 //! as the kernel would send them. Nothing is known of the time that the host takes.
 
-use straddle_bench::{Modelled, Target, TargetError, complete};
 use straddle_drive::Profile;
-use straddle_io::{Operation, Request, Time};
-use straddle_relocate::{Job, Verify, WindowTraffic};
+use straddle_measure::bench::{Modelled, Target, TargetError, complete};
 use straddle_repair::realign::{EstimateFile, Journal, Realign};
+use straddle_repair::relocate::{Job, Verify, WindowTraffic};
+use straddle_units::io::{Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::measured::Known;

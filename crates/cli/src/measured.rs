@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use straddle_device::Assume;
-use straddle_probe::{Report, Rotation};
+use straddle_measure::probe::{Report, Rotation};
 use straddle_units::{Boundary, ByteCount};
 
 use crate::target::{self, Drive};

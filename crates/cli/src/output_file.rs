@@ -5,7 +5,7 @@
 //! beside it, which then takes its name, so that a full disk leaves the former file. What is written piece by piece is
 //! written in place, so that a run that ends early leaves what it had.
 //!
-//! Journals and backups of disks are made elsewhere, with more care: by `crates/repair` and `crates/real`.
+//! Journals and backups of disks are made elsewhere, with more care: by `crates/repair` and `crates/measure`.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};

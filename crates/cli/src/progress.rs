@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use straddle_bench::Progress;
+use straddle_measure::bench::Progress;
 use straddle_units::ByteCount;
 
 use crate::interrupt::on_interrupt;
@@ -109,7 +109,7 @@ impl Watcher {
     }
 
     /// Takes a report; breaks at the first one after an interrupt.
-    pub(crate) fn look(&mut self, progress: straddle_relocate::Progress) -> ControlFlow<()> {
+    pub(crate) fn look(&mut self, progress: straddle_repair::relocate::Progress) -> ControlFlow<()> {
         let (done, total) = (progress.done.get(), progress.total.get().max(1));
         let (begun, before) = *self.first.get_or_insert((Instant::now(), done));
         let elapsed = begun.elapsed().as_secs();

@@ -11,11 +11,11 @@ use clap::builder::{
     OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
 };
 use clap::error::ErrorKind;
+use straddle_audit::examine::{DRIVE as PREFIX, Named};
 use straddle_device::shown::with_causes;
 use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
-use straddle_examine::{DRIVE as PREFIX, Named};
 
 use crate::exit::{RefusedError, UsageError};
 use crate::output::printable_lines;
@@ -149,7 +149,7 @@ pub fn modelled(specification: &str) -> String {
 
 /// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.
 pub(crate) fn refuse_bare_drive(path: &Path) -> Result<(), UsageError> {
-    straddle_examine::bare_drive(path).map_or(Ok(()), |why| Err(UsageError(why)))
+    straddle_audit::examine::bare_drive(path).map_or(Ok(()), |why| Err(UsageError(why)))
 }
 
 /// Returns a parser for a [`ReadTarget`].
@@ -189,7 +189,7 @@ pub(crate) fn shown(error: &ProfileError) -> String {
 
 /// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    straddle_examine::assume(text).map_err(|error| printable_lines(&error))
+    straddle_audit::examine::assume(text).map_err(|error| printable_lines(&error))
 }
 
 /// A declared topology: that of the target at a path, or of all others.
@@ -215,7 +215,7 @@ pub(crate) fn assumed(text: &str) -> Result<Assumed, String> {
 
 /// As [`assume`], for a file that is read without being named.
 pub(crate) fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
-    straddle_examine::assume_below(folder, text).map_err(|error| printable_lines(&error))
+    straddle_audit::examine::assume_below(folder, text).map_err(|error| printable_lines(&error))
 }
 
 /// Parses what `P` does, but refuses an address: the command works on disks and images of this machine only.

@@ -4,6 +4,9 @@
 //! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of this crate is in
 //! [`ioctl`].
 
+pub mod domain;
+#[cfg(feature = "remote")]
+pub mod remote;
 #[cfg(test)]
 #[path = "../../../tests/tools/skip.rs"]
 mod skip;

@@ -37,8 +37,8 @@ pub use part::Part;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 
-use straddle_io::{Completion, Counters, Request, RequestId, Time};
 use straddle_units::ByteCount;
+use straddle_units::io::{Completion, Counters, Request, RequestId, Time};
 
 use crate::event::MediaEvent;
 use crate::interface::{Interface, Sectors};

@@ -1,6 +1,6 @@
 //! A modelled drive of either kind; every request goes through here.
 
-use straddle_io::{Completion, Counters, Operation, Refusal, Request, Time};
+use straddle_units::io::{Completion, Counters, Operation, Refusal, Request, Time};
 
 use crate::disk::Disk;
 use crate::event::MediaEvent;

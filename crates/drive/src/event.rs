@@ -1,6 +1,6 @@
 //! Reports of what becomes durable inside a drive, for code that keeps the drive's contents.
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 /// A change to what the medium holds, for code that keeps the contents. Spans are byte offsets as the host
 /// counts them.

@@ -1,6 +1,6 @@
 //! What every kind of drive has: a link to the host, and sectors.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 /// The drive's real sectors, whatever it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ pub mod disk;
 pub mod disksim;
 mod drive;
 mod event;
+pub mod form;
 mod interface;
 pub mod profile;
 pub mod ssd;

@@ -28,7 +28,7 @@ mod tests;
 
 pub use parameters::{FlashError, FlashFile, SsdParameters};
 
-use straddle_io::{Completion, Counters, Request, Time};
+use straddle_units::io::{Completion, Counters, Request, Time};
 
 use crate::event::MediaEvent;
 use crate::interface::Interface;

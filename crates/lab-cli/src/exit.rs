@@ -4,7 +4,7 @@ use std::error::Error;
 
 use straddle_cli::exit::{self, Errors};
 pub(crate) use straddle_cli::exit::{Exit, UsageError};
-use straddle_reproduce::experiment::ExperimentError;
+use straddle_lab::reproduce::experiment::ExperimentError;
 use straddle_units::ErrorKind;
 
 /// The errors that this program knows.
@@ -22,23 +22,23 @@ fn name_of<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a str> {
 }
 
 straddle_cli::kinds! {
-    straddle_guest::GuestError,
-    straddle_media::MediaError,
-    straddle_media::StoreError,
-    straddle_reproduce::experiment::ExperimentError,
-    straddle_reproduce::fit::FitError,
-    straddle_reproduce::lab::input::InputError,
-    straddle_reproduce::lab::LabError,
-    straddle_reproduce::lab::ReproduceError,
-    straddle_serve::EndpointError,
-    straddle_serve::ServerError,
+    straddle_lab::guest::GuestError,
+    straddle_lab::media::MediaError,
+    straddle_lab::media::StoreError,
+    straddle_lab::reproduce::experiment::ExperimentError,
+    straddle_lab::reproduce::fit::FitError,
+    straddle_lab::reproduce::lab::input::InputError,
+    straddle_lab::reproduce::lab::LabError,
+    straddle_lab::reproduce::lab::ReproduceError,
+    straddle_lab::serve::EndpointError,
+    straddle_lab::serve::ServerError,
 }
 
 #[cfg(test)]
 mod tests {
     use straddle_cli::exit::of_error;
-    use straddle_guest::GuestError;
-    use straddle_reproduce::lab::{LabError, ReproduceError};
+    use straddle_lab::guest::GuestError;
+    use straddle_lab::reproduce::lab::{LabError, ReproduceError};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! `straddle drive fit`: a drive's numbers, fitted to the published figures.
 
 use anyhow::Result;
-use straddle_reproduce::fit::fit as find;
+use straddle_lab::reproduce::fit::fit as find;
 
 use crate::args::FitArguments;
 use crate::exit::Exit;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_guest::{
+use straddle_lab::guest::{
     Charges, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
 };
-use straddle_media::Cut;
+use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
 use tempfile::NamedTempFile;
 
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             lost.get_or_insert(error);
         }
     };
-    let ended = straddle_guest::run(&Kernel::find()?, &job, &pass, &stop);
+    let ended = straddle_lab::guest::run(&Kernel::find()?, &job, &pass, &stop);
     let is_interrupted = matches!(ended, Err(GuestError::Interrupted));
     if ended.is_ok() || is_interrupted {
         let kept = recording.map(Modelled::finish).into_iter();
@@ -155,11 +155,11 @@ fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
 
 /// Removes what killed runs left behind.
 fn clean() -> Result<Exit> {
-    let mut parents = vec![straddle_guest::run_folders(), std::env::temp_dir()];
+    let mut parents = vec![straddle_lab::guest::run_folders(), std::env::temp_dir()];
     parents.dedup();
     let (mut removed, mut is_clean) = (0, true);
     for parent in parents {
-        let cleaned = straddle_guest::remove_orphans(&parent);
+        let cleaned = straddle_lab::guest::remove_orphans(&parent);
         removed += cleaned.removed.len();
         for (path, error) in cleaned.left {
             is_clean = false;
@@ -187,7 +187,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     let task = Task {
         script,
         arguments: words,
-        library: straddle_guest::LIBRARY.to_owned(),
+        library: straddle_lab::guest::LIBRARY.to_owned(),
         environment: Vec::new(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,
@@ -211,7 +211,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
 
 /// Refuses more memory than this machine has: Linux touches memory in proportion to its size at once.
 fn check_memory(wanted: ByteCount) -> Result<()> {
-    let here = straddle_guest::memory();
+    let here = straddle_lab::guest::memory();
     if wanted.get() <= here {
         return Ok(());
     }
@@ -257,7 +257,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
 
 /// Returns one of the processors, chosen by process id, so that several of these processes do not share one.
 fn processor() -> Option<usize> {
-    let processors = straddle_guest::processors();
+    let processors = straddle_lab::guest::processors();
     let number = usize::try_from(std::process::id()).ok()?;
     processors.get(number.checked_rem(processors.len())?).copied()
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_io::{Completion, Nanos, Request, RequestId, Time};
-use straddle_media::{Tear, Watch};
+use straddle_lab::media::{Tear, Watch};
 use straddle_trace::{Event, Happened, Marks, Recorded, Recorder, SECTOR};
+use straddle_units::io::{Completion, Nanos, Request, RequestId, Time};
 
 use straddle_cli::args::TearName;
 use straddle_cli::recording::{CLOCK, Whole, origin};

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_reproduce::experiment::Experiment;
-use straddle_reproduce::lab::input::Inputs;
-use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
-use straddle_reproduce::policy::{self, Policies};
+use straddle_lab::reproduce::experiment::Experiment;
+use straddle_lab::reproduce::lab::input::Inputs;
+use straddle_lab::reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
+use straddle_lab::reproduce::policy::{self, Policies};
 
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
@@ -140,7 +140,7 @@ fn run_lab(
             for Planned { drive, .. } in &planned {
                 Profile::open(drive)?;
             }
-            let guests = Guests::new(straddle_reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
+            let guests = Guests::new(straddle_lab::reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
             let guests = guests.context("the lab cannot run (--model-only does without)")?;
             Box::new(guests.unconfined(arguments.unconfined))
         }
@@ -152,7 +152,7 @@ fn run_lab(
         trees: arguments.tree.clone(),
     };
     let outcomes =
-        straddle_reproduce::lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
+        straddle_lab::reproduce::lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
     let outcomes: Vec<StepOutcome> = outcomes?;
     let mut outcomes = outcomes.into_iter();
     for reproduced in experiments {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_media::{Cut, Served, Store};
-use straddle_serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot};
+use straddle_lab::media::{Cut, Served, Store};
+use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot};
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};

@@ -1,7 +1,7 @@
 //! What a step ran on.
 
 pub(crate) use straddle_cli::target::{Drive, modelled};
-use straddle_reproduce::lab::StepOutcome;
+use straddle_lab::reproduce::lab::StepOutcome;
 
 /// Returns what a lab step ran on, as a target.
 pub(crate) fn of_lab(outcome: &StepOutcome) -> String {

@@ -20,11 +20,11 @@ mod work;
 
 use std::path::{Path, PathBuf};
 
+use crate::relocate::Move;
 use straddle_device::Medium;
 use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
 use straddle_layout::{PartitionType, Role, Stack, TableKind, beside, is_marker};
-use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::encode::CurrentGpt;
@@ -35,6 +35,7 @@ use crate::lost::unrecognised;
 use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
 use crate::realign::unallocated::{Look, has_data};
 use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer};
+pub use crate::relocate::Verify;
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 pub use file::CopyFile;
@@ -43,7 +44,6 @@ use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
 pub use run::{Copied, CopyWatch, Stage};
 pub use source::{Source, shared};
-pub use straddle_relocate::Verify;
 pub use work::Unreadable;
 
 /// The version of the file's format.

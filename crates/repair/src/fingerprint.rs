@@ -3,6 +3,7 @@
 //! The law of this module: the hash covers everything that makes up the present table and nothing else. A
 //! boot loader or a file system may write elsewhere without invalidating the plan.
 
+use crate::relocate::is_title;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
@@ -10,7 +11,6 @@ use straddle_device::hex::encode as hex;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::{gpt, mbr};
 use straddle_layout::{Role, Stack};
-use straddle_relocate::is_title;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 /// A disk as it was when the plan was made.

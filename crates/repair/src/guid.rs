@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 /// 128 bits from which identifiers are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@
 //! with it.
 
 pub mod apply;
+pub mod boot;
 mod contents;
 pub mod copy;
 mod encode;
@@ -28,11 +29,12 @@ mod grain;
 mod guid;
 mod kinds;
 mod lost;
-pub mod peers;
 pub mod moves;
+pub mod peers;
 mod plan;
 mod present;
 pub mod realign;
+pub mod relocate;
 mod request;
 mod sfdisk;
 mod target;

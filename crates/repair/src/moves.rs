@@ -4,12 +4,12 @@ use std::io::Error;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use straddle_audit::examine::{Examiner, is_in_partitions, read_present};
 use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, Unfinished};
 use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
 use straddle_device::{Assume, DeviceKind, Medium, ReadError, Target};
-use straddle_examine::{Examiner, is_in_partitions, read_present};
 use straddle_layout::{Damage, Stack};
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -198,7 +198,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use straddle_examine::Options;
+    use straddle_audit::examine::Options;
 
     #[test]
     fn the_format_is_the_one_that_the_option_takes() {

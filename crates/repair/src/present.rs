@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
+use straddle_audit::examine::{adopt_tables, read_converted};
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_examine::{adopt_tables, read_converted};
 use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 

@@ -59,9 +59,9 @@ mod witness;
 #[cfg(test)]
 mod tests;
 
+use crate::relocate::{Job, Move, Parts};
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::{Content, FsKind, Stack, Unclaimed};
-use straddle_relocate::{Job, Move, Parts};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::relocate::FileAccess;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};
@@ -21,7 +22,6 @@ use straddle_device::ioctl::{IoctlError, reread_partitions};
 use straddle_device::live::Machine;
 use straddle_device::sysfs::{Attributes, Directory, name_of_disk};
 use straddle_device::{FileId, Medium, OpenError, Options, ReadError, Zoned};
-use straddle_relocate::FileAccess;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 /// Why a target cannot be written, or cannot be planned for.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use rayon::prelude::*;
-use straddle_io::{Nanos, Operation, Time};
+use straddle_units::io::{Nanos, Operation, Time};
 
 use crate::coalesce::{Coalesced, Pools, Window};
 use crate::error::{LineError, TraceError};

@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, BufRead, BufReader, Read};
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 use crate::error::{LineError, TraceError};
 use crate::format::{Format, Volume, When};

@@ -8,7 +8,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-use straddle_io::{Nanos, Operation, Time};
+use straddle_units::io::{Nanos, Operation, Time};
 
 use crate::histogram::SECTOR;
 use crate::record::Record;

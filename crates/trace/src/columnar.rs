@@ -19,7 +19,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Type;
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 pub(crate) use self::convert::{Converter, Plan, Problem, Rows};
 use self::file::Positioned;

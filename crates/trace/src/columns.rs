@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 use straddle_units::parse_size;
 
 use crate::histogram::SECTOR;

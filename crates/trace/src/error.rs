@@ -1,6 +1,6 @@
 //! Errors of reading and replaying a trace.
 
-use straddle_io::Refusal;
+use straddle_units::io::Refusal;
 
 use crate::reader::Place;
 

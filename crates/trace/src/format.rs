@@ -11,7 +11,7 @@ pub(crate) mod tracefs;
 
 use std::fmt;
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 use crate::error::LineError;
 use crate::histogram::SECTOR;

@@ -11,6 +11,7 @@ mod coalesce;
 mod columnar;
 mod columns;
 mod error;
+pub mod form;
 mod format;
 mod histogram;
 mod how;
@@ -26,6 +27,7 @@ mod stored;
 #[cfg(feature = "parquet")]
 mod tables;
 mod text;
+pub mod tracefs;
 mod volumes;
 mod write;
 

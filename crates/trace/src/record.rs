@@ -1,6 +1,6 @@
 //! The requests of a trace, and what every format does to them: volumes by number, times from the first request.
 
-use straddle_io::{Nanos, Operation, Time};
+use straddle_units::io::{Nanos, Operation, Time};
 
 use crate::error::LineError;
 use crate::format::{Line, When};

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use straddle_io::{Nanos, Operation, Requests};
+use straddle_units::io::{Nanos, Operation, Requests};
 
 use crate::blktrace as format;
 use crate::how::Event;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 use straddle_drive::{Drive, Profile};
-use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Refusal, Request, Time};
+use straddle_units::io::{Completion, Counters, Latency, Nanos, Operation, Refusal, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::error::{LineError, TraceError};

@@ -185,7 +185,7 @@ mod tests {
         ) {
             let text = format!("{whole}{fraction}");
             let unit = 10_u64.pow(exponent);
-            let expected = crate::format::time("", &text, unit).ok().map(straddle_io::Nanos::get);
+            let expected = crate::format::time("", &text, unit).ok().map(straddle_units::io::Nanos::get);
             let read = time(&padded(&text), 0, exponent);
             // It may leave a line to the other, but not read another number.
             if let Some((nanos, end)) = read {

@@ -5,8 +5,8 @@
 //! is written in one way only; the last four bytes are a CRC-32 of all before them. What is read is bounded by the
 //! number of bytes, and its counts by [`MOST_REQUESTS`].
 
-use straddle_io::Time;
 use straddle_units::ErrorKind;
+use straddle_units::io::Time;
 
 use crate::account::{Account, Volume};
 use crate::histogram::{Histogram, is_key, is_long};

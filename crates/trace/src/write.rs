@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 #[cfg(feature = "parquet")]
 use self::table::Table;

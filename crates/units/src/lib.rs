@@ -9,6 +9,7 @@ mod block;
 mod boundary;
 mod bytes;
 mod error_kind;
+pub mod io;
 mod size;
 
 pub use block::{BlockSize, BlockSizeError, KERNEL_SECTOR, Lba, LbaCount};

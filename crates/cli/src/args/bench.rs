@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use straddle_bench::{Pattern, Sync};
+use straddle_measure::bench::{Pattern, Sync};
 use straddle_units::{ByteCount, parse_size};
 
 use super::positive_size;
@@ -287,8 +287,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Microseconds as whole nanoseconds.
 fn overhead(text: &str) -> Result<u64, String> {
     let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
-    let time = micros.and_then(straddle_io::Nanos::from_micros);
-    time.map(straddle_io::Nanos::get)
+    let time = micros.and_then(straddle_units::io::Nanos::from_micros);
+    time.map(straddle_units::io::Nanos::get)
         .ok_or_else(|| "not a number of microseconds from 0 to 10000000".to_owned())
 }
 

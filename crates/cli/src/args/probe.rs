@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use straddle_probe::Budget;
+use straddle_measure::probe::Budget;
 use straddle_units::ByteCount;
 
 use super::positive_size;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use straddle_io::Nanos;
 use straddle_trace::{Columns, Event, Format, How, UNITS};
+use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, parse_size};
 
 use super::place;

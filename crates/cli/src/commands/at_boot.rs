@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use straddle_boot::{Console, Ended, System};
 use straddle_repair::Present;
+use straddle_repair::boot::{Console, Ended, System};
 use straddle_repair::realign::Realign;
 
 use super::realign::complain_unreadable;

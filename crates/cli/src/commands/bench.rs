@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use straddle_bench::{
+use straddle_measure::bench::{
     ForeignParameter, Host, Modelled, Parameters, Pattern, Target, WarmUp, Workload, warm_sweep,
 };
 use straddle_units::ByteCount;

@@ -10,7 +10,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use rayon::prelude::*;
-use straddle_examine::Examined;
+use straddle_audit::examine::Examined;
 
 use self::batch::{BATCH, PARALLEL_FROM};
 use self::outcome::Outcome;

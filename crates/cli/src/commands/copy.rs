@@ -11,10 +11,10 @@ use straddle_device::claim::{self, LockError};
 use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, MemoryMedium, Options};
-use straddle_repair::{Depth, Present};
 use straddle_layout::read_stack;
-use straddle_relocate::Verify;
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage, Unreadable};
+use straddle_repair::relocate::Verify;
+use straddle_repair::{Depth, Present};
 use straddle_repair::{Situation, Target, TargetError};
 use straddle_units::ByteCount;
 
@@ -180,7 +180,7 @@ fn watch(
     watcher: &mut Watcher,
     name: &str,
     stage: Stage,
-    progress: straddle_relocate::Progress,
+    progress: straddle_repair::relocate::Progress,
 ) -> ControlFlow<()> {
     watcher.enter(&match stage {
         Stage::Reading => format!("reading {}, which is to be empty", output::printable(name)),

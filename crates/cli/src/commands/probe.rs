@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use straddle_bench::{Description, Modelled, Progress, Surface, Target, TargetError};
 use straddle_drive::Profile;
-use straddle_io::Nanos;
-use straddle_probe::{Budget, Claims, ProbeError, probe};
-use straddle_real::{Io, Preserved, Preserving, Saved, Scope, Settings};
+use straddle_measure::bench::{Description, Modelled, Progress, Surface, Target, TargetError};
+use straddle_measure::probe::{Budget, Claims, ProbeError, probe};
+use straddle_measure::real::{Io, Preserved, Preserving, Saved, Scope, Settings};
+use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, Span};
 
 use crate::args::ProbeArguments;

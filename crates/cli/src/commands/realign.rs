@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_device::{FileId, Options};
-use straddle_repair::{Depth, Present};
-use straddle_relocate::{Bad, Verify};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
     self, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign, RealignError, Run,
     Wanted,
 };
+use straddle_repair::relocate::{Bad, Verify};
+use straddle_repair::{Depth, Present};
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 

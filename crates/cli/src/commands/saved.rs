@@ -63,22 +63,8 @@ impl Saved {
             return Some(format!("is a plan of {}, and this one is of {}", former.kind(), self.kind()));
         }
         // Its table may have changed since: the former plan is of no use then.
-        let [now, then] = [self.disk(), former.disk()];
-        let is_same = (now.size, &now.serial) == (then.size, &then.serial)
-            && (now.serial.is_some() || now.table == then.table || self.has_identifier_of(former));
-        (!is_same).then(|| "is a plan for another disk".to_owned())
-    }
-
-    /// Whether both tables have one identifier: a disk without a serial number, as an image, is recognised by it where its
-    /// table has changed.
-    fn has_identifier_of(&self, former: &Self) -> bool {
-        let id = |saved: &Self| match saved {
-            Self::Table(plan) => Some(plan.table().id.clone()),
-            Self::Moves(realign) => Some(realign.plan().table().id.clone()),
-            Self::Copy(_) => None,
-        };
-        let is_set = |id: &String| id.contains(|c| c != '0' && c != '-');
-        id(self).filter(is_set).is_some_and(|now| id(former) == Some(now))
+        let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));
+        (now != then).then(|| "is a plan for another disk".to_owned())
     }
 
     fn from_json(text: &str) -> Result<Self> {

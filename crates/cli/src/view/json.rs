@@ -1,5 +1,5 @@
-//! What `--json` prints, one module per command: the published forms of results, with the rules that `straddle_forms`
-//! states. Those that other programs return as well are in that crate.
+//! What `--json` prints, one module per command, each with the rules that it states. The forms that other programs return as
+//! well are in the crates of their subjects.
 
 pub mod bench;
 pub(crate) mod copy;
@@ -13,5 +13,7 @@ pub(crate) mod record;
 pub mod schema;
 pub(crate) mod sim;
 
-pub(crate) use straddle_forms::check::{Status, TargetReport};
-pub(crate) use straddle_forms::{check, drive, finding, table, trace};
+pub(crate) use straddle_audit::form::check::{Status, TargetReport};
+pub(crate) use straddle_audit::form::{check, finding, table};
+pub(crate) use straddle_drive::form as drive;
+pub(crate) use straddle_trace::form as trace;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::intake::Write;

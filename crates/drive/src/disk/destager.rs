@@ -1,6 +1,6 @@
 //! Emptying the write buffer: its parameters, the write in progress, and when to look at the buffer again.
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 use crate::disk::buffer::{Taken, WriteBuffer};
 use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheParameters};

@@ -3,7 +3,7 @@
 //! The law of this module: everything here is optional. The default is the plain controller that a data sheet
 //! implies: one overhead for reads and one for writes.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 /// The measured behaviour of the firmware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

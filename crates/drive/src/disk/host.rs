@@ -1,6 +1,6 @@
 //! The host side of the disk: taking commands, answering from the caches, and completing writes.
 
-use straddle_io::{Operation, Request, RequestId, Time};
+use straddle_units::io::{Operation, Request, RequestId, Time};
 
 use crate::disk::buffer::NONE;
 use crate::disk::{Disk, Read, RmwReads};

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use straddle_io::{Nanos, RequestId, Time};
+use straddle_units::io::{Nanos, RequestId, Time};
 
 /// A write on its way into the buffer, in bytes as the platters count them.
 #[derive(Clone, Copy, Debug)]

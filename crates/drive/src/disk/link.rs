@@ -2,7 +2,7 @@
 //!
 //! Without measured [`CommandTimes`] the interface's fixed overheads apply.
 
-use straddle_io::{Nanos, RequestId, Time};
+use straddle_units::io::{Nanos, RequestId, Time};
 
 use crate::disk::Read;
 use crate::disk::firmware::{CommandTimes, Disconnects};

@@ -3,7 +3,7 @@
 
 mod measured;
 
-use straddle_io::{Counters, Nanos, Time};
+use straddle_units::io::{Counters, Nanos, Time};
 
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::link::Piece;

@@ -1,6 +1,6 @@
 //! The medium side of the disk: which operation is next, how long it takes, and what changes when it ends.
 
-use straddle_io::{Nanos, Time};
+use straddle_units::io::{Nanos, Time};
 
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;

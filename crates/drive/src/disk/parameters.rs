@@ -1,7 +1,7 @@
 //! The checked parameters of a disk.
 
-use straddle_io::Nanos;
 use straddle_units::ByteCount;
+use straddle_units::io::Nanos;
 
 use crate::disk::firmware::Firmware;
 use crate::disk::geometry::Geometry;

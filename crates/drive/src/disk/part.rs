@@ -1,6 +1,6 @@
 //! Parts of the disk model that can be removed, to show what each contributes.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 use super::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
 

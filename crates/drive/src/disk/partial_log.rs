@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use straddle_io::{Nanos, Time};
+use straddle_units::io::{Nanos, Time};
 
 use crate::disk::buffer::Extent;
 use crate::disk::mechanism::Pass;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use straddle_io::{Completion, Request, RequestId, Time};
+use straddle_units::io::{Completion, Request, RequestId, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct Queue {

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 use crate::disk::Read;
 use crate::disk::firmware::{ReadAheadEnd, ReadOn, SegmentRules};

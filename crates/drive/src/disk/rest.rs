@@ -6,7 +6,7 @@
 //! up other work: a flush, or a host that waits for the medium, ends waiting for what is only likely, and all
 //! waiting ends where nothing else can be done.
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 use crate::disk::Disk;
 use crate::disk::buffer::Extent;

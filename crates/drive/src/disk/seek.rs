@@ -1,6 +1,6 @@
 //! How long the arm takes to move over a number of tracks, settling included.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 /// Distances up to this have a table entry each; 4 KiB random writes in a small file move no further.
 const NEAR: usize = 1024;

@@ -1,6 +1,6 @@
 //! The rotating platters: angles, and when a given angle is next under the heads.
 
-use straddle_io::{Nanos, Time};
+use straddle_units::io::{Nanos, Time};
 
 /// A fraction of a revolution, in units of 2^-32, so that addition wraps as the platter does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

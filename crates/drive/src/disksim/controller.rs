@@ -3,8 +3,8 @@
 //! Parameters that only matter with several requests outstanding (the scheduler, sneaky hits, pre-buffering)
 //! are ignored: DiskSim's sets were measured with one request at a time.
 
-use straddle_io::Nanos;
 use straddle_units::ByteCount;
+use straddle_units::io::Nanos;
 
 use super::fields::Fields;
 use super::mechanics::Mechanics;

@@ -1,6 +1,6 @@
 //! Access to a block's pairs by key, with checks of their values.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 use super::ImportError;
 use super::syntax::{Block, Located, Value};

@@ -1,6 +1,6 @@
 //! The mechanics of a `.model`: rotation, seek times, head switch, settling.
 
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 use super::fields::Fields;
 use super::{Folder, ImportError};

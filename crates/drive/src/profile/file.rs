@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use straddle_io::Nanos;
 use straddle_units::ByteCount;
+use straddle_units::io::Nanos;
 use toml::{Table, Value};
 
 use super::keys::{

@@ -5,7 +5,7 @@
 //! too long; then the rest is read, if the unit was ever written. A group that is not full is programmed with
 //! padding if a command waits for it.
 
-use straddle_io::Time;
+use straddle_units::io::Time;
 
 use crate::event::MediaEvent;
 use crate::ssd::agenda::Lane;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use straddle_io::{Completion, Operation, Request, RequestId, Time};
+use straddle_units::io::{Completion, Operation, Request, RequestId, Time};
 
 use crate::event::MediaEvent;
 use crate::interface::Interface;

@@ -4,7 +4,7 @@
 //! collection can always make room, and the model's own size stays bounded.
 
 use serde::Deserialize;
-use straddle_io::Nanos;
+use straddle_units::io::Nanos;
 
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;

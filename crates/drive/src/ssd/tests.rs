@@ -6,7 +6,7 @@ mod keeper;
 mod property;
 mod speed;
 
-use straddle_io::{Nanos, Operation, RequestId};
+use straddle_units::io::{Nanos, Operation, RequestId};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::index::{Slot, Superblock};

@@ -9,8 +9,8 @@ use std::fmt::Write;
 use straddle_cli::view::chart::groups::{Bar, Chart, Group};
 use straddle_cli::view::html::{Cell, Table, dash, document, figure, paragraph};
 use straddle_cli::view::markup::escaped;
-use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
-use straddle_reproduce::policy::Band;
+use straddle_lab::reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_lab::reproduce::policy::Band;
 
 use crate::output::plural;
 use crate::target;

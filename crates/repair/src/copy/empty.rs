@@ -7,9 +7,9 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::relocate::{FileAccess, Progress};
 use straddle_device::Medium;
 use straddle_layout::member_marks;
-use straddle_relocate::{FileAccess, Progress};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::gap::Lead;

@@ -3,8 +3,8 @@
 //! The law of this module: every [`Copy`] can be stored as a [`CopyFile`]. A [`CopyFile`] becomes a [`Copy`]
 //! only if it passes every check of one.
 
+use crate::relocate::Move;
 use serde::{Deserialize, Serialize};
-use straddle_relocate::Move;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Copy, CopyError, VERSION, gap};

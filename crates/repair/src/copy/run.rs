@@ -7,12 +7,12 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use crate::relocate::{Bad, Progress, Verify};
 use sha2::{Digest, Sha256};
 use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
 use straddle_layout::{Stack, member_marks, read_all, read_stack};
-use straddle_relocate::{Bad, Progress, Verify};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::bounded::Bounded;

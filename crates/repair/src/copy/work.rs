@@ -6,8 +6,8 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use crate::relocate::{Bad, FileAccess, Move, Progress, filler};
 use sha2::{Digest, Sha256};
-use straddle_relocate::{Bad, FileAccess, Move, Progress, filler};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::run::{CopyWatch, Stage, write};

@@ -19,11 +19,11 @@
 
 use std::io;
 
-use straddle_device::Medium;
-use straddle_layout::read_all;
-use straddle_relocate::{
+use crate::relocate::{
     Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
+use straddle_device::Medium;
+use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
@@ -40,7 +40,7 @@ use crate::plan::{Change, Entry, Format};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
-pub type Watch<'w> = straddle_relocate::Watch<'w>;
+pub type Watch<'w> = crate::relocate::Watch<'w>;
 
 /// Receives the list of what could not be read, and keeps it: the journal, which has it too, is erased next.
 pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;

@@ -8,9 +8,9 @@
 
 use std::path::Path;
 
+use crate::relocate::{State, Whereabouts, is_latest, slots};
 use straddle_device::Medium;
 use straddle_layout::{Role, read_stack};
-use straddle_relocate::{State, Whereabouts, is_latest, slots};
 use straddle_units::{ByteOffset, Span};
 
 use super::carry::Run;

@@ -4,11 +4,11 @@
 //! header of one, in its own place, and the GPT that counts is the same one and names another; or a part of a journal that
 //! nothing follows, as its titles were never written, are gone, or say that its move never began or is over.
 
+use crate::relocate::{Disks, State, body_at, inspect, is_title, says_nothing};
 use straddle_device::Medium;
 use straddle_device::fields::{has, le64};
 use straddle_layout::format::gpt::{SIGNATURE, header};
 use straddle_layout::{Stack, gpt_copy, is_erased, is_gpt_header, read_stack};
-use straddle_relocate::{Disks, State, body_at, inspect, is_title, says_nothing};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::journals::{at_end, ends, is_over};

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use straddle_relocate::Move;
+use crate::relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::order::Trip;

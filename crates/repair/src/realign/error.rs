@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::relocate::RelocateError;
 use straddle_layout::Content;
-use straddle_relocate::RelocateError;
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 use crate::error::PlanError;

@@ -3,9 +3,9 @@
 //! The law of this module: every [`Realign`] can be stored as a [`RealignFile`]. A [`RealignFile`] becomes a
 //! [`Realign`] only if it passes every check of one.
 
+use crate::relocate::Move;
 use serde::{Deserialize, Serialize};
 use straddle_layout::FsKind;
-use straddle_relocate::Move;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::validate::invalid;

@@ -2,9 +2,9 @@
 //!
 //! The law of this module: it only reads.
 
+use crate::relocate::{Verify, inspect};
 use straddle_device::{MemoryMedium, ReadError};
 use straddle_layout::{Problem, Stack, read_stack};
-use straddle_relocate::{Verify, inspect};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};

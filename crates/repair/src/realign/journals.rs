@@ -3,11 +3,11 @@
 //! The law of this module: it only reads. A journal that is over counts for nothing: the table lists all that it would
 //! have moved, or has, where that is.
 
+use crate::relocate::{Disks, State, inspect, named_within, search};
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::format::mbr;
 use straddle_layout::{Role, Stack, TableKind};
-use straddle_relocate::{Disks, State, inspect, named_within, search};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::payload::Payload;

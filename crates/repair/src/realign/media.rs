@@ -5,10 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::relocate::{FileAccess, journal_len};
 use serde::{Deserialize, Serialize};
 use straddle_device::claim::{self, Claim};
 use straddle_device::{FileId, Medium, ReadError};
-use straddle_relocate::{FileAccess, journal_len};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{MoveError, Realign};
@@ -101,7 +101,7 @@ impl NewJournal {
     /// [`MoveError::JournalFile`].
     pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let payload = vec![0; straddle_relocate::LARGEST_PAYLOAD];
+        let payload = vec![0; crate::relocate::LARGEST_PAYLOAD];
         let len = journal_len(&realign.job([0; 16], payload)?)?;
         // It will hold data of the disk, which not everybody may read.
         let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
@@ -146,7 +146,7 @@ fn is_journal(path: &Path) -> bool {
     let waits_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(waits_for_nobody).open(path);
     match file.and_then(|mut file| file.read_exact(&mut start)) {
-        Ok(()) => straddle_relocate::is_title(&start),
+        Ok(()) => crate::relocate::is_title(&start),
         Err(error) => error.kind() != io::ErrorKind::UnexpectedEof,
     }
 }
@@ -209,7 +209,7 @@ pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
 /// A file, as a journal is written to it.
 pub(super) struct Writer<'a>(pub(super) &'a File);
 
-impl straddle_relocate::Disk for Carrier<'_> {
+impl crate::relocate::Disk for Carrier<'_> {
     fn size(&self) -> ByteCount {
         self.0.len()
     }
@@ -243,7 +243,7 @@ impl straddle_relocate::Disk for Carrier<'_> {
     }
 }
 
-impl straddle_relocate::Disk for Writer<'_> {
+impl crate::relocate::Disk for Writer<'_> {
     fn size(&self) -> ByteCount {
         FileAccess::new(self.0).size().unwrap_or_default()
     }

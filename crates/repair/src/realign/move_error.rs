@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
+use crate::relocate::{Device, RelocateError};
 use straddle_device::ReadError;
-use straddle_relocate::{Device, RelocateError};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 use super::RealignError;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use straddle_relocate::Move;
+use crate::relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::detours::{detours, ends};

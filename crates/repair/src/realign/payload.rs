@@ -9,12 +9,12 @@ mod foreign_writes;
 mod pieces;
 pub(super) mod restore;
 
+use crate::relocate::{State, Whereabouts};
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_layout::format::mbr;
-use straddle_relocate::{State, Whereabouts};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use self::pieces::Pieces;

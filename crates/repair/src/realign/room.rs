@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
+use crate::relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_device::{Medium, ReadError};
-use straddle_relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::unallocated::Look;

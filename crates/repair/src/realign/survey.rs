@@ -4,11 +4,11 @@
 
 use std::io;
 
+use crate::relocate::{Disks, Job, State, inspect};
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
-use straddle_relocate::{Disks, Job, State, inspect};
 use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
 
 use super::carry::obstacle;
@@ -158,7 +158,7 @@ fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> 
 /// A medium, as a journal is read from it.
 pub(super) struct Reading<'m>(pub(super) &'m dyn Medium);
 
-impl straddle_relocate::Disk for Reading<'_> {
+impl crate::relocate::Disk for Reading<'_> {
     fn size(&self) -> ByteCount {
         self.0.len()
     }

@@ -1,6 +1,6 @@
 //! The checks that every plan to realign must pass, wherever it comes from.
 
-use straddle_relocate::journal_len;
+use crate::relocate::journal_len;
 use straddle_units::Span;
 
 use super::{Journal, Realign, RealignError, inner};

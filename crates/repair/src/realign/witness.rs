@@ -4,11 +4,11 @@
 //! The law of this module: it only reads. Of what a window in flight may have left in two places nothing is asked: the
 //! engine compares that.
 
+use crate::relocate::{Move, Whereabouts};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
-use straddle_relocate::{Move, Whereabouts};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Realign, guard};

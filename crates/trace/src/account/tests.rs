@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use super::*;
 use crate::histogram::{Effect, SECTOR, UNITS};

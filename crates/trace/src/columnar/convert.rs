@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::values::{self, Operations, Units, VolumeIndices, Wrong, as_integers};
 use crate::columns::{Column, Columns, TIME_NAMES, VOLUME_NAMES, Values, unit_of};

@@ -13,7 +13,7 @@ use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use tempfile::NamedTempFile;
 
 use super::Plan;

@@ -14,7 +14,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::text::{bytes_of, each_text, is_text};
 use crate::columns::{Exponent, Values};

@@ -3,7 +3,7 @@
 //! The action that counts is usually `D`: the request as the driver gets it, after merging. The summary at the end,
 //! and events without sectors, are passed over.
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 use super::{Fields, Line, Lines, Quick, Request, Token, Volume, When, is_whole, sectors, time};
 use crate::error::LineError;
@@ -144,7 +144,7 @@ mod tests {
         let line = Blkparse::of(&How::default()).line(text).unwrap().unwrap();
         assert_eq!((line.volume, line.operation), (Volume("8,0", ""), Operation::Write));
         assert_eq!((line.offset, line.length), (223_490 * 512, 4096));
-        assert_eq!(line.when, When::At(straddle_io::Nanos::new(9_507_758)));
+        assert_eq!(line.when, When::At(straddle_units::io::Nanos::new(9_507_758)));
         for other in [
             "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]",
             "  8,0    3        4     0.000001906   697  P   N [kjournald]",

@@ -8,7 +8,7 @@
 //! | Tencent CBS | timestamp, offset, size, type, volume | seconds; sectors of 512 bytes |
 //! | SYSTOR '17 | timestamp, response, type, LUN, offset, size | seconds with a point; bytes |
 
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, sectors, time, whole, wrong};

@@ -1,6 +1,6 @@
 //! Traces as values separated by commas, tabs or semicolons, with a header or with columns by number.
 
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, time, whole, wrong};
@@ -150,7 +150,7 @@ impl Header {
         let operation = values.operation(op.as_bytes()).ok_or_else(|| wrong("op", op, reason(values)))?;
         let when = match self.time {
             Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
-            None => straddle_io::Nanos::ZERO,
+            None => straddle_units::io::Nanos::ZERO,
         };
         let when = When::At(when);
         if operation == Operation::Flush {
@@ -234,7 +234,7 @@ mod tests {
     fn columns_stand_in_any_order_among_others() {
         let columns = header("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
-        let when = When::At(straddle_io::Nanos::new(1500));
+        let when = When::At(straddle_units::io::Nanos::new(1500));
         assert_eq!(
             line,
             Some(Line {

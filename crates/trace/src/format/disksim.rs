@@ -7,7 +7,7 @@
 //! DiskSim's input has lines of `arrival_ms device first_block blocks flags`; MQSim's input looks the same, with
 //! times in whole nanoseconds and the type the other way round.
 
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, sectors, time, whole, wrong};
@@ -143,7 +143,7 @@ fn request(line: &str) -> Result<Line<'_>, LineError> {
 
 #[cfg(test)]
 mod tests {
-    use straddle_io::Nanos;
+    use straddle_units::io::Nanos;
 
     use super::*;
 

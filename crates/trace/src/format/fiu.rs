@@ -46,7 +46,7 @@ impl Lines for Fiu {
 
 #[cfg(test)]
 mod tests {
-    use straddle_io::Operation;
+    use straddle_units::io::Operation;
 
     use super::super::Format;
     use super::*;

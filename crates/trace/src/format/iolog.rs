@@ -1,7 +1,7 @@
 //! fio's I/O log: `fio version 2 iolog`, then `file action [offset length]`; version 3 puts the time in
 //! milliseconds before them. The actions `add`, `open`, `close` and `wait` are not requests.
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 use super::{Fields, Line, Lines, Volume, When, time, whole, wrong};
 use crate::error::LineError;

@@ -3,7 +3,7 @@
 //! The law of this module: it knows where fields are, and not what is wrong with one: a line that is not plainly
 //! written is left to the parser of its format.
 
-use straddle_io::{Nanos, Operation};
+use straddle_units::io::{Nanos, Operation};
 
 use super::{Quick, Request, Token};
 use crate::columns::{Exponent, Values};

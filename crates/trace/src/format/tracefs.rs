@@ -3,7 +3,7 @@
 //! and one that is done `block_rq_complete: major,minor rwbs (command) sector + sectors …`. Other events are passed
 //! over.
 
-use straddle_io::Operation;
+use straddle_units::io::Operation;
 
 use super::blkparse::operation;
 use super::{Fields, Line, Lines, Volume, When, sectors, time};

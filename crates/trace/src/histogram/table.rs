@@ -167,12 +167,12 @@ mod tests {
     #[test]
     fn it_counts_as_a_map_does() {
         let (mut table, mut map) = (Table::new(), BTreeMap::new());
-        let mut random = straddle_io::SplitMix64::new(3);
+        let mut random = straddle_units::io::SplitMix64::new(3);
         for _ in 0..200_000 {
             let key = u32::try_from(random.below(9000) * 2048 % u64::from(KEYS)).unwrap();
             if random.once_in(3) { table.add(key) } else { table.add_many(key, 2) }
         }
-        let mut random = straddle_io::SplitMix64::new(3);
+        let mut random = straddle_units::io::SplitMix64::new(3);
         for _ in 0..200_000 {
             let key = u32::try_from(random.below(9000) * 2048 % u64::from(KEYS)).unwrap();
             *map.entry(key).or_insert(0_u64) += if random.once_in(3) { 1 } else { 2 };

@@ -1,7 +1,7 @@
 //! Random accounts there and back, in parts and in any order, and bytes with random damage.
 
 use proptest::prelude::*;
-use straddle_io::{Nanos, Operation, SplitMix64};
+use straddle_units::io::{Nanos, Operation, SplitMix64};
 
 use super::*;
 use crate::coalesce::Window;

@@ -16,7 +16,7 @@ use crate::reader::Reader;
 type Asked = (Option<String>, Option<&'static str>, i64, i64);
 
 fn requests(count: u64) -> Vec<Asked> {
-    let mut random = straddle_io::SplitMix64::new(7);
+    let mut random = straddle_units::io::SplitMix64::new(7);
     let asked = |_| {
         let volume = match random.below(5) {
             0 => None,

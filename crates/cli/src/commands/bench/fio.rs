@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use straddle_bench::fio::{self, Job};
-use straddle_bench::{Clock, Description, Host, WarmUp, Workload};
-use straddle_real::Io;
+use straddle_measure::bench::fio::{self, Job};
+use straddle_measure::bench::{Clock, Description, Host, WarmUp, Workload};
+use straddle_measure::real::Io;
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
@@ -42,7 +42,7 @@ pub(super) fn emit(
     let Some(name) = name.to_str() else {
         return Err(UsageError(format!("{target}: fio's job files hold names in UTF-8")).into());
     };
-    let (size, sector) = straddle_real::extent(path_of, way)?;
+    let (size, sector) = straddle_measure::real::extent(path_of, way)?;
     let offsets = &arguments.offsets.0;
     let last = offsets.iter().max().copied().unwrap_or_default().saturating_mul(sector);
     // fio makes an existing file longer, over what it holds, if it ends too early.
@@ -114,7 +114,7 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
         );
         return Err(RefusedError(message).into());
     };
-    Ok(straddle_real::check_given_up(path, Path::new(again), way)?)
+    Ok(straddle_measure::real::check_given_up(path, Path::new(again), way)?)
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {

@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use straddle_bench::{
+use straddle_device::shown::quote_path;
+use straddle_measure::bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, TargetError, Turn, WarmUp, Watch, Workload,
     rounds,
 };
-use straddle_device::shown::quote_path;
-use straddle_io::Nanos;
-use straddle_real::{
+use straddle_measure::real::{
     Conditions, Contents, Finished, Intent, Io, Made, OpenError, PrepareError, Prepared, Scope, SessionError,
     Settings, Unrestored, Verdict, unrestored,
 };
 use straddle_units::Span;
+use straddle_units::io::Nanos;
 
 use crate::args::{BenchArguments, Way};
 use crate::durability::{self, Needed};
@@ -254,8 +254,8 @@ pub(crate) fn unprepared(error: PrepareError) -> anyhow::Error {
 }
 
 /// Returns the error, with the option that helps.
-fn refused(error: straddle_real::AreaError) -> anyhow::Error {
-    use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
+fn refused(error: straddle_measure::real::AreaError) -> anyhow::Error {
+    use straddle_measure::real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
     let hint = "; --used also measures areas that hold data, and restores them";
     match error {
         Look { .. } | TooSmall { .. } => error.into(),

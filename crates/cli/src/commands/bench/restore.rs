@@ -4,7 +4,9 @@ use std::io::Write;
 
 use anyhow::{Context as _, Result};
 use straddle_device::shown::quote_path;
-use straddle_real::{JournalError, LaterWrites, Left, Restored, Settled, describe_spans, left, restore};
+use straddle_measure::real::{
+    JournalError, LaterWrites, Left, Restored, Settled, describe_spans, left, restore,
+};
 
 use super::real::{journals, restore_command};
 use crate::args::BenchArguments;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use straddle_examine::{ExamineError, Examined};
+use straddle_audit::examine::{ExamineError, Examined};
 
 use super::Run;
 use super::subject::Subject;
@@ -75,7 +75,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
     let open = &run.examiner.options().open;
     Ok(match subject {
         Subject::Local(TargetSpec::Modelled(drive)) => {
-            let target = straddle_examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
+            let target = straddle_audit::examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
             run.examiner.examine_target(drive.to_string(), target)?
         }
         Subject::Local(TargetSpec::Path(path)) => {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
+use straddle_audit::examine::{ExamineError, Examined};
 use straddle_audit::{Finding, Reported, Severity};
 use straddle_device::OpenError;
 use straddle_device::shown::quote_path;
-use straddle_examine::{ExamineError, Examined};
 
 use super::subject::Subject;
 use super::{Form, Run};

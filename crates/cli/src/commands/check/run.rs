@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use straddle_audit::examine::{Alongside, Examiner, Options, Price};
 use straddle_device::image::Limits;
-use straddle_examine::{Alongside, Examiner, Options, Price};
 
 use super::subject::Subject;
 use crate::args::CheckArguments;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use straddle_audit::examine::{FoundDisk, GuestDisk};
 use straddle_device::Address;
+use straddle_device::domain::Libvirt;
 use straddle_device::shown::with_causes;
-use straddle_domain::Libvirt;
-use straddle_examine::{FoundDisk, GuestDisk};
 
 use crate::args::CheckArguments;
 use crate::exit::UsageError;
@@ -94,7 +94,7 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for (name, domain) in domains {
         let disks = match domain {
-            Ok(domain) => straddle_examine::disks_of(&domain, libvirt),
+            Ok(domain) => straddle_audit::examine::disks_of(&domain, libvirt),
             Err(error) => {
                 subjects.extend(failed(&name, with_causes(&error)));
                 continue;

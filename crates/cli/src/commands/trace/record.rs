@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use straddle_record::{Options, Progress, Subject, Why};
 use straddle_trace::Recorder;
+use straddle_trace::tracefs::{Options, Progress, Subject, Why};
 
 use crate::args::RecordArguments;
 use crate::exit::Exit;
@@ -31,18 +31,19 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
             "{name}: lies on the disk that is recorded: its own writes are recorded too"
         ));
     }
-    let (now, since_epoch) = straddle_record::clock();
-    let origin = origin(straddle_record::CLOCK, vec![subject.described.clone()]);
+    let (now, since_epoch) = straddle_trace::tracefs::clock();
+    let origin = origin(straddle_trace::tracefs::CLOCK, vec![subject.described.clone()]);
     let written = || format!("{name}: cannot write");
     let mut recorder =
         Recorder::new(out, origin, &[subject.number], now, since_epoch).with_context(written)?;
     let options = Options { limit: arguments.limit, buffer: arguments.buffer.get() >> 10 };
     let mut line = Line::new(arguments.limit);
-    let ended = straddle_record::record(&subject, &options, &mut recorder, &stop, &mut |now| line.show(now));
+    let ended =
+        straddle_trace::tracefs::record(&subject, &options, &mut recorder, &stop, &mut |now| line.show(now));
     drop(line);
     let asked = *recorder.asked();
     let finished = ended.and_then(|ended| {
-        let finished = recorder.finish(ended.lost).map_err(straddle_record::RecordError::Write);
+        let finished = recorder.finish(ended.lost).map_err(straddle_trace::tracefs::RecordError::Write);
         finished.map(|()| ended)
     });
     let ended = match finished {

@@ -2,12 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::{
+use straddle_measure::bench::{
     Arm, Clock, Description, Ended, Host, Measured, Order, Parameters, Reached, Stop, Sweep, Sync, WarmUp,
     Workload,
 };
-use straddle_io::{Counters, Latency};
-use straddle_real::Io;
+use straddle_measure::real::Io;
+use straddle_units::io::{Counters, Latency};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.

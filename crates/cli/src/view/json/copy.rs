@@ -118,7 +118,7 @@ fn places(copy: &Copy) -> Vec<PlaceReport> {
         let entry = plan.table().partitions.iter().find(|entry| plan.span(entry).is_some_and(is_there));
         entry.map(|entry| entry.number)
     };
-    let place = |one: &straddle_relocate::Move| {
+    let place = |one: &straddle_repair::relocate::Move| {
         Some(PlaceReport {
             partition: number(one.to)?,
             from_bytes: one.from.start().get(),

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::Description;
-use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
+use straddle_measure::bench::Description;
+use straddle_measure::probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
 use straddle_units::{Boundary, ByteCount};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_relocate::Move;
 use straddle_repair::realign::{EstimateFile, Journal, Realign, Reference};
+use straddle_repair::relocate::Move;
 use straddle_repair::{Change, Plan};
 use straddle_units::ByteOffset;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_record::{Ended, Subject, Why};
 use straddle_trace::Asked;
+use straddle_trace::tracefs::{Ended, Subject, Why};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.

@@ -287,7 +287,7 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
     }
 }
 
-fn kind(times: &straddle_io::Latency) -> Option<KindReport> {
+fn kind(times: &straddle_units::io::Latency) -> Option<KindReport> {
     let count = times.count();
     (count > 0).then(|| KindReport { requests: count, latency: latency(times) })
 }

@@ -4,8 +4,8 @@ mod verdict;
 
 use std::fmt::Write;
 
-use straddle_bench::{Arm, Clock, Ended, Parameters, Ratio, Samples, Stop, Sweep, Sync, WarmUp};
-use straddle_real::Io;
+use straddle_measure::bench::{Arm, Clock, Ended, Parameters, Ratio, Samples, Stop, Sweep, Sync, WarmUp};
+use straddle_measure::real::Io;
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, plural, printable};
@@ -96,7 +96,7 @@ fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
-        nanos => format!(", host overhead {}", straddle_io::Nanos::new(nanos)),
+        nanos => format!(", host overhead {}", straddle_units::io::Nanos::new(nanos)),
     };
     format!(
         "{}: {}{overhead}; on {} ({}): {time}",
@@ -358,8 +358,8 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use straddle_bench::{Host, Mock, Pattern, Silent, Target, Workload};
-    use straddle_io::Nanos;
+    use straddle_measure::bench::{Host, Mock, Pattern, Silent, Target, Workload};
+    use straddle_units::io::Nanos;
 
     use super::*;
 
@@ -369,7 +369,7 @@ mod tests {
         let fresh = || Mock::new(1 << 30, MILLISECOND).with_penalty(penalty);
         let workload = Workload::from(Pattern::RANDOM_WRITE);
         let host = Host::default();
-        let made = straddle_bench::sweep(fresh, &workload, offsets, host, &mut Silent).unwrap();
+        let made = straddle_measure::bench::sweep(fresh, &workload, offsets, host, &mut Silent).unwrap();
         let target = fresh();
         let bench = Bench {
             target: target.description(),

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use anstyle::Style;
+use straddle_audit::examine::{Cost, Examined};
 use straddle_audit::{Code, Finding, Reason, Reported};
 use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{Guest, SectorFormat};
-use straddle_examine::{Cost, Examined};
 use straddle_layout::{Problem, Stack, TableKind};
 use straddle_units::{BlockSize, ByteCount};
 

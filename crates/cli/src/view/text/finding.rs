@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use straddle_audit::examine::{Cost, Examined};
 use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, picture};
-use straddle_examine::{Cost, Examined};
 use straddle_units::{ByteCount, Span};
 
 use super::{severity_style, wrap, wrap_after};

@@ -1,6 +1,6 @@
 //! Numbers, shares and times for people.
 
-use straddle_bench::Clock;
+use straddle_measure::bench::Clock;
 
 /// Formats seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
 pub fn duration(seconds: f64) -> String {

@@ -1,7 +1,7 @@
 //! The table of partitions, with a verdict on each.
 
+use straddle_audit::examine::Examined;
 use straddle_audit::{Code, Finding, OfPartition, Severity, Subject, Verdict};
-use straddle_examine::Examined;
 use straddle_layout::{Content, Partition, PartitionType, types};
 
 use super::narrowed;

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use straddle_bench::Description;
-use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache};
+use straddle_measure::bench::Description;
+use straddle_measure::probe::{
+    Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache,
+};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::output::{Styles, paint, printable};

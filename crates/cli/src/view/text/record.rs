@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use straddle_record::{Ended, Progress, Subject, Why};
 use straddle_trace::Asked;
+use straddle_trace::tracefs::{Ended, Progress, Subject, Why};
 use straddle_units::ByteCount;
 
 use crate::output::{plural, printable, quote_path};

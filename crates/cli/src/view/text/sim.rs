@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use straddle_io::{Latency, Nanos};
 use straddle_trace::{Pace, Replayed};
 use straddle_units::ByteCount;
+use straddle_units::io::{Latency, Nanos};
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::sim::{Run, Sim};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use straddle_audit::examine::Examined;
 use straddle_audit::{Finding, Reported, Severity, Step};
-use straddle_examine::Examined;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};

@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use super::*;
 use crate::skip;

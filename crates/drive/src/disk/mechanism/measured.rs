@@ -1,6 +1,6 @@
 //! Passes for which the time of each sector is tracked: for drives whose firmware was measured.
 
-use straddle_io::{Counters, Nanos, Time};
+use straddle_units::io::{Counters, Nanos, Time};
 
 use super::{Mechanism, Pass};
 use crate::disk::geometry::Place;

@@ -1,7 +1,7 @@
 //! Each test checks one fact of the model.
 
 use super::*;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset};
 
 const UNIT: u64 = 4096;

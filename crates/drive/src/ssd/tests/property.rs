@@ -3,7 +3,7 @@
 use super::keeper::Keeper;
 use super::*;
 use proptest::prelude::*;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset};
 
 /// A small drive and a link.

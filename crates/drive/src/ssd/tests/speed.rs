@@ -1,7 +1,7 @@
 //! The speed of the model. Run with `cargo test --release -p straddle-drive -- --ignored --nocapture speed`.
 
 use super::*;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset};
 
 /// 4 KiB random writes at queue depth 32 on a full 32 GB drive: the most expensive load for the model. The

@@ -1,7 +1,7 @@
 //! The lab steps in a page: charts like the article's figures, tables, and what happened inside the drives.
 
-use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
-use straddle_reproduce::lab::{Comparison, StepOutcome};
+use straddle_lab::reproduce::experiment::{Direction, LabMeasure, LabStep};
+use straddle_lab::reproduce::lab::{Comparison, StepOutcome};
 
 use straddle_cli::view::html::{Cell, Table, capitalised, dash, figure, paragraph};
 

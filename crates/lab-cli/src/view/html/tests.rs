@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use straddle_bench::Silent;
 use straddle_drive::Profile;
-use straddle_io::Counters;
-use straddle_reproduce::experiment::Experiment;
-use straddle_reproduce::lab::input::Inputs;
-use straddle_reproduce::lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
+use straddle_lab::reproduce::experiment::Experiment;
+use straddle_lab::reproduce::lab::input::Inputs;
+use straddle_lab::reproduce::lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
+use straddle_measure::bench::Silent;
+use straddle_units::io::Counters;
 
 use super::page;
 use crate::output::Styles;
@@ -69,8 +69,8 @@ fn reproduced(names: &[&str]) -> Reproduced {
         experiment.lab.iter_mut().for_each(|step| step.input = None);
         let planned: Vec<_> =
             experiment.lab.iter().map(|step| Planned { step, drive: &step.drive, policies: None }).collect();
-        let lab =
-            straddle_reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent).unwrap();
+        let lab = straddle_lab::reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent)
+            .unwrap();
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }
     };

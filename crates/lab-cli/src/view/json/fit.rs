@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_reproduce::experiment::Quantity;
-use straddle_reproduce::fit::{Figure, Fit, Fitted, MARGIN};
+use straddle_lab::reproduce::experiment::Quantity;
+use straddle_lab::reproduce::fit::{Figure, Fit, Fitted, MARGIN};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.

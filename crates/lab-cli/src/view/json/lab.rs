@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_guest::{Ended, Job};
+use straddle_lab::guest::{Ended, Job};
 
 use super::bench::{CountersReport, counters};
 
@@ -118,7 +118,7 @@ impl LabReport {
             start_bytes: drive.partition.start,
             counters: counters(count),
         });
-        let measure = |measured: &straddle_guest::Measured| MeasureReport {
+        let measure = |measured: &straddle_lab::guest::Measured| MeasureReport {
             name: measured.name.clone(),
             value: measured.value,
         };

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
-use straddle_reproduce::experiment::{
+use straddle_lab::reproduce::experiment::{
     Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
 };
-use straddle_reproduce::lab::Settings;
-use straddle_reproduce::policy::{Band, Choice};
+use straddle_lab::reproduce::lab::Settings;
+use straddle_lab::reproduce::policy::{Band, Choice};
 
 mod lab;
 
@@ -35,7 +35,7 @@ pub(crate) struct ReproducedExperiment {
     /// The results of the steps that need only a drive, if they were run.
     pub(crate) outcome: Option<Outcome>,
     /// The results of the steps that need a kernel, if they were run, in the order of the experiment.
-    pub(crate) lab: Option<Vec<straddle_reproduce::lab::StepOutcome>>,
+    pub(crate) lab: Option<Vec<straddle_lab::reproduce::lab::StepOutcome>>,
 }
 
 /// How the experiments were run.
@@ -362,8 +362,9 @@ impl ReproducedExperiment {
     /// Returns the lab steps that were run.
     pub(crate) fn lab_steps(
         &self,
-    ) -> impl Iterator<Item = (&straddle_reproduce::experiment::LabStep, &straddle_reproduce::lab::StepOutcome)>
-    {
+    ) -> impl Iterator<
+        Item = (&straddle_lab::reproduce::experiment::LabStep, &straddle_lab::reproduce::lab::StepOutcome),
+    > {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
@@ -386,7 +387,7 @@ fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport {
 fn report(
     experiment: &Experiment,
     outcome: Option<&Outcome>,
-    lab: Option<&[straddle_reproduce::lab::StepOutcome]>,
+    lab: Option<&[straddle_lab::reproduce::lab::StepOutcome]>,
     limit: Option<f64>,
 ) -> ExperimentReport {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
@@ -484,7 +485,7 @@ fn measure_report(measure: Measure) -> MeasureReport {
     }
 }
 
-fn published_report(published: &straddle_reproduce::experiment::Published) -> PublishedReport {
+fn published_report(published: &straddle_lab::reproduce::experiment::Published) -> PublishedReport {
     let (value, low, high) = (published.value, published.low, published.high);
     PublishedReport { value, low, high, note: published.note.clone() }
 }

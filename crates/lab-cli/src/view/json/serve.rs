@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
-use straddle_io::{Latency, Nanos};
-use straddle_serve::{Ending, Snapshot};
+use straddle_lab::serve::{Ending, Snapshot};
+use straddle_units::io::{Latency, Nanos};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 

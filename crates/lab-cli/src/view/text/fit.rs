@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use straddle_reproduce::experiment::Quantity;
-use straddle_reproduce::fit::{Figure, Fit, MARGIN};
+use straddle_lab::reproduce::experiment::Quantity;
+use straddle_lab::reproduce::fit::{Figure, Fit, MARGIN};
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::text::{headed, number, percent, plain_table, right, wrap};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use straddle_guest::{Ended, GuestDrive, Job};
-use straddle_io::Counters;
+use straddle_lab::guest::{Ended, GuestDrive, Job};
 use straddle_units::ByteCount;
+use straddle_units::io::Counters;
 
 use crate::output::{plural, printable};
 use crate::view::text::wrap;

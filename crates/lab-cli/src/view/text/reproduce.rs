@@ -5,12 +5,12 @@ pub(crate) mod lab;
 use std::fmt::Write;
 
 use straddle_drive::disk::RmwPolicy;
-use straddle_reproduce::experiment::{
+use straddle_lab::reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 
-use straddle_reproduce::lab::Comparison;
-use straddle_reproduce::policy::{Band, Choice};
+use straddle_lab::reproduce::lab::Comparison;
+use straddle_lab::reproduce::policy::{Band, Choice};
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};

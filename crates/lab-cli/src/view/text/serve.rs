@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use straddle_io::Requests;
-use straddle_serve::{Ending, Snapshot, Totals};
+use straddle_lab::serve::{Ending, Snapshot, Totals};
 use straddle_units::ByteCount;
+use straddle_units::io::Requests;
 
 use crate::output::printable;
 use crate::view::json::serve::{Serve, classes};

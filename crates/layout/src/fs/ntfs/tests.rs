@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use straddle_device::MemoryMedium;
-use straddle_io::SplitMix64;
+use straddle_units::io::SplitMix64;
 
 use super::super::file_system;
 use super::table::attribute::{DATA, INDEX_BLOCKS, INDEX_ROOT, LIST};

@@ -4,9 +4,9 @@
 //! checksums say so. The other copy must be whole, and one that the move leaves in its state: then no reader loses
 //! anything if the torn one is restored.
 
+use crate::relocate::State;
 use straddle_device::Medium;
 use straddle_layout::{Problem, TableKind};
-use straddle_relocate::State;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Payload, Place, Table, UNIT};

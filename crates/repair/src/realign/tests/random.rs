@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use straddle_io::SplitMix64;
-use straddle_relocate::Move;
+use crate::relocate::Move;
+use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
 use crate::realign::order::{Trip, order};

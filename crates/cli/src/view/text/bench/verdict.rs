@@ -3,7 +3,7 @@
 //! The law of this module: nothing is concluded from writes that a buffer took, and on an SSD the verdict is about
 //! wear as well as time.
 
-use straddle_bench::{Arm, FEWEST_ROUNDS, Reached, Sweep};
+use straddle_measure::bench::{Arm, FEWEST_ROUNDS, Reached, Sweep};
 
 use super::ratio;
 use crate::output::plural;
@@ -149,8 +149,8 @@ pub(super) fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 
-pub(super) fn each(arm: &Arm) -> straddle_io::Nanos {
-    straddle_io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+pub(super) fn each(arm: &Arm) -> straddle_units::io::Nanos {
+    straddle_units::io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
 }
 
 /// Returns the time of an arm: of its whole run or, in turns, of one request.

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::disk::RmwPolicy;
-use straddle_reproduce::experiment::{
+use straddle_lab::reproduce::experiment::{
     Direction, Host, LabArm, LabMeasure, LabPublished, LabStep, Setting, Statistic,
 };
-use straddle_reproduce::lab::{Cell, Comparison, Figure, Readers, StepOutcome};
+use straddle_lab::reproduce::lab::{Cell, Comparison, Figure, Readers, StepOutcome};
 
 use super::{BandReport, MeasureReport, band_report, measure_report};
 use crate::view::json::bench::{CountersReport, counters};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use straddle_reproduce::experiment::{LabStep, Setting, Statistic};
-use straddle_reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
+use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
+use straddle_lab::reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
 
 use super::{band, measure, note};
 use crate::output::{Styles, paint, plural, printable};
@@ -230,7 +230,7 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
 
 /// Returns a sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
-    let sentence = |cell: &straddle_reproduce::lab::Cell| {
+    let sentence = |cell: &straddle_lab::reproduce::lab::Cell| {
         let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
         let failure = cell.failure.as_deref().unwrap_or_default();
         printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))

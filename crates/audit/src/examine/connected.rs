@@ -1,0 +1,46 @@
+//! Connecting an image that is not raw as a block device: partitioning tools would overwrite its format.
+
+use std::path::Path;
+
+use crate::{Findings, Fix};
+use straddle_device::image::Container;
+use straddle_device::shown::{is_hidden, quote_path};
+
+/// The device node that printed commands name for such an image.
+pub(crate) const NODE: &str = "/dev/nbd0";
+
+/// Has the commands that name [`NODE`] connect the image there first, and disconnect it, whatever becomes of them:
+/// they must not reach what another program has connected. Returns a remark if there are any. If the image cannot be
+/// written through the node, removes these commands and also returns how to convert the image instead.
+pub(crate) fn prepare(
+    name: &str,
+    container: &Container,
+    findings: &mut Findings,
+) -> Option<(String, Option<String>)> {
+    let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
+    let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
+    if !all.into_iter().any(names_node) {
+        return None;
+    }
+    if name.contains(is_hidden) {
+        findings.withhold_commands(names_node);
+        return None;
+    }
+    let (format, file) = (container.format.qemu_name(), quote_path(Path::new(name)));
+    if container.is_written_once() {
+        findings.withhold_commands(names_node);
+        let remark = format!(
+            "a {} image of type {} cannot be written: for commands, convert it, and check what comes of it",
+            container.format, container.variant
+        );
+        let made = quote_path(Path::new(&format!("{name}.qcow2")));
+        return Some((remark, Some(format!("qemu-img convert -f {format} -O qcow2 {file} {made}"))));
+    }
+    let connect = format!("qemu-nbd -c {NODE} -f {format} {file}");
+    findings
+        .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
+    let remark = format!(
+        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and disconnect it; if {NODE} is in use, they change nothing"
+    );
+    Some((remark, None))
+}

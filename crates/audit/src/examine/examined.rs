@@ -1,0 +1,414 @@
+//! A target with everything found on it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Asked, Context, Effect, Finding, Findings, Judgement, Kind, Moves, Place, Reason, Recognised, Reported,
+};
+use straddle_device::{DeviceKind, Medium, ReadError, Target};
+use straddle_layout::live::Disagreement;
+use straddle_layout::{Stack, TableKind};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+
+use crate::examine::gone::{gone, gone_soon};
+use crate::examine::{
+    ExamineError, Examiner, connected, exception, guest, in_use, member, object, read, recognised, sectors,
+};
+
+/// As far is looked for data in the way of a move: the moves that other programs are given are short.
+const LOOK: ByteCount = ByteCount::new(64 * MIB);
+
+/// What the entries of a GPT take as a rule, behind two logical sectors.
+const ENTRIES: usize = 16 << 10;
+/// The smallest logical sector.
+const SECTOR: usize = 512;
+
+/// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
+///
+/// ```compile_fail,E0616
+/// fn pass(examined: &mut straddle_audit::examine::Examined, other: straddle_audit::examine::Examined) {
+///     examined.judgement = other.judgement;
+/// }
+/// ```
+pub struct Examined {
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    stack: Stack,
+    in_table: usize,
+    pub(crate) findings: Findings,
+    costs: Vec<Option<Cost>>,
+    exceptions: BTreeSet<usize>,
+    judgement: Judgement,
+    /// Why only a part of its contents can be seen.
+    unseen: Option<String>,
+    /// Why it holds nothing to judge.
+    nothing: Option<&'static str>,
+    ready: Vec<String>,
+    is_unread: bool,
+}
+
+/// How many times longer writes take than on the boundaries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// The drive that was modelled or probed.
+    pub drive: String,
+    /// Whether the cost was measured; otherwise it is derived from the model.
+    pub measured: bool,
+    /// Distance in bytes past the preceding boundary of the drive.
+    pub past: u64,
+    /// Bytes of each random write.
+    pub size: u64,
+    /// Factor for the time of random writes: on a modelled SSD behind a full buffer; where measured, of durable or
+    /// sustained ones.
+    pub random_write: f64,
+    /// Factor for the bytes written to flash (wear); `None` on a disk.
+    pub wear: Option<f64>,
+    /// Factor for sequential writes of 4096 bytes, each followed by an fsync.
+    pub sequential_write: Option<f64>,
+}
+
+/// Prices positions on a drive, by its model or by a measurement.
+pub trait Price: Send + Sync {
+    /// Returns the cost of what is written behind a start at `at`; `None` if the drive has no such position.
+    fn price(&self, at: ByteOffset) -> Option<Cost>;
+}
+
+impl Cost {
+    /// Where the factors come from, in words.
+    pub const fn source(&self) -> &'static str {
+        if self.measured { "measured" } else { "derived from the model" }
+    }
+}
+
+impl Examined {
+    /// The target's name as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The target's sector sizes and what else is known of the device. Its medium is closed.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What the target holds; for a partition, only that partition.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The number of partitions in the table, even if only one partition was asked for.
+    pub fn in_table(&self) -> usize {
+        self.in_table
+    }
+
+    /// Every finding, wherever it is reported.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The verdict over all findings.
+    pub fn judgement(&self) -> &Judgement {
+        &self.judgement
+    }
+
+    /// The exceptions of the options, by index, that are about a finding here, wherever it is reported.
+    pub fn exceptions(&self) -> &BTreeSet<usize> {
+        &self.exceptions
+    }
+
+    /// The commands at the ends of remarks.
+    pub fn ready(&self) -> impl Iterator<Item = &str> {
+        self.ready.iter().map(String::as_str)
+    }
+
+    /// Whether none of the target's bytes could be read.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Whether the target is an image.
+    pub fn is_image(&self) -> bool {
+        self.target.kind == DeviceKind::Image
+    }
+
+    /// Why the target is not judged, if it is not.
+    pub fn not_judged(&self) -> Option<&str> {
+        self.judgement.not_judged()
+    }
+
+    /// Why it holds nothing to judge, if it holds nothing: it is blank, or its table has no partitions.
+    pub fn nothing_to_judge(&self) -> Option<&'static str> {
+        self.nothing
+    }
+
+    /// Whether all of what it holds can be seen on it and is judged.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.unseen.is_none() && self.not_judged().is_none()
+    }
+
+    /// Judges it as a whole, because the target `other` shows what it does not show itself.
+    pub(crate) fn judge_with(&mut self, other: &str) {
+        let Some(unseen) = self.unseen.take() else { return };
+        self.target.remarks.retain(|remark| *remark != unseen);
+        self.target
+            .remarks
+            .push(format!("the array is judged at {other}, the member that shows what it holds"));
+        self.judgement = Judgement::of(&self.findings, Recognised::Known);
+    }
+
+    /// The kinds of the findings that decide the exit status, in order.
+    pub fn kinds(&self) -> &[Kind] {
+        self.judgement.kinds()
+    }
+
+    /// The findings reported at this target, each with its cost.
+    pub fn reported(&self) -> impl Iterator<Item = (&Finding, Option<&Cost>)> {
+        let listed = self.findings.iter().zip(&self.costs);
+        listed
+            .filter(|(finding, _)| finding.reported == Reported::Here)
+            .map(|(finding, cost)| (finding, cost.as_ref()))
+    }
+
+    /// The findings that do not count, each with its reason.
+    pub fn ignored(&self) -> impl Iterator<Item = (&Finding, &Reason)> {
+        self.findings.iter().filter_map(|finding| match &finding.reported {
+            Reported::Ignored(reason) => Some((finding, &**reason)),
+            _ => None,
+        })
+    }
+
+    /// Returns what to know of the target besides its findings, and where those findings are reported that
+    /// another target shows as well.
+    pub fn remarks(&self) -> Vec<String> {
+        let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
+            Reported::At(Place::Target(name)) => {
+                let layer = finding.layer.last().map_or(String::new(), |step| format!(" ({})", step.called));
+                Some(format!("{}{layer} is reported at {name}", finding.rule.code))
+            }
+            _ => None,
+        });
+        self.target.remarks.iter().cloned().chain(elsewhere).collect()
+    }
+}
+
+/// Reads and audits an open target.
+pub(crate) fn examine(
+    examiner: &Examiner,
+    name: String,
+    mut target: Target,
+) -> Result<Examined, ExamineError> {
+    let options = examiner.options();
+    let mut stack = read::read(&mut target, &options.open)?;
+    if let Some(node) = gone(&target, options) {
+        return Err(ExamineError::Gone(node.to_owned()));
+    }
+    if let Some(in_use) = in_use::stack(&target, examiner, &stack)? {
+        stack = in_use;
+    }
+    let disagreements = attach_live(&mut target, examiner, &mut stack);
+    let unsure = doubt(&mut target, &stack);
+    sectors::adopt(&mut target, &stack);
+    let beside = recognised::beside(&target, &stack);
+    let remarks = recognised::remarks_beside(&target, &stack, &beside);
+    target.remarks.extend(remarks);
+    target.remarks.extend(recognised::remark_by_name(&target, &stack));
+
+    let local = object::local_name(&target, &name);
+    let mut findings = audit(examiner, (&name, &local), &target, &stack, &disagreements);
+    member::spare(&stack, &beside, &mut findings);
+    guest::withhold(&mut target, &mut findings);
+    let mut ready: Vec<String> = connect(&mut target, &local, &mut findings).into_iter().collect();
+    // The device was removed between those reads, or was still in sysfs when the first of them failed.
+    let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
+    if has_failed && let Some(node) = gone_soon(&target, options) {
+        return Err(ExamineError::Gone(node.to_owned()));
+    }
+    read_through(&mut target, &findings);
+    ready.extend(object::remark_copy(&mut target, &findings));
+
+    let recognised = recognised::all(&target, &stack, examiner, unsure);
+    if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
+        && matches!(recognised, Recognised::Nothing(_))
+    {
+        // Whatever a command writes for the one that is left over would overwrite the other.
+        findings.withhold_commands(|_| true);
+    }
+    let unseen = match &recognised {
+        Recognised::Part(why) => Some(why.clone()),
+        _ => None,
+    };
+    let nothing = nothing(&recognised, &stack);
+    let judgement = Judgement::of(&findings, recognised);
+    // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
+    target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
+    let is_unread = target.medium.is_none();
+    // A run may keep thousands of targets; their files need not stay open.
+    target.medium = None;
+    let price = |finding: &Finding| {
+        let price = options.price.as_ref().filter(|_| finding.reported == Reported::Here)?;
+        price.price(finding.shifting_start()?)
+    };
+    let costs = findings.iter().map(price).collect();
+    let exceptions = exception::met(&options.exceptions, &name, &findings);
+    let in_table = stack.partitions.len();
+    if let Some(number) = target.partition {
+        stack.partitions.retain(|p| p.number == number);
+    }
+    Ok(Examined {
+        name,
+        target,
+        stack,
+        in_table,
+        findings,
+        costs,
+        exceptions,
+        judgement,
+        unseen,
+        nothing,
+        ready,
+        is_unread,
+    })
+}
+
+/// Why there is nothing to judge, where that is not an error.
+fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
+    match stack.kind {
+        _ if *recognised == Recognised::Blank => Some("nothing to judge: no partition table and no contents"),
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr if stack.partitions.is_empty() => {
+            Some("nothing to judge: its table has no partitions")
+        }
+        _ => None,
+    }
+}
+
+/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise a remark names them.
+fn doubt(target: &mut Target, stack: &Stack) -> Option<String> {
+    let doubt = sectors::in_question(target, stack)?;
+    if doubt.is_likelier {
+        return Some(doubt.why);
+    }
+    target.remarks.push(doubt.why);
+    None
+}
+
+/// Has the commands for an image that is not raw connect it, with a remark; returns the one that converts it instead.
+fn connect(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
+    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
+    let (remark, line) = connected::prepare(file, target.container.as_ref()?, findings)?;
+    let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+    target.remarks.push(remark + &ending);
+    line
+}
+
+/// Returns every finding, with where it is reported. The names are that of the target, and that of the file that
+/// commands are for.
+fn audit(
+    examiner: &Examiner,
+    (name, local): (&str, &str),
+    target: &Target,
+    stack: &Stack,
+    disagreements: &[Disagreement],
+) -> Findings {
+    let options = examiner.options();
+    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
+    let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
+    let in_container = target.container.is_some();
+    let moves = options.moves.map_or_else(Moves::default, |of| of(examiner, local, target, stack));
+    let written = |span: Span| first_written(target, stack, span);
+    let context = Context {
+        // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
+        // connected first.
+        target: if in_container { connected::NODE } else { &node },
+        file,
+        is_image: target.kind == DeviceKind::Image && !in_container,
+        kind: target.kind,
+        zone: target.zoned.as_ref().map(|zoned| zoned.zone),
+        size: target.size,
+        topology: &target.topology,
+        model: target.identity.model.as_deref(),
+        stack,
+        container: target.container.as_ref(),
+        disagreements,
+        moves: &moves,
+        written: &written,
+        page: options.page,
+        platform: options.platform,
+    };
+    let mut findings = crate::run(&context);
+    let (only, ignore) = (options.only.clone(), options.ignore.clone());
+    let exceptions = exception::on(&options.exceptions, name);
+    let asked = Asked { only, ignore, exceptions, partition: target.partition };
+    crate::ask(&mut findings, &asked);
+    findings
+}
+
+/// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.
+fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffset> {
+    // Of an object on a server a copy is checked again ([`object::remark_copy`]).
+    if target.address.is_some() {
+        return None;
+    }
+    let medium = target.medium.as_deref().filter(|_| span.len() <= LOOK);
+    let unknown = Some(span.start());
+    medium.map_or(unknown, |medium| written_in(medium, stack, span).unwrap_or(unknown))
+}
+
+/// The same, without what an earlier copy of the GPT of this disk has left there.
+fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+    let mut own = Vec::new();
+    if stack.kind == TableKind::Gpt {
+        let table = usize::try_from(stack.block.get()).unwrap_or(SECTOR) * 2 + ENTRIES;
+        own.resize(usize::try_from(medium.len().get()).map_or(table, |len| len.min(table)), 0);
+        medium.read_at(ByteOffset::ZERO, &mut own)?;
+    }
+    let mut rest = span;
+    while let Some(at) = straddle_layout::first_written(medium, rest)? {
+        let mut sector = [0; SECTOR];
+        let behind = ByteOffset::new(at.get().saturating_add(SECTOR as u64));
+        let Some(left) = span.end().checked_since(behind).and_then(|len| Span::new(behind, len)) else {
+            return Ok(Some(at));
+        };
+        medium.read_at(at, &mut sector)?;
+        let is_of_table = stack.kind == TableKind::Gpt
+            && (sector.starts_with(straddle_layout::format::gpt::SIGNATURE)
+                || own.chunks_exact(SECTOR).any(|one| one == sector));
+        if !is_of_table {
+            return Ok(Some(at));
+        }
+        rest = left;
+    }
+    Ok(None)
+}
+
+/// Attaches the kernel's view of a device to what was read from it; returns where the two differ. The
+/// kernel of the host does not see what a guest writes to its disk.
+fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
+    let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
+    let Some(name) = name else { return Vec::new() };
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    let (disagreements, remarks) = straddle_layout::live::attach(examiner.machine(), name, listed, stack);
+    target.remarks.extend(remarks);
+    disagreements
+}
+
+/// Remarks that a compressed image was read through its compression, and how to unpack it if commands are
+/// printed for it.
+fn read_through(target: &mut Target, findings: &Findings) {
+    let Some(through) = &target.through else { return };
+    let (what, command) = (through.packing.a_file(), &through.command);
+    let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
+    let effects: Vec<Effect> = fixes.flat_map(|fix| &fix.commands).map(|command| command.effect).collect();
+    let is_copy = |effect: &Effect| *effect == Effect::Copy;
+    let unpack = match (effects.iter().any(is_copy), effects.iter().all(is_copy)) {
+        (_, true) => String::new(),
+        (false, _) => format!("; before running the commands below, unpack it: {command}"),
+        (true, _) => {
+            format!(
+                "; straddle reads it as it is; before running the other commands below, unpack it: {command}"
+            )
+        }
+    };
+    target
+        .remarks
+        .insert(0, format!("judged: the image inside {what}, unpacked to a temporary file{unpack}"));
+}

@@ -1,0 +1,124 @@
+//! What the name of a target means, to every program that takes one.
+//!
+//! The law of this module: a name means the same to all of them. Nothing but the file of a profile is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use straddle_device::shown::{printable, with_causes};
+use straddle_device::{Address, AddressError, Assume, Scheme};
+use straddle_drive::{Profile, ProfileError};
+use straddle_units::ErrorKind;
+
+/// The prefix that names a modelled drive, everywhere.
+pub const DRIVE: &str = "drive:";
+
+/// A target, by its name.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// A file or a device of this machine.
+    Path(PathBuf),
+    /// `drive:NAME`, `drive:NAME,OPTION` or `drive:FILE.toml`.
+    Modelled {
+        /// What follows the prefix.
+        specification: String,
+        /// The drive's profile.
+        profile: Arc<Profile>,
+    },
+    /// An object on a server.
+    Object(Address),
+}
+
+/// Why a name means nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NameError {
+    /// There is no such modelled drive.
+    #[error(transparent)]
+    Drive(#[from] ProfileError),
+    /// It begins like an address, and is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// No file has this name, and images are not read in this way.
+    #[error("no such file, and images are not read by {scheme}; they are by {}", schemes())]
+    Scheme {
+        /// The scheme of the address.
+        scheme: String,
+    },
+}
+
+impl NameError {
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Drive(error) => error.kind(),
+            Self::Address(error) => error.kind(),
+            Self::Scheme { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+fn schemes() -> String {
+    let known: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("{}://", scheme.name())).collect();
+    known.join(", ")
+}
+
+impl Named {
+    /// Finds what `path` names.
+    ///
+    /// # Errors
+    ///
+    /// If it begins like the name of a modelled drive or an address, and is none.
+    pub fn parse(path: &Path) -> Result<Self, NameError> {
+        let text = path.to_str();
+        if let Some(address) = text.and_then(Address::parse) {
+            return Ok(Self::Object(address?));
+        }
+        if let Some(scheme) = text.and_then(Scheme::unknown).filter(|_| !path.exists()) {
+            return Err(NameError::Scheme { scheme: printable(scheme) });
+        }
+        match text.and_then(|text| text.strip_prefix(DRIVE)) {
+            Some(specification) => Ok(Self::Modelled {
+                specification: specification.to_owned(),
+                profile: Arc::new(Profile::open(specification)?),
+            }),
+            None => Ok(Self::Path(path.to_owned())),
+        }
+    }
+}
+
+/// Says that a path that does not exist is the name of a shipped drive without the prefix, if it is.
+pub fn bare_drive(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let name = text.split_once(',').map_or(text, |(name, _)| name);
+    let is_drive = !path.exists() && Profile::names().any(|known| known == name);
+    is_drive.then(|| format!("{text}: no such file; did you mean {DRIVE}{text}?"))
+}
+
+/// Parses what is to be assumed of a target: sectors in the form of [`Assume`], or a modelled drive.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn assume(text: &str) -> Result<Assume, String> {
+    assume_with(text, Profile::open)
+}
+
+/// As [`assume`], for a text that the user has not written: a drive's profile that is a file must be in `folder` or below
+/// it.
+pub fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
+    assume_with(text, |specification| Profile::open_below(folder, specification))
+}
+
+fn assume_with(
+    text: &str,
+    open: impl FnOnce(&str) -> Result<Profile, ProfileError>,
+) -> Result<Assume, String> {
+    let assume = match text.strip_prefix(DRIVE) {
+        Some(specification) => {
+            let profile = open(specification).map_err(|error| with_causes(&error))?;
+            crate::examine::assume_drive(&profile)
+        }
+        None => text.parse(),
+    };
+    assume.map_err(|error| with_causes(&error))
+}

@@ -1,0 +1,173 @@
+//! What there is to judge on a target: its recognised content, and other content beside that.
+
+use crate::Recognised;
+use straddle_device::shown::with_causes;
+use straddle_device::{DeviceKind, Target};
+use straddle_layout::layer::Layer;
+use straddle_layout::{Beside, Class, Content, Named, Neighbour, Partition, Stack, TableKind};
+
+use crate::examine::{Examiner, in_use, member};
+
+/// How many contents a remark names.
+const NAMED: usize = 8;
+
+/// Returns what the target holds besides what `stack` describes.
+pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
+    if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
+        return Vec::new();
+    }
+    let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
+    found.and_then(Result::ok).unwrap_or_default()
+}
+
+/// Describes each item in a sentence.
+pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
+    let is_of_member = matches!(stack.kind, TableKind::Content(content) if content.is_array_member());
+    let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
+    let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
+    let remark = |found: &Beside| match found.what {
+        Neighbour::Table(name) if may_be_arrays() => format!(
+            "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
+        ),
+        Neighbour::Table(name) => format!("it also has a partition table ({name})"),
+        Neighbour::Content(content) => format!("it also holds {content}"),
+    };
+    found.iter().map(remark).collect()
+}
+
+/// Names the contents that are recognised by their signature only, of which nothing inside is judged.
+pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
+    let whole = match stack.kind {
+        TableKind::Content(content) => Some(content),
+        _ => None,
+    };
+    let mut named = Vec::new();
+    by_name(whole, stack.layer.as_ref(), String::new, &mut named);
+    for partition in
+        stack.partitions.iter().filter(|p| target.partition.is_none_or(|asked| asked == p.number))
+    {
+        let place = || format!(" (partition {})", partition.number);
+        by_name(partition.content, partition.layer.as_ref(), place, &mut named);
+    }
+    if named.len() > NAMED {
+        let more = named.split_off(NAMED).len();
+        named.push(format!("{more} more"));
+    }
+    let (verb, begin, inside) = match named.len() {
+        0 => return None,
+        1 => ("is", "it begins is", "is inside it is"),
+        _ => ("are", "they begin is", "is inside them is"),
+    };
+    Some(format!("{} {verb} known by name only: where {begin} judged, what {inside} not", named.join(", ")))
+}
+
+/// Adds the name and place of such a content, and of those on its layers.
+fn by_name(
+    content: Option<Content>,
+    layer: Option<&Layer>,
+    place: impl Fn() -> String,
+    named: &mut Vec<String>,
+) {
+    let mut kinds = Vec::new();
+    let mut layers: Vec<&Layer> = layer.into_iter().collect();
+    while let Some(layer) = layers.pop() {
+        kinds.push(layer.kind);
+        layers.extend(&layer.children);
+    }
+    if kinds.is_empty() {
+        kinds.extend(content);
+    }
+    for kind in kinds {
+        if matches!(
+            kind,
+            Content::Named(Named { class: Class::Member | Class::FileSystem | Class::Optical, .. })
+        ) {
+            named.push(format!("{kind}{}", place()));
+        }
+    }
+}
+
+/// Names what lists data on the target and is not read, so that these data are not judged.
+fn not_read(target: &Target, stack: &Stack) -> Option<String> {
+    let is_asked = |p: &&Partition| target.partition.is_none_or(|asked| asked == p.number);
+    let mut dynamic = Vec::new();
+    let mut found = Vec::new();
+    for partition in stack.partitions.iter().filter(is_asked) {
+        let number = partition.number;
+        match Stack::unread(partition).or_else(|| in_layer(partition.layer.as_ref()?)) {
+            Some(straddle_layout::LDM) => dynamic.push(number.to_string()),
+            Some(table) => found.push(format!("partition {number} holds a table of type {table}")),
+            None => {}
+        }
+    }
+    let whole = stack.layer.as_ref().and_then(in_layer);
+    found.extend(whole.map(|table| format!("a layer on it holds a table of type {table}")));
+    match dynamic.as_slice() {
+        [] => {}
+        [one] => found.push(format!("partition {one} is part of a Windows dynamic disk (LDM)")),
+        all => found.push(format!("partitions {} are parts of a Windows dynamic disk (LDM)", all.join(", "))),
+    }
+    if found.len() > NAMED {
+        let more = found.split_off(NAMED).len();
+        found.push(format!("{more} more"));
+    }
+    (!found.is_empty()).then(|| format!("{}: what that lists is not read", found.join(", ")))
+}
+
+/// The name of a table in a layer that is not read.
+fn in_layer(layer: &Layer) -> Option<&'static str> {
+    match layer.kind {
+        kind if kind.is_foreign_table() => Some(kind.name()),
+        _ => layer.children.iter().find_map(in_layer),
+    }
+}
+
+/// Returns what there is to judge on the target; `unsure` is why its sectors are in doubt.
+pub(crate) fn all(target: &Target, stack: &Stack, examiner: &Examiner, unsure: Option<String>) -> Recognised {
+    match recognised(target, stack, examiner) {
+        Recognised::Known => {
+            unsure.or_else(|| not_read(target, stack)).map_or(Recognised::Known, Recognised::Part)
+        }
+        other => other,
+    }
+}
+
+/// Returns whether there is anything on the target that could be judged.
+fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
+    match (target.kind, &stack.kind) {
+        // A modelled device holds nothing; the device itself is what was asked about.
+        (DeviceKind::Modelled, _) => Recognised::Known,
+        // The kernel lists those of a loop device only if that was asked for.
+        (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
+            let why = "its bytes cannot be read, and the kernel lists no partitions of this loop device";
+            Recognised::Nothing(why.to_owned())
+        }
+        // What uses a disk without partitions begins at its first byte.
+        (_, TableKind::Kernel) if target.medium.is_none() => Recognised::Known,
+        (_, TableKind::Content(content)) if content.is_array_member() => {
+            match in_use::arrays(target, examiner, *content).as_slice() {
+                [] => member::recognised(target, stack, *content),
+                arrays => member::of_running(stack, arrays, &examiner.options().alongside),
+            }
+        }
+        (_, TableKind::Content(content)) if !in_use::is_content(target, examiner) => {
+            member::rival(target, stack, *content).map_or(Recognised::Known, Recognised::Nothing)
+        }
+        (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
+            if !in_use::is_in_partitions(target, examiner) =>
+        {
+            member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
+        }
+        _ => Recognised::of(stack, || is_blank(target)),
+    }
+}
+
+/// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
+fn is_blank(target: &Target) -> Result<bool, String> {
+    let Some(medium) = &target.medium else {
+        return Err("its bytes cannot be read".to_owned());
+    };
+    straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
+        format!("nothing on it is recognised, and not all can be read: {}", with_causes(&error))
+    })
+}

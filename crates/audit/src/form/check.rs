@@ -1,0 +1,290 @@
+//! What `check --json` prints: the audit of each target.
+
+use crate::Kind;
+use crate::examine::{ExamineError, Examined};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use straddle_device::shown::with_causes;
+
+use super::device::{DeviceReport, device_report};
+use super::finding::{FindingReport, IgnoredReport, MisalignedReport, finding_reports, ignored_report};
+use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
+use super::table::{PartitionReport, TableReport, partition_report, table_report};
+use super::traffic::TrafficReport;
+
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
+pub const SCHEMA: u32 = 2;
+
+/// What `straddle check --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle check")]
+pub struct Report {
+    /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+    /// removed, not when a field is added.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The name of the host; absent unless all disks of the running system were audited, and if it has no name
+    /// of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    /// The targets, in the order in which they were named.
+    targets: Vec<TargetReport>,
+    /// The number of targets by status.
+    summary: Summary,
+}
+
+/// The number of targets by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Summary {
+    /// All targets.
+    pub targets: usize,
+    /// Targets without a finding.
+    pub ok: usize,
+    /// Targets that are blank: nothing is written where tables and contents live.
+    pub blank: usize,
+    /// Targets with advice only.
+    pub advice: usize,
+    /// Targets with warnings, and no errors.
+    pub warning: usize,
+    /// Targets with errors.
+    pub error: usize,
+    /// Targets that were not judged.
+    pub not_judged: usize,
+    /// Targets that could not be audited.
+    pub failed: usize,
+}
+
+impl Summary {
+    /// Counts one more target.
+    pub fn add(&mut self, status: Status) {
+        self.targets += 1;
+        match status {
+            Status::Ok => self.ok += 1,
+            Status::Blank => self.blank += 1,
+            Status::Advice => self.advice += 1,
+            Status::Warning => self.warning += 1,
+            Status::Error => self.error += 1,
+            Status::NotJudged => self.not_judged += 1,
+            Status::Failed => self.failed += 1,
+        }
+    }
+}
+
+impl Report {
+    /// Returns the document of these targets.
+    pub fn of(targets: Vec<TargetReport>) -> Self {
+        let mut summary = Summary::default();
+        targets.iter().for_each(|target| summary.add(target.status));
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), host: None, targets, summary }
+    }
+}
+
+/// Returns the start of the document, before the targets. The document is written while they are audited.
+pub fn opening(host: Option<&str>) -> String {
+    let host = host.map(|host| format!("\"host\":{},", serde_json::Value::from(host))).unwrap_or_default();
+    format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",{host}\"targets\":[", env!("CARGO_PKG_VERSION"))
+}
+
+/// Returns the end of the document, after the targets.
+pub fn closing(summary: Summary) -> Result<String, serde_json::Error> {
+    Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
+}
+
+/// The audit of one target.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Target")]
+pub struct TargetReport {
+    /// The target as named on the command line.
+    pub target: String,
+    /// The result of the audit.
+    pub status: Status,
+    /// The kinds of the findings that determine the status; absent if the status is "ok", "blank",
+    /// "not_judged" or "failed".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindReport>,
+    /// How severely what is written on it is misaligned, by the findings that count for the status; absent if it
+    /// was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misaligned: Option<MisalignedReport>,
+    /// Why nothing on the target was judged: with the status "not_judged" or "blank", and for a table without
+    /// partitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why the target could not be audited; only with the status "failed".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The device or image; absent if it could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceReport>,
+    /// The partition table, or what is there instead; absent if the target could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<TableReport>,
+    /// The image format, for images that are not raw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<ContainerReport>,
+    /// What was fetched, for an object on a server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<TrafficReport>,
+    /// The layer on the whole disk, if there is no partition table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<LayerReport>,
+    /// The partitions, in order of number.
+    pub partitions: Vec<PartitionReport>,
+    /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
+    /// is listed at one of them.
+    pub findings: Vec<FindingReport>,
+    /// The findings that the configuration file ignores. They do not count for the status; the verdicts on
+    /// partitions stay. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<IgnoredReport>,
+    /// What could not be read, and why.
+    notes: Vec<String>,
+}
+
+/// The result of the audit of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// No finding.
+    Ok,
+    /// No finding, and nothing is written where tables and contents live.
+    Blank,
+    /// Findings of severity "advice" only.
+    Advice,
+    /// At least one warning, and no errors.
+    Warning,
+    /// At least one error.
+    Error,
+    /// Nothing on the target is recognised, or it is of a kind that cannot be read.
+    NotJudged,
+    /// The target could not be opened or read.
+    Failed,
+}
+
+impl From<crate::Status> for Status {
+    fn from(status: crate::Status) -> Self {
+        match status {
+            crate::Status::Ok => Self::Ok,
+            crate::Status::Blank => Self::Blank,
+            crate::Status::Advice => Self::Advice,
+            crate::Status::Warning => Self::Warning,
+            crate::Status::Error => Self::Error,
+            crate::Status::NotJudged => Self::NotJudged,
+        }
+    }
+}
+
+impl Status {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Blank => "blank",
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::NotJudged => "not judged",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The kind of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "FindingKind")]
+pub enum KindReport {
+    /// A start, an end, or the data of a layer is off a boundary.
+    Alignment,
+    /// Data is written in pieces smaller than a physical sector or another unit, aligned or not.
+    SmallWrites,
+    /// What the device reports about itself is impossible or contradictory.
+    DeviceClaims,
+    /// The partition table is damaged, or was made for another disk.
+    TableDamage,
+    /// Two layers, or the kernel and the disk, contradict each other.
+    LayersDisagree,
+    /// What is written there cannot be used on the device's logical sectors.
+    DoesNotFit,
+    /// The contents cannot be read.
+    Unreadable,
+    /// A write can be torn by a power failure, even if it is aligned.
+    AtomicWrites,
+}
+
+impl From<Kind> for KindReport {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Alignment => Self::Alignment,
+            Kind::Granularity => Self::SmallWrites,
+            Kind::Device => Self::DeviceClaims,
+            Kind::Table => Self::TableDamage,
+            Kind::Layers => Self::LayersDisagree,
+            Kind::Fit => Self::DoesNotFit,
+            Kind::Unreadable => Self::Unreadable,
+            Kind::Atomicity => Self::AtomicWrites,
+        }
+    }
+}
+
+impl TargetReport {
+    /// Returns the report for a target that could not be audited.
+    pub fn failed(target: String, error: String) -> Self {
+        Self {
+            target,
+            status: Status::Failed,
+            kinds: Vec::new(),
+            misaligned: None,
+            reason: None,
+            error: Some(error),
+            device: None,
+            table: None,
+            container: None,
+            traffic: None,
+            layer: None,
+            partitions: Vec::new(),
+            findings: Vec::new(),
+            ignored: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Returns the report for a target of a kind that is known but not read.
+    pub fn not_read(target: String, reason: String) -> Self {
+        let failed = Self::failed(target, String::new());
+        Self { status: Status::NotJudged, reason: Some(reason), error: None, ..failed }
+    }
+
+    /// Returns the report for a target that could not be examined.
+    pub fn unexamined(target: String, error: &ExamineError) -> Self {
+        match error.not_judged() {
+            Some(reason) => Self::not_read(target, reason),
+            None => Self::failed(target, with_causes(error)),
+        }
+    }
+
+    /// Returns the report for an audited target.
+    pub fn of(audited: &Examined) -> Self {
+        let (name, target, stack, judgement) =
+            (audited.name(), audited.target(), audited.stack(), audited.judgement());
+        Self {
+            target: name.to_owned(),
+            status: judgement.status().into(),
+            kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
+            misaligned: audited.not_judged().is_none().then(|| judgement.misaligned().into()),
+            reason: audited.not_judged().or(audited.nothing_to_judge()).map(str::to_owned),
+            error: None,
+            device: Some(device_report(audited)),
+            table: Some(table_report(stack)),
+            container: target.container.as_ref().map(container_report),
+            traffic: target.traffic.map(TrafficReport::from),
+            layer: stack.layer.as_ref().map(layer_report),
+            partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
+            findings: finding_reports(audited.reported()),
+            ignored: audited.ignored().map(|(finding, reason)| ignored_report(finding, reason)).collect(),
+            notes: audited.remarks(),
+        }
+    }
+}

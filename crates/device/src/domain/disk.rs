@@ -1,0 +1,202 @@
+//! The disks of a domain.
+
+use std::path::PathBuf;
+
+use crate::image::Format;
+use straddle_units::{BlockSize, ByteCount};
+
+use crate::domain::element::Element;
+
+/// A virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Its name.
+    pub name: String,
+    /// Whether it was running when it was described.
+    pub is_running: bool,
+    /// Its disks, in the order of the description.
+    pub disks: Vec<Disk>,
+}
+
+/// A disk of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name in the domain: `vda`.
+    pub name: String,
+    /// Where it is stored.
+    pub storage: Storage,
+    /// Files that hold contents of the disk below its own file, the nearest first.
+    pub backing: Vec<PathBuf>,
+    /// The sectors that the guest is shown; `None` if these are those of the storage.
+    pub shown: Option<Shown>,
+}
+
+/// The sectors that a guest is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The logical sector.
+    pub logical: BlockSize,
+    /// The physical sector.
+    pub physical: ByteCount,
+}
+
+/// Where a disk is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In a file or block device of the host.
+    Path {
+        /// Its path.
+        path: PathBuf,
+        /// The format of its contents.
+        format: Format,
+    },
+    /// In a volume of a storage pool.
+    Volume {
+        /// The pool's name.
+        pool: String,
+        /// The volume's name.
+        volume: String,
+        /// The format of its contents.
+        format: Format,
+    },
+    /// Where its contents cannot be read from, for this reason.
+    OutOfReach(String),
+    /// Nowhere, for this reason: it has no partitions to audit.
+    NoDisk(&'static str),
+}
+
+/// The hypervisors whose disks have 512-byte sectors unless `<blockio>` states others: those of QEMU.
+const QEMU: [&str; 4] = ["kvm", "qemu", "hvf", "kqemu"];
+
+/// The deepest chain of backing files that is followed, as [`straddle_device::image::MAX_DEPTH`].
+const DEEPEST_CHAIN: usize = crate::image::MAX_DEPTH as usize;
+
+/// Reads a `<disk>` of a domain of the type `hypervisor`.
+pub(crate) fn read(disk: &Element, hypervisor: &str) -> Result<Disk, (u64, String)> {
+    let name = disk.child("target").and_then(|target| target.attribute("dev"));
+    let name = name.ok_or_else(|| (disk.at, "a disk without <target dev='...'>".to_owned()))?.to_owned();
+    let storage = storage(disk);
+    // A passed-through LUN answers the guest itself.
+    let is_passed_through = disk.attribute("device") == Some("lun");
+    let shown = if is_passed_through { None } else { shown(disk, QEMU.contains(&hypervisor))? };
+    Ok(Disk { name, storage, backing: backing(disk), shown })
+}
+
+fn storage(disk: &Element) -> Storage {
+    match disk.attribute("device") {
+        Some("cdrom") => return Storage::NoDisk("a CD-ROM drive"),
+        Some("floppy") => return Storage::NoDisk("a floppy drive"),
+        _ => {}
+    }
+    let Some(source) = disk.child("source") else { return Storage::NoDisk("a drive without a medium") };
+    let of = |name: &str| source.attribute(name).filter(|value| !value.is_empty());
+    let stored = match disk.attribute("type").unwrap_or("file") {
+        "file" => of("file").map(Stored::Path),
+        "block" => of("dev").map(Stored::Path),
+        "volume" => of("volume").map(|volume| Stored::Volume(of("pool").unwrap_or_default(), volume)),
+        kind => return Storage::OutOfReach(elsewhere(kind, source)),
+    };
+    let Some(stored) = stored else { return Storage::NoDisk("a drive without a medium") };
+    match (obstacle(disk, source), format(disk), stored) {
+        (Some(why), _, _) => Storage::OutOfReach(why.to_owned()),
+        (None, Err(name), _) => Storage::OutOfReach(format!("its format '{name}' is not read here")),
+        (None, Ok(_), Stored::Path(path)) if !path.starts_with('/') => {
+            Storage::OutOfReach(format!("its path '{path}' is not absolute"))
+        }
+        (None, Ok(format), Stored::Path(path)) => Storage::Path { path: PathBuf::from(path), format },
+        (None, Ok(format), Stored::Volume(pool, volume)) => {
+            Storage::Volume { pool: pool.to_owned(), volume: volume.to_owned(), format }
+        }
+    }
+}
+
+/// What a `<source>` names.
+enum Stored<'a> {
+    Path(&'a str),
+    /// A pool and its volume.
+    Volume(&'a str, &'a str),
+}
+
+/// Returns why the contents of a disk of this type are not read.
+fn elsewhere(kind: &str, source: &Element) -> String {
+    match kind {
+        "network" => {
+            let of = |name: &str| source.attribute(name).unwrap_or_default();
+            let host = source.child("host").and_then(|host| host.attribute("name"));
+            let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
+            format!("it is network storage ({} {}{host}), which is not read here", of("protocol"), of("name"))
+        }
+        "nvme" => {
+            "it is an NVMe namespace that is given to the guest, and the host has no node of".to_owned()
+        }
+        "dir" => "it is a directory, which the guest is shown as a FAT disk".to_owned(),
+        "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
+        kind => format!("its type '{kind}' is not known"),
+    }
+}
+
+/// Returns why contents that could be opened cannot be read as the guest reads them.
+fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
+    if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
+        return Some("it is encrypted, and the hypervisor has the key");
+    }
+    source.child("slices").map(|_| "it is a slice of its file, which is not read here")
+}
+
+/// Returns the format that the description states; raw without one. Otherwise libvirt's name for the format.
+fn format(disk: &Element) -> Result<Format, &str> {
+    // libvirt's names are QEMU's, and a few of its own (src/util/virstoragefile, virStorageFileFormat).
+    match disk.child("driver").and_then(|driver| driver.attribute("type")) {
+        None | Some("raw" | "iso" | "aio") => Ok(Format::Raw),
+        Some("vhd") => Ok(Format::Vhd),
+        Some(name) => Format::ALL.iter().copied().find(|format| format.qemu_name() == name).ok_or(name),
+    }
+}
+
+/// Returns the files of the chain of backing files, as far as it is described.
+fn backing(disk: &Element) -> Vec<PathBuf> {
+    let chain = std::iter::successors(disk.child("backingStore"), |store| store.child("backingStore"));
+    let file = |store: &Element| store.child("source")?.attribute("file").map(PathBuf::from);
+    chain.take(DEEPEST_CHAIN).filter_map(file).filter(|path| path.is_absolute()).collect()
+}
+
+/// Returns the sectors that `<blockio>` states, or what QEMU shows without it: 512 bytes (hw/block/block.c,
+/// `blkconf_blocksizes`). Another hypervisor decides itself.
+fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Shown>, (u64, String)> {
+    let blockio = disk.child("blockio");
+    let size = |name: &str| -> Result<Option<u64>, (u64, String)> {
+        let Some((element, text)) = blockio.and_then(|element| Some((element, element.attribute(name)?)))
+        else {
+            return Ok(None);
+        };
+        let wrong = || (element.at, format!("blockio: {name}='{text}' is not a size in bytes"));
+        let size: u64 = text.trim().parse().map_err(|_| wrong())?;
+        // QEMU takes 0 for a size that is not given.
+        Ok((size != 0).then_some(size))
+    };
+    let (logical, physical) = (size("logical_block_size")?, size("physical_block_size")?);
+    if logical.is_none() && physical.is_none() && !is_qemu {
+        return Ok(None);
+    }
+    let at = blockio.map_or(disk.at, |element| element.at);
+    let logical = BlockSize::new(logical.unwrap_or(BlockSize::B512.get()))
+        .map_err(|error| (at, format!("blockio: logical_block_size: {error}")))?;
+    let physical = physical.unwrap_or(BlockSize::B512.get());
+    if !physical.is_power_of_two() || physical < BlockSize::B512.get() {
+        return Err((
+            at,
+            format!("blockio: physical_block_size='{physical}' is not a power of two from 512 on"),
+        ));
+    }
+    if physical < logical.get() {
+        return Err((
+            at,
+            format!(
+                "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): QEMU refuses \
+                 to start with it",
+                logical.get()
+            ),
+        ));
+    }
+    Ok(Some(Shown { logical, physical: ByteCount::new(physical) }))
+}

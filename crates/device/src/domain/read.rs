@@ -1,0 +1,188 @@
+//! Reads a domain's XML.
+//!
+//! The law of this module: memory and stack do not depend on the document, except for the disks in it, whose
+//! number and size are limited. quick-xml reads without recursion and expands no entity; a document type, which
+//! could define some, is refused.
+
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+
+use crate::domain::disk::{self, Domain};
+use crate::domain::element::Element;
+use crate::domain::error::DomainError;
+
+/// The largest document accepted, in bytes. Those of libvirt have some kilobytes.
+pub const LARGEST: u64 = 4 << 20;
+
+/// The deepest nesting accepted.
+const DEEPEST: usize = 64;
+
+/// The most disks of a domain.
+const MOST_DISKS: usize = 4096;
+
+/// The most elements within a disk.
+const MOST_ELEMENTS: usize = 1024;
+
+/// What is wrong, and at which byte.
+type Wrong = (u64, String);
+
+impl Domain {
+    /// Reads the domain described by `xml`, as `virsh dumpxml` prints it.
+    ///
+    /// # Errors
+    ///
+    /// If the document is damaged, is about something else, or exceeds a limit.
+    pub fn parse(xml: &str) -> Result<Self, DomainError> {
+        let read = Walk::default().read(xml).and_then(|walk| walk.domain());
+        read.map_err(|(at, what)| {
+            let before = usize::try_from(at).ok().and_then(|at| xml.as_bytes().get(..at));
+            let breaks = before.unwrap_or(xml.as_bytes()).iter().filter(|byte| **byte == b'\n').count();
+            DomainError { line: u64::try_from(breaks).unwrap_or(u64::MAX).saturating_add(1), at, what }
+        })
+    }
+}
+
+/// The position in a document, and what was found.
+#[derive(Default)]
+struct Walk {
+    /// The names of the elements that are open.
+    open: Vec<String>,
+    /// The elements that are open and kept, from a disk inwards.
+    kept: Vec<Element>,
+    /// How many elements the disk that is open has.
+    elements: usize,
+    root: Option<Element>,
+    name: String,
+    disks: Vec<Element>,
+}
+
+impl Walk {
+    fn read(mut self, xml: &str) -> Result<Self, Wrong> {
+        if u64::try_from(xml.len()).is_ok_and(|len| len > LARGEST) {
+            return Err((LARGEST, format!("the document has more than {LARGEST} bytes")));
+        }
+        let mut reader = Reader::from_str(xml);
+        loop {
+            let at = reader.buffer_position();
+            let event = reader.read_event().map_err(|error| (reader.error_position(), error.to_string()))?;
+            match event {
+                Event::Start(start) => self.enter(at, &start)?,
+                Event::Empty(start) => {
+                    self.enter(at, &start)?;
+                    self.leave();
+                }
+                Event::End(_) => self.leave(),
+                Event::Text(text) => self.text(at, &text.xml10_content())?,
+                Event::CData(text) => self.text(at, &text.xml10_content())?,
+                Event::GeneralRef(reference) => {
+                    let text = resolved(&reference).map_err(|what| (at, what))?;
+                    self.text(at, &text)?;
+                }
+                Event::DocType(_) => {
+                    return Err((at, "a document type (<!DOCTYPE>) is not accepted".to_owned()));
+                }
+                Event::Eof => break,
+                Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+            }
+        }
+        match self.open.last() {
+            Some(name) => Err((
+                reader.buffer_position(),
+                format!("the document ends before </{name}>: it is truncated"),
+            )),
+            None => Ok(self),
+        }
+    }
+
+    fn enter(&mut self, at: u64, start: &BytesStart<'_>) -> Result<(), Wrong> {
+        let name = start.name().as_ref().to_owned();
+        if self.open.len() >= DEEPEST {
+            return Err((at, format!("elements are nested more than {DEEPEST} deep")));
+        }
+        self.open.push(name.clone());
+        let path: Vec<&str> = self.open.iter().map(String::as_str).collect();
+        let is_root = path.len() == 1;
+        let is_disk = path == ["domain", "devices", "disk"];
+        if is_root && self.root.is_some() {
+            return Err((at, "a second root element".to_owned()));
+        }
+        if is_root && name != "domain" {
+            return Err((at, format!("the root element is <{name}>: only <domain> is read")));
+        }
+        if is_disk && self.disks.len() >= MOST_DISKS {
+            return Err((at, format!("more than {MOST_DISKS} disks")));
+        }
+        self.elements = if is_disk { 0 } else { self.elements + 1 };
+        if !is_root && !is_disk && self.kept.is_empty() {
+            return Ok(());
+        }
+        if self.elements >= MOST_ELEMENTS && !is_root {
+            return Err((at, format!("a disk with more than {MOST_ELEMENTS} elements")));
+        }
+        let attributes = attributes(start).map_err(|what| (at, what))?;
+        let element = Element { name, at, attributes, ..Element::default() };
+        match is_root {
+            true => self.root = Some(element),
+            false => self.kept.push(element),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.open.pop();
+        let Some(element) = self.kept.pop() else { return };
+        match self.kept.last_mut() {
+            Some(parent) => parent.children.push(element),
+            None => self.disks.push(element),
+        }
+    }
+
+    fn text(&mut self, at: u64, text: &str) -> Result<(), Wrong> {
+        if self.open.is_empty() && !text.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() {
+            return Err((at, "text outside of the root element: this is not an XML document".to_owned()));
+        }
+        if let Some(element) = self.kept.last_mut() {
+            element.text.push_str(text);
+        } else if self.open == ["domain", "name"] {
+            self.name.push_str(text);
+        }
+        Ok(())
+    }
+
+    fn domain(self) -> Result<Domain, Wrong> {
+        let root = self.root.ok_or_else(|| (0, "the document is empty".to_owned()))?;
+        let name = self.name.trim().to_owned();
+        if name.is_empty() {
+            return Err((root.at, "the domain has no <name>".to_owned()));
+        }
+        let kind = root.attribute("type").unwrap_or_default();
+        let disks = self.disks.iter().map(|element| disk::read(element, kind)).collect::<Result<_, _>>()?;
+        Ok(Domain { is_running: root.attribute("id").is_some(), name, disks })
+    }
+}
+
+fn attributes(start: &BytesStart<'_>) -> Result<Vec<(String, String)>, String> {
+    start
+        .attributes()
+        .map(|attribute| {
+            let attribute = attribute.map_err(|error| error.to_string())?;
+            let value =
+                attribute.normalized_value(XmlVersion::Explicit1_0).map_err(|error| error.to_string())?;
+            Ok((attribute.key.as_ref().to_owned(), value.into_owned()))
+        })
+        .collect()
+}
+
+/// Returns the text that a reference stands for: a character, or one of XML's five entities.
+fn resolved(reference: &BytesRef<'_>) -> Result<String, String> {
+    if let Some(character) = reference.resolve_char_ref().map_err(|error| error.to_string())? {
+        return Ok(character.to_string());
+    }
+    let name = reference.xml10_content();
+    let text = resolve_predefined_entity(&name).map(str::to_owned);
+    text.ok_or_else(|| format!("the entity &{name}; is not defined"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Asks libvirt by its own client, `virsh`.
+//!
+//! The law of this module: only commands that read are run. A name is one argument, and never an option. virsh
+//! is ended if it does not answer in time.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::domain::error::VirshError;
+use crate::domain::read::LARGEST;
+
+/// At most this much of an error message is kept, in bytes.
+const LARGEST_MESSAGE: u64 = 4096;
+
+/// The variables that name virsh's connection, the one that counts first (virsh(1), ENVIRONMENT).
+const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
+
+/// A connection to the libvirt of this host. Which one it is, virsh decides: LIBVIRT_DEFAULT_URI, or the
+/// user's.
+#[derive(Clone, Debug)]
+pub struct Virsh {
+    limit: Duration,
+}
+
+impl Virsh {
+    /// Returns a connection whose commands may take `limit` each; `None` if virsh is not installed.
+    ///
+    /// # Errors
+    ///
+    /// If libvirt does not answer, or is that of another host.
+    pub fn connect(limit: Duration) -> Result<Option<Self>, VirshError> {
+        // To ask virsh would already connect to that host.
+        if let Some(uri) = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri))
+        {
+            return Err(VirshError::Remote { uri });
+        }
+        let virsh = Self { limit };
+        let uri = match virsh.ask("uri", &[]) {
+            Err(VirshError::Run(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        let uri = uri.trim();
+        if is_remote(uri) {
+            return Err(VirshError::Remote { uri: uri.to_owned() });
+        }
+        Ok(Some(virsh))
+    }
+
+    /// Returns the names of all domains, running or not.
+    ///
+    /// # Errors
+    ///
+    /// If virsh reports an error.
+    pub fn names(&self) -> Result<Vec<String>, VirshError> {
+        let list = self.ask("list", &["--all", "--name"])?;
+        Ok(list.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Returns the description of the domain of this name, UUID or number.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn description(&self, domain: &str) -> Result<String, VirshError> {
+        self.ask("dumpxml", &[&format!("--domain={domain}")])
+    }
+
+    /// Returns the path of a volume. That of a volume on the network is not a path of the host.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such volume.
+    pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, VirshError> {
+        let (pool, volume) = (format!("--pool={pool}"), format!("--vol={volume}"));
+        let path = self.ask("vol-path", &[&pool, &volume])?;
+        Ok(PathBuf::from(path.trim_end_matches('\n')))
+    }
+
+    /// Runs a command of virsh, and returns what it prints.
+    fn ask(&self, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
+        let mut virsh = Command::new("virsh");
+        virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
+        virsh.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = virsh.spawn().map_err(VirshError::Run)?;
+        let out = reader(child.stdout.take(), LARGEST);
+        let errors = reader(child.stderr.take(), LARGEST_MESSAGE);
+        let Ok(out) = out.recv_timeout(self.limit) else {
+            // It may have ended in the meantime.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(VirshError::Late { command, limit: self.limit });
+        };
+        if out.len() as u64 > LARGEST {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(VirshError::Output { command, what: "more than a description has" });
+        }
+        let errors = errors.recv_timeout(self.limit).unwrap_or_default();
+        let status = child.wait().map_err(VirshError::Run)?;
+        if !status.success() {
+            let text = String::from_utf8_lossy(&errors);
+            let message = text.trim().trim_start_matches("error: ").replace("\nerror: ", "; ");
+            let message = if message.is_empty() { status.to_string() } else { message };
+            return Err(VirshError::Failed { command, message });
+        }
+        String::from_utf8(out)
+            .map_err(|_| VirshError::Output { command, what: "something that is not UTF-8" })
+    }
+}
+
+/// Reads `from` on a thread of its own: all of it, or one byte more than `largest`.
+fn reader(from: Option<impl Read + Send + 'static>, largest: u64) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        if let Some(from) = from {
+            // What was read before an error counts.
+            let _ = from.take(largest + 1).read_to_end(&mut bytes);
+        }
+        // Nobody waits any more after the time limit.
+        let _ = sender.send(bytes);
+    };
+    // Without a thread, the receiver fails at once.
+    let _ = thread::Builder::new().spawn(read);
+    receiver
+}
+
+/// Whether a connection leads to another host: its URI has one between `//` and the path.
+fn is_remote(uri: &str) -> bool {
+    let authority = uri.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+    !authority.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_with_a_host_is_remote() {
+        for uri in ["qemu:///system", "test:///default", "qemu+unix:///session?socket=/x", "xen:///"] {
+            assert!(!is_remote(uri), "{uri}");
+        }
+        for uri in ["qemu+ssh://root@host/system", "qemu://host/system", "qemu+tls://10.0.0.1:16514/system"] {
+            assert!(is_remote(uri), "{uri}");
+        }
+    }
+}

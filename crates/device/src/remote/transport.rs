@@ -1,0 +1,257 @@
+//! Requests over HTTP and TLS, which block.
+//!
+//! The law of this module: no request outlasts its time or the budget of its thread, the bytes of every connection
+//! are counted, and what is read of an answer is bounded: its header here, its contents by the caller. A redirect
+//! is an answer like any other. Proxies come from the environment (HTTPS_PROXY, NO_PROXY).
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::shown::printable;
+use ureq::config::AutoHeaderValue;
+use ureq::http::{HeaderMap, Request, StatusCode, Uri};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout, RustlsConnector,
+    SocksConnector, TcpConnector, Transport as Pipe, time,
+};
+use ureq::{Agent, AsSendBody, Body, Timeout};
+
+use crate::remote::budget::{self, Limits};
+use crate::remote::error::FetchError;
+
+/// The longest header of an answer.
+const MAX_HEADER: usize = 32 << 10;
+
+/// Connections that are kept open for further requests: one for each thread that fetches.
+const MAX_IDLE: usize = 16;
+
+/// How long connecting to a server for credentials may take. Metadata servers are near, or do not exist.
+const CREDENTIALS_CONNECT: Duration = Duration::from_secs(3);
+
+/// The longest text of an error that is shown.
+const MAX_TEXT: usize = 200;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Bytes of the object.
+    Object,
+    /// Credentials for it.
+    Credentials,
+}
+
+/// Sends requests.
+pub(crate) struct Transport {
+    objects: Agent,
+    credentials: Agent,
+    has_certificates: bool,
+}
+
+impl Transport {
+    /// Creates a transport, with the certificates of this machine. `limits` bound each request.
+    pub(crate) fn new(limits: Limits) -> Self {
+        let found = rustls_native_certs::load_native_certs().certs;
+        let has_certificates = !found.is_empty();
+        let certificates = found.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::Specific(Arc::new(certificates)))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let agent = |connect: Option<Duration>| {
+            let config = Agent::config_builder()
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .tls_config(tls.clone())
+                .timeout_global(Some(limits.request_time()))
+                .timeout_connect(connect)
+                .max_response_header_size(MAX_HEADER)
+                .input_buffer_size(2 * MAX_HEADER)
+                .output_buffer_size(MAX_HEADER)
+                .max_idle_connections(MAX_IDLE)
+                .max_idle_connections_per_host(MAX_IDLE)
+                .user_agent(concat!("straddle/", env!("CARGO_PKG_VERSION")))
+                .accept(AutoHeaderValue::None)
+                .accept_encoding(AutoHeaderValue::None)
+                .build();
+            let connector =
+                ().chain(SocksConnector::default())
+                    .chain(ConnectProxyConnector::default())
+                    .chain(TcpConnector::default())
+                    .chain(Counting)
+                    .chain(RustlsConnector::default());
+            Agent::with_parts(config, connector, DefaultResolver::default())
+        };
+        Self { objects: agent(None), credentials: agent(Some(CREDENTIALS_CONNECT)), has_certificates }
+    }
+
+    /// Sends a request and receives the header of its answer.
+    pub(crate) fn send<B: AsSendBody>(
+        &self,
+        purpose: Purpose,
+        request: Request<B>,
+    ) -> Result<Answer, FetchError> {
+        let host = host_of(request.uri());
+        if request.uri().scheme_str() == Some("https") && !self.has_certificates {
+            return Err(FetchError::NoCertificates { host });
+        }
+        let agent = match purpose {
+            Purpose::Object => &self.objects,
+            Purpose::Credentials => &self.credentials,
+        };
+        match agent.run(request) {
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                Ok(Answer { host, status: parts.status, headers: parts.headers, body })
+            }
+            Err(error) => Err(failure(host, error)),
+        }
+    }
+}
+
+/// An answer whose header has been received.
+pub(crate) struct Answer {
+    /// The host that answered.
+    pub(crate) host: String,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Body,
+}
+
+impl Answer {
+    /// Returns a header's value, if there is one and it is ASCII.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Returns the length of the contents, if the header has it.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        self.header("content-length").and_then(|value| value.parse().ok())
+    }
+
+    /// Receives the contents up to byte `most`, and one byte more if there is one. What is not received ends the
+    /// connection.
+    pub(crate) fn read(&mut self, most: usize) -> Result<Vec<u8>, FetchError> {
+        let most = most.saturating_add(1);
+        let mut bytes = Vec::with_capacity(most.min(64 << 10));
+        let mut reader = self.body.as_reader().take(u64::try_from(most).unwrap_or(u64::MAX));
+        match reader.read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let want = self.content_length().unwrap_or(0);
+                Err(FetchError::WrongLength { host: self.host.clone(), have: bytes.len().to_string(), want })
+            }
+            Err(error) => Err(failure(self.host.clone(), ureq::Error::from(error))),
+        }
+    }
+}
+
+/// Returns the host and, if it is given, the port.
+pub(crate) fn host_of(uri: &Uri) -> String {
+    let host = printable(uri.host().unwrap_or_default());
+    uri.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
+}
+
+/// Returns `text` printable, and not too long.
+pub(crate) fn short(text: &str) -> String {
+    let mut shown: String = printable(text).chars().take(MAX_TEXT).collect();
+    if text.chars().nth(MAX_TEXT).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn failure(host: String, error: ureq::Error) -> FetchError {
+    if let Some(budget) = budget::current()
+        && let Err(timed_out) = budget.time_left()
+    {
+        return timed_out;
+    }
+    match error {
+        ureq::Error::Timeout(_) => FetchError::Slow { host },
+        ureq::Error::HostNotFound => FetchError::UnknownHost { host },
+        ureq::Error::Io(source) => FetchError::Connection { host, source },
+        ureq::Error::Rustls(error) => {
+            FetchError::Connection { host, source: io::Error::new(io::ErrorKind::InvalidData, error) }
+        }
+        ureq::Error::LargeResponseHeader(_, most) => FetchError::Protocol {
+            host,
+            what: format!("the header of its answer has more than {most} bytes"),
+        },
+        error => FetchError::Protocol { host, what: short(&error.to_string()) },
+    }
+}
+
+/// A connection over TCP, or what leads to it through a proxy.
+type Connected<Proxied, Tcp> = Either<Either<Proxied, Box<dyn Pipe>>, Tcp>;
+
+/// Puts a [`Counted`] around each TCP connection.
+#[derive(Debug)]
+struct Counting;
+
+impl<Proxied: Pipe, Tcp: Pipe> Connector<Connected<Proxied, Tcp>> for Counting {
+    type Out = Either<Box<dyn Pipe>, Counted<Connected<Proxied, Tcp>>>;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<Connected<Proxied, Tcp>>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        Ok(chained.map(|pipe| match pipe {
+            // The connection to the proxy has come here before.
+            Either::A(Either::B(pipe)) => Either::A(pipe),
+            pipe => Either::B(Counted(pipe)),
+        }))
+    }
+}
+
+/// A connection whose bytes count for the budget of the thread, which also limits how long it is waited for.
+struct Counted<P>(P);
+
+impl<P: fmt::Debug> fmt::Debug for Counted<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counted").field(&self.0).finish()
+    }
+}
+
+impl<P: Pipe> Pipe for Counted<P> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.0.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.0.transmit_output(amount, within_budget(timeout)?)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let before = self.0.buffers().input().len();
+        let progress = self.0.await_input(within_budget(timeout)?);
+        let received = self.0.buffers().input().len().saturating_sub(before);
+        if let Some(budget) = budget::current() {
+            budget.add_received(u64::try_from(received).unwrap_or(u64::MAX));
+        }
+        progress
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.0.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.0.is_tls()
+    }
+}
+
+/// Returns the timeout, at most the time left of the budget.
+fn within_budget(mut timeout: NextTimeout) -> Result<NextTimeout, ureq::Error> {
+    if let Some(budget) = budget::current() {
+        let left = budget.time_left().map_err(|_| ureq::Error::Timeout(Timeout::Global))?;
+        if *timeout.after > left {
+            (timeout.after, timeout.reason) = (time::Duration::Exact(left), Timeout::Global);
+        }
+    }
+    Ok(timeout)
+}

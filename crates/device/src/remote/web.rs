@@ -1,0 +1,139 @@
+//! Objects at an HTTP or HTTPS address.
+//!
+//! The law of this module: a redirect leads to HTTP or HTTPS only, never from HTTPS to HTTP, and a few times only.
+//! The user name and password of an address are sent to its own host, by HTTPS, and nowhere else.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Address;
+use crate::address::Scheme;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE};
+use ureq::http::{Request, Uri};
+use url::Url;
+
+use crate::remote::answer::{Outcome, Part, Version, fetch};
+use crate::remote::budget::Budget;
+use crate::remote::error::FetchError;
+use crate::remote::transport::{Transport, host_of, short};
+
+/// How many redirects are followed, one after another.
+const MAX_REDIRECTS: u32 = 5;
+
+/// Where an object is.
+#[derive(Clone)]
+struct Place {
+    url: Url,
+    uri: Uri,
+}
+
+impl Place {
+    fn new(mut url: Url) -> Result<Self, FetchError> {
+        // Neither is sent, and a redirect has no say in who is logged in.
+        url.set_fragment(None);
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        let invalid = |_| FetchError::Protocol {
+            host: short(url.host_str().unwrap_or_default()),
+            what: "its URL is not valid".to_owned(),
+        };
+        let uri = url.as_str().parse().map_err(invalid)?;
+        Ok(Self { url, uri })
+    }
+}
+
+/// An object at an HTTP or HTTPS address.
+pub(crate) struct Web {
+    transport: Arc<Transport>,
+    first: Place,
+    /// The value of the header `Authorization`.
+    authorization: Option<HeaderValue>,
+    /// Where redirects have led: later requests start there.
+    place: Mutex<Place>,
+}
+
+impl Web {
+    pub(crate) fn new(transport: Arc<Transport>, address: &Address) -> Result<Self, FetchError> {
+        let query = address.query().map_or_else(String::new, |query| format!("?{query}"));
+        let text = format!("{}://{}{}{query}", address.scheme().name(), address.authority(), address.path());
+        let invalid = |what: &dyn std::fmt::Display| FetchError::Protocol {
+            host: address.authority().to_owned(),
+            what: format!("its URL is not valid: {what}"),
+        };
+        let first = Place::new(Url::parse(&text).map_err(|error| invalid(&error))?)?;
+        let authorization = address.user().map(|(name, password)| {
+            let both = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            HeaderValue::from_str(&format!("Basic {both}"))
+        });
+        let mut authorization = authorization.transpose().map_err(|error| invalid(&error))?;
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true);
+        }
+        Ok(Self { transport, place: Mutex::new(first.clone()), first, authorization })
+    }
+
+    /// Fetches `range`; `of` is the version that it must be of.
+    pub(crate) fn fetch(
+        &self,
+        budget: &Budget,
+        range: &Range<u64>,
+        of: Option<&Version>,
+    ) -> Result<Part, FetchError> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let request = || self.request(&place, range, of);
+            match fetch(&self.transport, budget, range, &request)? {
+                Outcome::Part(part) => {
+                    *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+                    return Ok(part);
+                }
+                Outcome::Redirect(to) => place = followed(&place, &to)?,
+            }
+        }
+        let what = format!("more than {MAX_REDIRECTS} times");
+        Err(FetchError::Redirect { host: host_of(&self.first.uri), what })
+    }
+
+    fn request(&self, place: &Place, range: &Range<u64>, of: Option<&Version>) -> Request<()> {
+        let mut request = Request::new(());
+        *request.uri_mut() = place.uri.clone();
+        let headers = request.headers_mut();
+        let mut set = |name, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        };
+        set(RANGE, &format!("bytes={}-{}", range.start, range.end - 1));
+        // A range is one of the stored bytes, not of what a server would pack on the way.
+        set(ACCEPT_ENCODING, "identity");
+        match of.map(|of| (of.strong(), of.modified.as_deref())) {
+            Some((Some(etag), _)) => set(IF_MATCH, etag),
+            Some((None, Some(modified))) => set(IF_UNMODIFIED_SINCE, modified),
+            _ => {}
+        }
+        if let Some(value) = &self.authorization
+            && place.url.origin() == self.first.url.origin()
+        {
+            headers.insert(AUTHORIZATION, value.clone());
+        }
+        request
+    }
+}
+
+/// Returns where a redirect from `place` leads.
+fn followed(place: &Place, to: &str) -> Result<Place, FetchError> {
+    let refused = |what: &str| FetchError::Redirect { host: host_of(&place.uri), what: what.to_owned() };
+    let url = place.url.join(to).map_err(|_| refused("to an invalid URL"))?;
+    match (place.url.scheme(), url.scheme()) {
+        (_, "https") | ("http", "http") => Place::new(url),
+        (_, "http") => Err(refused("to HTTP without TLS, which is not followed")),
+        (_, other) => Err(refused(&format!("to {}:, which is not followed", short(other)))),
+    }
+}
+
+/// Whether anybody on the way could have changed what was read.
+pub(crate) fn is_open(scheme: Scheme) -> bool {
+    scheme == Scheme::Http
+}

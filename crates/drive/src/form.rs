@@ -1,0 +1,307 @@
+//! What `drive list --json` and `drive show --json` print.
+
+use crate::Profile;
+use crate::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
+use crate::profile::{Body, Claims, Fit};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
+pub const SCHEMA: u32 = 1;
+
+/// Bytes per megabyte, the unit of transfer rates.
+const MEGABYTE: f64 = 1e6;
+
+/// What `straddle drive list --json` and `straddle drive show --json` print.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle drive")]
+pub struct DrivesReport {
+    /// The schema version of this output.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// All drives, or the one that was named.
+    drives: Vec<DriveReport>,
+}
+
+/// A modelled drive. Sizes and offsets are in bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Drive")]
+struct DriveReport {
+    /// The name of the drive.
+    name: String,
+    /// Manufacturer, model, size and year.
+    title: String,
+    /// Background on the drive; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<String>,
+    /// "disk" or "ssd".
+    kind: &'static str,
+    /// What it reports to the host.
+    claims: ClaimsReport,
+    /// Its true sectors.
+    truth: TruthReport,
+    /// Whether it hides the size of its physical sectors, or where they start.
+    misreports: bool,
+    /// The options it has, as in drive:NAME,OPTION.
+    variants: Vec<String>,
+    /// The policies for parts of a physical sector that the drive may follow where its firmware is not known, as in
+    /// drive:NAME,rmw=POLICY; only with `drive show`, and empty if no request can cover a physical sector in part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    plausible_rmw: Vec<&'static str>,
+    /// What the profile was fitted to; only with `drive show`, and absent if nothing was fitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fit: Option<FittedReport>,
+    /// The mechanics; only with `drive show`, and only for a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<DiskReport>,
+    /// Every number of the profile with its source; only with `drive show`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<FigureReport>,
+}
+
+/// What a profile was fitted to: the raw figures of these experiments, and no other.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Fitted")]
+struct FittedReport {
+    /// The experiments whose figures were in view.
+    experiments: Vec<String>,
+    /// The paths of the fitted numbers; empty if there was nothing to choose.
+    knobs: Vec<String>,
+}
+
+/// What a drive reports to the host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Claims")]
+struct ClaimsReport {
+    model: String,
+    capacity_bytes: u64,
+    logical_sector_bytes: u64,
+    physical_sector_bytes: u64,
+    /// The offset of the first physical sector boundary.
+    alignment_offset_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minimum_io_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optimal_io_bytes: Option<u64>,
+    rotational: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discard_granularity_bytes: Option<u64>,
+}
+
+/// The true sectors of a drive.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Truth")]
+struct TruthReport {
+    /// The smallest unit that can be written without a read-modify-write: the physical sector, or the
+    /// indirection unit.
+    unit_bytes: u64,
+    /// The offset that the firmware adds to every address.
+    firmware_offset_bytes: u64,
+    /// The offset of the first boundary of such a unit.
+    alignment_offset_bytes: u64,
+}
+
+/// The mechanics of a disk.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Disk")]
+struct DiskReport {
+    /// The duration of a revolution in nanoseconds.
+    revolution_ns: u64,
+    /// The number of surfaces.
+    surfaces: u32,
+    /// The number of tracks on each surface.
+    tracks: u32,
+    /// The number of tracks of a serpentine on one surface.
+    serpentine_tracks: u32,
+    /// The zones, the outermost first.
+    zones: Vec<ZoneReport>,
+    /// The seek to an adjacent track, in nanoseconds.
+    seek_track_to_track_ns: u64,
+    /// The mean over all pairs of tracks, in nanoseconds.
+    seek_average_ns: u64,
+    /// The longest seek, in nanoseconds.
+    seek_full_stroke_ns: u64,
+    /// How part of a physical sector is written.
+    rmw_policy: RmwReport,
+    /// The size of the write cache in bytes; 0 if it is off.
+    write_cache_bytes: u64,
+    /// Whether the contents of the write cache survive a power cut.
+    write_cache_survives: bool,
+}
+
+/// A zone: adjacent tracks with the same number of sectors.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Zone")]
+pub struct ZoneReport {
+    /// The outermost track.
+    pub first_track: u32,
+    /// The number of tracks on each surface.
+    pub tracks: u32,
+    /// The number of physical sectors per track.
+    pub sectors_per_track: u32,
+    /// The sustained transfer rate in bytes per second.
+    pub bytes_per_second: f64,
+}
+
+/// How part of a physical sector is written.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "RmwPolicy")]
+enum RmwReport {
+    /// Before the write completes, one sector after the other.
+    ImmediateSerial,
+    /// Before the write completes, all of its sectors in one pass.
+    ImmediateMerged,
+    /// When the write cache is destaged, one sector after the other.
+    DestageSerial,
+    /// When the write cache is destaged, all sectors of a write in one pass.
+    DestageMerged,
+    /// When the write cache is destaged, each read and write when its sector passes the head.
+    Deferred,
+    /// When the write cache is destaged, to a log; read and written in place later.
+    Logged,
+}
+
+/// A number of the profile.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ProfileFigure")]
+struct FigureReport {
+    /// Its path in the profile.
+    path: String,
+    /// The value as written there.
+    value: String,
+    /// The source of the value; absent if the profile gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+}
+
+impl DrivesReport {
+    /// Reports the drives, in full or only with what `list` shows.
+    pub fn of(profiles: &[Profile], full: bool) -> Self {
+        let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), drives }
+    }
+}
+
+fn drive(profile: &Profile, full: bool) -> DriveReport {
+    let figures = profile.figures.iter().filter(|_| full).map(|figure| FigureReport {
+        path: figure.path.clone(),
+        value: figure.value.clone(),
+        source: figure.source.clone(),
+    });
+    let disk = match &profile.body {
+        Body::Disk(disk) if full => Some(mechanics(disk, profile.sectors.physical)),
+        _ => None,
+    };
+    let policies = if full { profile.plausible_policies() } else { Vec::new() };
+    DriveReport {
+        name: profile.name.clone(),
+        title: profile.title.clone(),
+        notes: profile.notes.clone(),
+        kind: kind(profile),
+        claims: claims(&profile.claims),
+        truth: TruthReport {
+            unit_bytes: profile.sectors.physical,
+            firmware_offset_bytes: profile.sectors.firmware_offset,
+            alignment_offset_bytes: profile.first_boundary(),
+        },
+        misreports: profile.misreports(),
+        variants: profile.variants.clone(),
+        plausible_rmw: policies.into_iter().map(RmwPolicy::name).collect(),
+        fit: profile.fit.as_ref().filter(|fit| full && !fit.experiments.is_empty()).map(fitted),
+        disk,
+        figures: figures.collect(),
+    }
+}
+
+fn fitted(fit: &Fit) -> FittedReport {
+    FittedReport {
+        experiments: fit.experiments.clone(),
+        knobs: fit.knobs.iter().map(|knob| knob.path.clone()).collect(),
+    }
+}
+
+fn claims(claims: &Claims) -> ClaimsReport {
+    ClaimsReport {
+        model: claims.model.clone(),
+        capacity_bytes: claims.capacity,
+        logical_sector_bytes: claims.logical_sector,
+        physical_sector_bytes: claims.physical_sector,
+        alignment_offset_bytes: claims.alignment_offset,
+        minimum_io_bytes: claims.minimum_io,
+        optimal_io_bytes: claims.optimal_io,
+        rotational: claims.rotational,
+        discard_granularity_bytes: claims.discard_granularity,
+    }
+}
+
+/// Returns "disk" or "ssd".
+pub fn kind(profile: &Profile) -> &'static str {
+    match profile.body {
+        Body::Disk(_) => "disk",
+        Body::Ssd(_) => "ssd",
+    }
+}
+
+fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
+    let (geometry, seek) = (&disk.geometry, &disk.seek);
+    DiskReport {
+        revolution_ns: disk.spindle.revolution().get(),
+        surfaces: geometry.surfaces(),
+        tracks: geometry.cylinders(),
+        serpentine_tracks: geometry.width(),
+        zones: zones(disk, physical),
+        seek_track_to_track_ns: seek.time(1).get(),
+        seek_average_ns: seek.average().get(),
+        seek_full_stroke_ns: seek.time(seek.longest()).get(),
+        rmw_policy: match disk.rmw {
+            RmwPolicy::ImmediateSerial => RmwReport::ImmediateSerial,
+            RmwPolicy::ImmediateMerged => RmwReport::ImmediateMerged,
+            RmwPolicy::DestageSerial => RmwReport::DestageSerial,
+            RmwPolicy::DestageMerged => RmwReport::DestageMerged,
+            RmwPolicy::Deferred => RmwReport::Deferred,
+            RmwPolicy::Logged => RmwReport::Logged,
+        },
+        write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.size.get() } else { 0 },
+        write_cache_survives: disk.protection == Protection::NonVolatile,
+    }
+}
+
+/// Returns the zones with their transfer rates.
+pub fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
+    let mut first_track = 0;
+    let mut zones = Vec::new();
+    for (_, zone) in disk.geometry.zones() {
+        let bytes_per_second = rate(zone, disk, physical);
+        let (tracks, sectors_per_track) = (zone.tracks, zone.sectors_per_track);
+        zones.push(ZoneReport { first_track, tracks, sectors_per_track, bytes_per_second });
+        first_track += tracks;
+    }
+    zones
+}
+
+/// Returns the sustained transfer rate over one serpentine of the zone, with the tracks and the skews between
+/// them (the manuals' A / (B + C + D)).
+fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
+    let surfaces = f64::from(disk.geometry.surfaces());
+    let width = f64::from(disk.geometry.width().min(zone.tracks));
+    let turns = |angle: Angle| angle.revolutions();
+    let skews = surfaces * (width - 1.0) * turns(zone.track_skew)
+        + (surfaces - 1.0) * turns(zone.head_skew)
+        + turns(zone.serpentine_skew);
+    let bytes = surfaces * width * f64::from(zone.sectors_per_track) * sector(physical);
+    bytes / ((surfaces * width + skews) * disk.spindle.revolution().seconds())
+}
+
+fn sector(physical: u64) -> f64 {
+    u32::try_from(physical).map_or(0.0, f64::from)
+}
+
+impl ZoneReport {
+    /// Returns the rate in MB/s.
+    pub fn megabytes(&self) -> f64 {
+        self.bytes_per_second / MEGABYTE
+    }
+}

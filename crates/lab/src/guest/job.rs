@@ -1,0 +1,473 @@
+//! The job that a guest runs, and its result.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::media::{Cut, Watch};
+use straddle_drive::Profile;
+use straddle_units::io::Counters;
+
+/// What a guest does, and what it has of the host.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The script, with its `#!` line; it runs as root.
+    pub script: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Functions available to every bash script.
+    pub library: String,
+    /// Added to the script's environment.
+    pub environment: Vec<(String, String)>,
+    /// A host folder, `$INPUT`, which the guest cannot write to.
+    pub input: Option<PathBuf>,
+    /// A host folder, `$OUTPUT`, the only place on the host where the guest can write.
+    pub output: Option<PathBuf>,
+    /// Run the guest unconfined, with all rights of its caller on the host, where the host has no means to
+    /// confine it.
+    pub unconfined: bool,
+    /// The guest's memory in bytes. The host allocates it as it is touched.
+    pub memory: u64,
+    /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
+    /// slower.
+    pub processor: Option<usize>,
+    /// Settings of the guest's kernel, made before the script runs: a file below /proc or /sys, and what is
+    /// written to it. A pattern (`/sys/block/vd*/queue/nr_requests`) stands for all files that match it.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A task for a guest in virtual time.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What the guest does.
+    pub task: Task,
+    /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
+    pub drives: Vec<GuestDrive>,
+    /// Seeds the guest's random numbers, and the time of its power-on.
+    pub seed: u64,
+    /// What the guest's work costs.
+    pub charges: Charges,
+    /// The limits after which a guest is considered hung.
+    pub limits: Limits,
+    /// The power cut of all drives, if any.
+    pub cut: Option<Cut>,
+    /// Where to write every request, in the format that `straddle sim` reads.
+    pub trace: Option<PathBuf>,
+    /// Where to write every event of the guest's kernel, one per line; used to find where two runs diverge.
+    pub events: Option<PathBuf>,
+    /// Who else sees the requests of the drives.
+    pub watching: Option<Watching>,
+}
+
+/// Makes what sees the requests of a drive, by the drive's place in the job.
+#[derive(Clone)]
+pub struct Watching(pub Arc<dyn Fn(usize) -> Box<dyn Watch> + Send + Sync>);
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Watching").finish_non_exhaustive()
+    }
+}
+
+/// A task for a guest in the host's time.
+#[derive(Clone, Debug)]
+pub struct HostedJob {
+    /// What the guest does.
+    pub task: Task,
+    /// Folders of the host that the guest sees at their own paths, although its own may cover those.
+    pub folders: Vec<PathBuf>,
+    /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
+    pub drives: Vec<HostedDrive>,
+    /// The time after which the guest is considered hung.
+    pub limit: Duration,
+}
+
+/// A drive that another process serves.
+#[derive(Clone, Debug)]
+pub struct HostedDrive {
+    /// The server's vhost-user socket.
+    pub socket: PathBuf,
+    /// Its only partition.
+    pub partition: Partition,
+}
+
+/// A drive's only partition, `/dev/vda1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// The byte at which it starts; `None` for no partition table.
+    pub start: Option<u64>,
+    /// Its size in bytes; `None` for all remaining space.
+    pub size: Option<u64>,
+    /// The partition table that it is listed in.
+    pub table: Table,
+}
+
+/// A kind of partition table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// A GUID partition table.
+    #[default]
+    Gpt,
+    /// A table in the master boot record.
+    Mbr,
+}
+
+impl Table {
+    /// Returns sfdisk's name for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Gpt => "gpt",
+            Self::Mbr => "dos",
+        }
+    }
+}
+
+/// A drive of the guest.
+#[derive(Clone, Debug)]
+pub struct GuestDrive {
+    /// The profile of the drive.
+    pub profile: Profile,
+    /// Its only partition.
+    pub partition: Partition,
+    /// The file with its contents; `None` for memory that is discarded afterwards.
+    pub store: Option<PathBuf>,
+}
+
+/// The cost of the guest's work, in nanoseconds of its time. The rates are fixed, so that runs are
+/// repeatable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charges {
+    /// A stop of a process: a system call, a page fault.
+    pub stop: u64,
+    /// A read of the clock by the guest's kernel.
+    pub clock: u64,
+    /// A submission of requests to a drive.
+    pub kick: u64,
+    /// Computing without a stop, in percent of the processor time that it takes on the host.
+    pub compute_percent: u64,
+}
+
+impl Default for Charges {
+    fn default() -> Self {
+        Self { stop: 2000, clock: 100, kick: 3000, compute_percent: 100 }
+    }
+}
+
+impl Charges {
+    /// Returns all rates multiplied by `factor`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a rate of nanoseconds, scaled; the factor was checked where it came in"
+    )]
+    pub fn scaled(self, factor: f64) -> Self {
+        let scale = |rate: u64| (rate as f64 * factor).round() as u64;
+        Self {
+            stop: scale(self.stop),
+            clock: scale(self.clock),
+            kick: scale(self.kick),
+            compute_percent: scale(self.compute_percent),
+        }
+    }
+}
+
+impl std::fmt::Display for Charges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { stop, clock, kick, compute_percent } = self;
+        write!(
+            f,
+            "{stop} ns a system call or page fault, {clock} ns a clock reading, {kick} ns a hand-over to a drive, computing {compute_percent} %"
+        )
+    }
+}
+
+/// The time that a guest may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// In its own time.
+    pub guest: Duration,
+    /// In the host's time.
+    pub host: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { guest: Duration::from_secs(30 * 86_400), host: Duration::from_secs(3600) }
+    }
+}
+
+/// One of a script's two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// A value that the script has measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// Its value: seconds of the guest's time, or whatever the script measured.
+    pub value: f64,
+    /// The requests that the kernel sent to the first disk meanwhile, if the script had them counted.
+    pub requests: Option<Requests>,
+}
+
+/// Requests as the kernel counts them (`/sys/block/DISK/stat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+}
+
+impl Measured {
+    /// Parses a line of `$RESULTS`: a name and a number, and after a tab the reads and writes.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (line, requests) = match line.split_once('\t') {
+            Some((line, counts)) => {
+                let (reads, writes) = counts.split_once(' ')?;
+                (line, Some(Requests { reads: reads.parse().ok()?, writes: writes.parse().ok()? }))
+            }
+            None => (line, None),
+        };
+        let (name, value) = line.rsplit_once(' ')?;
+        Some(Self { name: name.to_owned(), value: value.parse().ok()?, requests })
+    }
+}
+
+/// How a guest's time was spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Stops of processes.
+    pub stops: u64,
+    /// Reads of the clock.
+    pub clock_reads: u64,
+    /// Submissions of requests.
+    pub kicks: u64,
+    /// Messages between the clock and the drives.
+    pub exchanges: u64,
+    /// Times that the guest was idle.
+    pub sleeps: u64,
+    /// The total time that it was idle.
+    pub slept: Duration,
+    /// Timer ticks given to a kernel that was spinning.
+    pub ticks: u64,
+    /// Those of the ticks whose time depended on the host.
+    pub late_ticks: u64,
+    /// Time charged to programs that computed, measured by the host's processor clock.
+    pub computed: Duration,
+    /// Whether the host may place the guest's kernel at other addresses in each run.
+    pub random_addresses: bool,
+    /// A digest of every event of the guest's kernel with its time. Equal for runs that are equal in every
+    /// respect.
+    pub digest: u64,
+}
+
+impl Spent {
+    /// Returns the influences of the host because of which the next run may differ; empty where the run is
+    /// repeatable to the nanosecond.
+    pub fn not_repeatable(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if !self.computed.is_zero() {
+            let seconds = self.computed.as_secs_f64();
+            reasons.push(format!("programs computed for {seconds:.2} s without a system call, charged as measured on this machine"));
+        }
+        if self.late_ticks > 0 {
+            reasons.push(format!(
+                "the guest's kernel computed for so long that it was given {} timer ticks",
+                self.late_ticks
+            ));
+        }
+        if self.random_addresses {
+            reasons.push(
+                "this machine does not let address randomization be switched off (personality(2))".to_owned(),
+            );
+        }
+        reasons
+    }
+}
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The script's exit status.
+    pub status: i32,
+    /// Whether it ended because the power was cut.
+    pub cut: bool,
+    /// The script's measurements, in order.
+    pub measures: Vec<Measured>,
+    /// The output that was kept: standard output followed by standard error.
+    pub output: String,
+    /// The guest's time from power-on to power-off.
+    pub guest: Duration,
+    /// The host's time for the run.
+    pub host: Duration,
+    /// Requests to all drives.
+    pub requests: u64,
+    /// A fingerprint of all requests with their times. Equal for equal runs.
+    pub fingerprint: u64,
+    /// The drives' counters, in the order of the drives.
+    pub counters: Vec<Counters>,
+    /// How the guest's time was spent.
+    pub spent: Spent,
+}
+
+/// The result of a run in the host's time.
+#[derive(Clone, Debug)]
+pub struct HostedEnded {
+    /// The script's exit status.
+    pub status: i32,
+    /// What it has written to `$RESULTS`.
+    pub results: Vec<u8>,
+}
+
+/// Why a guest did not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The host lacks something that the guest needs.
+    #[error("{what}: {fix}")]
+    Host {
+        /// What is missing.
+        what: String,
+        /// The fix.
+        fix: String,
+    },
+    /// A system call failed.
+    #[error("{doing}")]
+    Io {
+        /// The operation that failed.
+        doing: String,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The guest violated the protocol between driver and drive.
+    #[error("the guest and drive {drive}")]
+    Drive {
+        /// The drive's number, from zero.
+        drive: usize,
+        /// What was wrong.
+        source: crate::vhost::VhostError,
+    },
+    /// The drive or its contents failed.
+    #[error("drive {drive}")]
+    Contents {
+        /// The drive's number, from zero.
+        drive: usize,
+        /// What was wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The guest exceeded a time limit.
+    #[error("the guest was stopped after {limit:?} of {whose} time: give it longer if it needs that")]
+    Hung {
+        /// The limit.
+        limit: Duration,
+        /// "its own" or "the host's".
+        whose: &'static str,
+    },
+    /// The user interrupted the run.
+    #[error("interrupted")]
+    Interrupted,
+    /// The guest ended before its script.
+    #[error("the guest ended before its script ({how}); its console ended with: {console}")]
+    Died {
+        /// How it ended.
+        how: String,
+        /// The last informative lines of its console.
+        console: String,
+    },
+}
+
+straddle_units::error_kind! {
+    GuestError: Failed;
+    Self::Interrupted => Interrupted,
+}
+
+impl GuestError {
+    pub(crate) fn contents(
+        drive: usize,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Contents { drive, source: source.into() }
+    }
+
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        move |source| match rustix::io::Errno::from_io_error(&source) {
+            Some(rustix::io::Errno::MFILE) => Self::Host {
+                what: format!("{doing}: too many files are open in this process"),
+                fix: "raise the limit: ulimit -n 1024, or more".into(),
+            },
+            _ => Self::Io { doing, source },
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::{Charges, Job, Limits, Measured, Requests, Spent, Task};
+
+    /// A job without drives that does nothing.
+    pub(crate) fn job() -> Job {
+        let task = Task {
+            script: "#!/bin/sh\n".into(),
+            arguments: Vec::new(),
+            library: String::new(),
+            environment: Vec::new(),
+            input: None,
+            output: None,
+            unconfined: false,
+            memory: 64 << 20,
+            processor: None,
+            settings: Vec::new(),
+        };
+        Job {
+            task,
+            drives: Vec::new(),
+            seed: 0,
+            charges: Charges::default(),
+            limits: Limits::default(),
+            cut: None,
+            trace: None,
+            events: None,
+            watching: None,
+        }
+    }
+
+    #[test]
+    fn charges_are_scaled_together() {
+        let scaled = Charges { stop: 2000, clock: 101, kick: 3000, compute_percent: 100 }.scaled(0.5);
+        assert_eq!(scaled, Charges { stop: 1000, clock: 51, kick: 1500, compute_percent: 50 });
+        assert_eq!(Charges::default().scaled(1.0), Charges::default());
+    }
+
+    #[test]
+    fn results_are_a_name_a_number_and_perhaps_requests() {
+        let of = |name: &str, value, requests| Some(Measured { name: name.to_owned(), value, requests });
+        assert_eq!(Measured::parse("two words 1.5"), of("two words", 1.5, None));
+        let requests = Some(Requests { reads: 7, writes: 1000 });
+        assert_eq!(Measured::parse("dd 0.25\t7 1000"), of("dd", 0.25, requests));
+        for line in ["", "dd", "dd x", "dd 1\t7", "dd 1\t7 x", "dd 1\t-7 8"] {
+            assert_eq!(Measured::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn each_part_that_the_host_had_in_a_run_is_named() {
+        assert!(Spent::default().not_repeatable().is_empty());
+        let named = |spent: Spent| spent.not_repeatable().join("\n");
+        assert!(
+            named(Spent { computed: Duration::from_millis(1500), ..Spent::default() }).contains("1.50 s")
+        );
+        assert!(named(Spent { late_ticks: 3, ..Spent::default() }).contains("3 timer ticks"));
+        assert!(named(Spent { random_addresses: true, ..Spent::default() }).contains("randomization"));
+    }
+}

@@ -1,0 +1,7 @@
+//! Modelled drives with contents, served to guests and other programs in virtual or wall-clock time.
+
+pub mod guest;
+pub mod media;
+pub mod reproduce;
+pub mod serve;
+pub mod vhost;

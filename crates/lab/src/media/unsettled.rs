@@ -1,0 +1,174 @@
+//! What a power cut would undo: for every sector whose last write is not yet durable, its contents on the
+//! medium.
+//!
+//! The store always holds what the host sees. When the host overwrites a sector, the sector's durable
+//! contents are saved here. When the model says that the sector has been stored, they are dropped. A write on
+//! the medium carries what the store held when the write began; that is copied only if the host overwrites it
+//! before the write ends.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use straddle_drive::MediaEvent;
+
+use crate::media::store::Store;
+
+/// The old contents are read in pieces of at most this many bytes.
+const PIECE: u64 = 1 << 20;
+
+/// The contents of a sector; `None` means zeroes.
+type Contents = Option<Box<[u8]>>;
+
+/// A sector whose contents differ from those on the medium.
+#[derive(Debug)]
+pub(crate) struct Sector {
+    durable: Contents,
+    on_its_way: OnItsWay,
+}
+
+/// The data of a sector in a write on the medium that has begun but not ended.
+#[derive(Debug)]
+enum OnItsWay {
+    Nothing,
+    /// What the store holds now.
+    Current,
+    /// What the store held before the host overwrote it.
+    Earlier(Contents),
+}
+
+/// What a power cut leaves of a sector that is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The contents before the write that was in flight.
+    Old,
+    /// The contents that this write would have left.
+    New,
+}
+
+/// The sectors that differ from the medium, by number.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    sector: u64,
+    sectors: BTreeMap<u64, Sector>,
+    /// The spans being written, in the order in which their writes began.
+    in_flight: Vec<Range<u64>>,
+    scratch: Vec<u8>,
+    settled: Vec<u64>,
+}
+
+impl Unsettled {
+    /// Creates the record, empty, for sectors of `sector` bytes.
+    pub(crate) const fn new(sector: u64) -> Self {
+        Self {
+            sector,
+            sectors: BTreeMap::new(),
+            in_flight: Vec::new(),
+            scratch: Vec::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// Returns the spans, in bytes, that are being written to the medium.
+    pub(crate) fn in_flight(&self) -> &[Range<u64>] {
+        &self.in_flight
+    }
+
+    /// To be called before the host overwrites the span.
+    pub(crate) fn overwriting(&mut self, store: &Store, offset: u64, length: u64) -> io::Result<()> {
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let piece = (end - at).min(PIECE);
+            self.scratch.resize(usize::try_from(piece).unwrap_or_default(), 0);
+            store.read(at, &mut self.scratch)?;
+            let size = usize::try_from(self.sector).unwrap_or(usize::MAX);
+            for (number, held) in (at / self.sector..).zip(self.scratch.chunks(size)) {
+                let contents = || held.iter().any(|byte| *byte != 0).then(|| Box::from(held));
+                match self.sectors.get_mut(&number) {
+                    None => {
+                        let sector = Sector { durable: contents(), on_its_way: OnItsWay::Nothing };
+                        self.sectors.insert(number, sector);
+                    }
+                    Some(sector) if matches!(sector.on_its_way, OnItsWay::Current) => {
+                        sector.on_its_way = OnItsWay::Earlier(contents());
+                    }
+                    Some(_) => {}
+                }
+            }
+            at += piece;
+        }
+        Ok(())
+    }
+
+    /// To be called when the span was discarded, so that its old contents need not survive.
+    pub(crate) fn discarded(&mut self, offset: u64, length: u64) {
+        let numbers = self.numbers(offset, length);
+        self.settled.extend(self.sectors.range(numbers).map(|(number, _)| *number));
+        self.settle();
+    }
+
+    /// Processes an event of the medium.
+    pub(crate) fn happened(&mut self, event: MediaEvent) {
+        match event {
+            MediaEvent::Storing { offset, length, .. } => {
+                for (_, sector) in self.sectors.range_mut(self.numbers(offset, length)) {
+                    sector.on_its_way = OnItsWay::Current;
+                }
+                self.in_flight.push(offset..offset + length);
+            }
+            MediaEvent::Stored { offset, length, .. } => {
+                if let Some(index) = self.in_flight.iter().position(|span| *span == (offset..offset + length))
+                {
+                    self.in_flight.remove(index);
+                }
+                for (number, sector) in self.sectors.range_mut(self.numbers(offset, length)) {
+                    match std::mem::replace(&mut sector.on_its_way, OnItsWay::Nothing) {
+                        OnItsWay::Nothing => {}
+                        OnItsWay::Current => self.settled.push(*number),
+                        OnItsWay::Earlier(contents) => sector.durable = contents,
+                    }
+                }
+                self.settle();
+            }
+            // Discards take effect when they are submitted; see `Served`.
+            MediaEvent::Discarded { .. } => {}
+        }
+    }
+
+    /// Makes the store hold what the medium holds. For sectors being written, `fate` decides, given the
+    /// sector's first byte.
+    pub(crate) fn roll_back(
+        &mut self,
+        store: &mut Store,
+        mut fate: impl FnMut(u64) -> Fate,
+    ) -> io::Result<()> {
+        for (number, sector) in &self.sectors {
+            let offset = number * self.sector;
+            let left = match &sector.on_its_way {
+                OnItsWay::Nothing => &sector.durable,
+                on_its_way => match (fate(offset), on_its_way) {
+                    (Fate::Old, _) => &sector.durable,
+                    (Fate::New, OnItsWay::Earlier(contents)) => contents,
+                    (Fate::New, _) => continue,
+                },
+            };
+            match left {
+                Some(contents) => store.write(offset, contents)?,
+                None => store.zero(offset, self.sector)?,
+            }
+        }
+        self.sectors.clear();
+        self.in_flight.clear();
+        Ok(())
+    }
+
+    fn numbers(&self, offset: u64, length: u64) -> Range<u64> {
+        offset / self.sector..(offset + length).div_ceil(self.sector)
+    }
+
+    fn settle(&mut self) {
+        for number in self.settled.drain(..) {
+            self.sectors.remove(&number);
+        }
+    }
+}

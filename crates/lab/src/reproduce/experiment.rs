@@ -1,0 +1,312 @@
+//! Runs published experiments again.
+//!
+//! The law of this module: an experiment is data (`experiments/*.toml`): who published what about which
+//! drive, and the workloads that gave those figures. Running one puts our figure beside each published one,
+//! and never changes either. Steps that need a kernel are only described here ([`LabStep`]); the lab runs
+//! them.
+
+mod builtin;
+mod file;
+mod host;
+mod lab;
+mod lab_file;
+#[cfg(test)]
+mod lab_tests;
+mod reproduce;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use straddle_drive::ProfileError;
+
+pub use host::{Host, Key, Setting};
+pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
+pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
+
+use straddle_measure::bench::RunError;
+use straddle_measure::bench::Samples;
+use straddle_measure::bench::Workload;
+
+/// A published experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// The title of the publication.
+    pub title: String,
+    /// Background that a reader should know, in sentences.
+    pub notes: Option<String>,
+    /// Where it was published.
+    pub sources: Vec<Source>,
+    /// The largest acceptable error of our figures, as a share of the published figure.
+    pub limit: f64,
+    /// The steps that need only a drive.
+    pub steps: Vec<Step>,
+    /// The steps that also need a kernel.
+    pub lab: Vec<LabStep>,
+}
+
+/// A publication.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The author.
+    pub author: Option<String>,
+    /// The year of publication.
+    pub year: u16,
+    /// The title.
+    pub title: String,
+    /// Where it can be read.
+    pub address: Option<String>,
+}
+
+/// One workload, run at several offsets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// A short name, unique in the experiment.
+    pub name: String,
+    /// A one-line description.
+    pub title: String,
+    /// What is done otherwise than the publication did it, a sentence each.
+    pub deviations: Vec<String>,
+    /// How the published program reached the drive.
+    pub access: Access,
+    /// The modelled drive, as after `drive:` in a target.
+    pub drive: String,
+    /// The workload; the arms shift it.
+    pub workload: Workload,
+    /// The measures reported for each arm: all that were published for any arm, or the elapsed time if none
+    /// was.
+    pub measures: Vec<Measure>,
+    /// One or more arms.
+    pub arms: Vec<Arm>,
+}
+
+/// How a published program reached the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// The drive got the program's own requests: a raw device of FreeBSD, or O_DIRECT.
+    #[default]
+    Raw,
+    /// Linux' page cache was between them. It may have sent other requests than the program's.
+    PageCache,
+}
+
+/// One offset of a workload, or several that were published as one figure.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// A short name, unique in the step.
+    pub name: String,
+    /// Whether the other arms are compared with this one. At most one arm per step.
+    #[serde(default)]
+    pub aligned: bool,
+    /// Offsets in bytes from the workload's start. With several, the mean of the runs counts.
+    pub offsets: Vec<u64>,
+    /// Published figures, at most one per measure.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// What was measured.
+    pub measure: Measure,
+    /// The figure, or the middle of the range.
+    pub value: f64,
+    /// The lower end, if a range was published.
+    pub low: Option<f64>,
+    /// The upper end, if a range was published.
+    pub high: Option<f64>,
+    /// Background on this figure.
+    pub note: Option<String>,
+}
+
+/// What is measured on an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Seconds from the first request to the completion of the last.
+    Elapsed,
+    /// Requests per second.
+    Iops,
+    /// Mean milliseconds per sync: of the flush, and of the writes that the page cache passes on at a sync.
+    SyncLatency,
+}
+
+/// Why an experiment fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// No shipped experiment has this name.
+    #[error("no experiment is called {name:?}; there are {}", known.join(", "))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The names of the shipped experiments.
+        known: Vec<&'static str>,
+    },
+    /// The file could not be read.
+    #[error("cannot read the experiment {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong type.
+    #[error("experiment {name}: {message}")]
+    Syntax {
+        /// The experiment.
+        name: String,
+        /// The parser's message, with the position.
+        message: String,
+    },
+    /// A value that an experiment cannot have.
+    #[error("experiment {name}: {place}: {reason}")]
+    Impossible {
+        /// The experiment.
+        name: String,
+        /// The step and arm, or the key.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The drive does not exist, or its profile is invalid.
+    #[error("experiment {name}: step {step}")]
+    Drive {
+        /// The experiment.
+        name: String,
+        /// The step.
+        step: String,
+        /// The profile's error.
+        source: Box<ProfileError>,
+    },
+    /// A run failed.
+    #[error("experiment {name}: step {step}, {arm}")]
+    Run {
+        /// The experiment.
+        name: String,
+        /// The step.
+        step: String,
+        /// The arm.
+        arm: String,
+        /// The run's error.
+        source: Box<RunError>,
+    },
+}
+
+straddle_units::error_kind! {
+    ExperimentError: Usage;
+    // A workload of an experiment does not come from the command line, so its errors are not usage errors.
+    Self::Run { source, .. } => match source.kind() {
+        Interrupted => Interrupted,
+        Usage | Refused | Failed => Failed,
+    },
+}
+
+impl Experiment {
+    /// Returns the names of the shipped experiments, sorted.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        builtin::EXPERIMENTS.iter().map(|(name, _)| *name)
+    }
+
+    /// Opens a shipped experiment by name, or a file if `name` has a slash or ends in `.toml`.
+    pub fn open(name: &str) -> Result<Self, ExperimentError> {
+        file::open(name)
+    }
+
+    /// Parses an experiment from the text of a file.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
+        file::parse(name, text, None)
+    }
+
+    /// Returns the modelled drives that it runs on, each once, in the order of the steps.
+    pub fn drives(&self) -> Vec<&str> {
+        let of_steps = self.steps.iter().map(|step| step.drive.as_str());
+        let mut drives: Vec<&str> = Vec::new();
+        for drive in of_steps.chain(self.lab.iter().map(|step| step.drive.as_str())) {
+            if !drives.contains(&drive) {
+                drives.push(drive);
+            }
+        }
+        drives
+    }
+
+    /// Keeps only the steps that were published for this drive.
+    #[must_use]
+    pub fn on_drive(mut self, drive: &str) -> Self {
+        self.steps.retain(|step| step.drive == drive);
+        self.lab.retain(|step| step.drive == drive);
+        self
+    }
+
+    /// Keeps only the steps for which `keep` is true.
+    #[must_use]
+    pub fn with_steps(mut self, keep: impl Fn(&Step) -> bool) -> Self {
+        self.steps.retain(keep);
+        self
+    }
+}
+
+impl Measure {
+    /// Returns the unit of its figures.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Elapsed => "s",
+            Self::Iops => "IOPS",
+            Self::SyncLatency => "ms",
+        }
+    }
+
+    /// Returns its name, as used in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Elapsed => "elapsed",
+            Self::Iops => "iops",
+            Self::SyncLatency => "sync-latency",
+        }
+    }
+
+    /// Returns the figure of a run whose program reached the drive so.
+    pub fn of(self, samples: &Samples, access: Access) -> f64 {
+        match (self, access) {
+            (Self::Elapsed, _) => samples.elapsed.seconds(),
+            (Self::Iops, _) => samples.iops(),
+            (Self::SyncLatency, Access::Raw) => samples.flush_latency.mean().millis(),
+            (Self::SyncLatency, Access::PageCache) => {
+                let syncs = u32::try_from(samples.flushes).map_or(f64::INFINITY, f64::from);
+                samples.elapsed.millis() / syncs
+            }
+        }
+    }
+
+    /// Returns the figure for work that took this many seconds in all, or for requests that took this many
+    /// seconds each.
+    pub fn of_seconds(self, seconds: f64) -> f64 {
+        match self {
+            Self::Elapsed => seconds,
+            Self::Iops => 1.0 / seconds,
+            Self::SyncLatency => seconds * 1000.0,
+        }
+    }
+
+    /// Returns how many times the cost of `reference` a figure stands for. Above 1 is worse, for rates too.
+    pub fn times(self, value: f64, reference: f64) -> f64 {
+        match self {
+            Self::Elapsed | Self::SyncLatency => value / reference,
+            Self::Iops => reference / value,
+        }
+    }
+}
+
+impl Arm {
+    /// Returns the published figure for this measure, if there is one.
+    pub fn published(&self, measure: Measure) -> Option<&Published> {
+        self.published.iter().find(|published| published.measure == measure)
+    }
+}

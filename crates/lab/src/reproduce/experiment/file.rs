@@ -1,0 +1,173 @@
+//! Finds, reads and checks the file of an experiment.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Deserialize;
+use straddle_measure::bench::Workload;
+
+use super::host::HostFile;
+use super::lab_file::{self, LabFile};
+use super::{Access, Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
+
+/// The largest file accepted, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
+/// The default for the largest acceptable error: a fifth.
+const LIMIT_PERCENT: f64 = 20.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    title: String,
+    notes: Option<String>,
+    drive: String,
+    host: Option<HostFile>,
+    limit_percent: Option<f64>,
+    sources: Vec<Source>,
+    #[serde(default)]
+    steps: Vec<StepFile>,
+    #[serde(default)]
+    lab: Vec<LabFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFile {
+    name: String,
+    title: String,
+    #[serde(default)]
+    deviations: Vec<String>,
+    #[serde(default)]
+    access: Access,
+    drive: Option<String>,
+    workload: Workload,
+    arms: Vec<Arm>,
+}
+
+pub(super) fn open(name: &str) -> Result<Experiment, ExperimentError> {
+    if name.contains('/') || name.ends_with(".toml") {
+        let path = Path::new(name);
+        return parse(name, &read(path)?, Some(path.parent().unwrap_or(Path::new(""))));
+    }
+    match builtin::EXPERIMENTS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => parse(name, text, None),
+        None => Err(ExperimentError::Unknown { name: name.to_owned(), known: Experiment::names().collect() }),
+    }
+}
+
+/// Reads the text of an experiment or of its script.
+pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
+    let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > LARGEST_FILE {
+        let message = format!("the file has {size} bytes; an experiment has at most {LARGEST_FILE}");
+        return Err(ExperimentError::Syntax { name: path.display().to_string(), message });
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, ExperimentError> {
+    let syntax = |error: toml::de::Error| ExperimentError::Syntax {
+        name: name.to_owned(),
+        message: error.to_string(),
+    };
+    let file: File = toml::from_str(text).map_err(syntax)?;
+    let check = Check { name };
+    let limit = file.limit_percent.unwrap_or(LIMIT_PERCENT);
+    if !(limit > 0.0 && limit <= 1000.0) {
+        return Err(check.impossible("limit_percent", "must be above 0, and at most 1000"));
+    }
+    if file.steps.is_empty() && file.lab.is_empty() {
+        return Err(check.impossible("steps", "there is nothing to run"));
+    }
+    let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
+    let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
+    let lab = file
+        .lab
+        .into_iter()
+        .map(|step| lab_file::steps(&check, step, &file.drive, file.host.as_ref(), folder));
+    let lab: Vec<_> = lab.collect::<Result<Vec<_>, _>>()?.concat();
+    let names = steps.iter().map(|step| &step.name).chain(lab.iter().map(|step| &step.name));
+    check.unique("steps", names.map(String::as_str))?;
+    Ok(Experiment {
+        name: file.name,
+        title: file.title,
+        notes: file.notes,
+        sources: file.sources,
+        limit: limit / 100.0,
+        steps,
+        lab,
+    })
+}
+
+/// Checks one experiment; every error names the experiment.
+pub(super) struct Check<'a> {
+    name: &'a str,
+}
+
+impl Check<'_> {
+    pub(super) fn impossible(&self, place: impl Into<String>, reason: impl Into<String>) -> ExperimentError {
+        ExperimentError::Impossible { name: self.name.to_owned(), place: place.into(), reason: reason.into() }
+    }
+
+    pub(super) fn unique<'a>(
+        &self,
+        place: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), ExperimentError> {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                return Err(self.impossible(place, format!("two are called {name:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, file: StepFile, drive: &str) -> Result<Step, ExperimentError> {
+        let StepFile { name, title, deviations, access, drive: own, workload, arms } = file;
+        let place = format!("step {name}");
+        if arms.is_empty() {
+            return Err(self.impossible(place, "it has no arm"));
+        }
+        self.unique(&place, arms.iter().map(|arm| arm.name.as_str()))?;
+        if arms.iter().filter(|arm| arm.aligned).count() > 1 {
+            return Err(self.impossible(place, "more than one arm is the aligned one"));
+        }
+        for arm in &arms {
+            self.arm(&format!("{place}, {}", arm.name), arm)?;
+        }
+        let is_published = |measure: &Measure| arms.iter().any(|arm| arm.published(*measure).is_some());
+        let all = [Measure::Elapsed, Measure::Iops, Measure::SyncLatency];
+        let mut measures: Vec<Measure> = all.into_iter().filter(is_published).collect();
+        if measures.is_empty() {
+            measures.push(Measure::Elapsed);
+        }
+        if measures.contains(&Measure::SyncLatency) && !workload.flushes() {
+            return Err(self.impossible(place, "a time of a sync was published, but its workload has none"));
+        }
+        let drive = own.unwrap_or_else(|| drive.to_owned());
+        Ok(Step { name, title, deviations, access, drive, workload, measures, arms })
+    }
+
+    fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {
+        if arm.offsets.is_empty() {
+            return Err(self.impossible(place, "it has no offset"));
+        }
+        self.unique(place, arm.published.iter().map(|published| published.measure.name()))?;
+        for Published { value, low, high, .. } in &arm.published {
+            let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
+            if let Some(reason) = no_range(low, *value, high) {
+                return Err(self.impossible(place, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns why these are not a published figure and the ends of its range, if they are not.
+pub(super) fn no_range(low: f64, value: f64, high: f64) -> Option<String> {
+    let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
+    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in order"))
+}

@@ -1,0 +1,303 @@
+//! Runs an experiment on modelled drives, and puts our figures beside the published ones.
+
+use rayon::prelude::*;
+use straddle_drive::{Profile, ProfileError};
+use straddle_measure::bench::{Host, Modelled, Samples, Silent, run};
+
+use super::{Experiment, ExperimentError, Measure, Published, Step};
+use crate::reproduce::float;
+use crate::reproduce::policy::{self, Band, Policies};
+
+/// The result of an experiment.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results of the steps, in the order of the experiment.
+    pub steps: Vec<StepOutcome>,
+}
+
+/// The result of a step.
+#[derive(Clone, Debug)]
+pub struct StepOutcome {
+    /// The modelled drive it ran on.
+    pub drive: String,
+    /// The profile of that drive.
+    pub profile: Profile,
+    /// The results of the arms, in the order of the step.
+    pub arms: Vec<ArmOutcome>,
+}
+
+/// The result of an arm.
+#[derive(Clone, Debug)]
+pub struct ArmOutcome {
+    /// The measurements at each offset.
+    pub runs: Vec<Samples>,
+    /// One figure for each of the step's measures.
+    pub figures: Vec<Compared>,
+}
+
+/// Our figure and the published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// What was measured.
+    pub measure: Measure,
+    /// Our figure; with several offsets, their mean.
+    pub modelled: f64,
+    /// The smallest of several offsets.
+    pub lowest: f64,
+    /// The largest of several offsets.
+    pub highest: f64,
+    /// The published figure, if there is one.
+    pub published: Option<Published>,
+    /// The cost relative to the aligned arm: ours, and as published. `None` for the aligned arm itself, or if
+    /// the step has none.
+    pub ratio: Option<(f64, Option<f64>)>,
+    /// What the plausible policies of read-modify-write give for the figure, if they were run.
+    pub band: Option<Band>,
+    /// What they give for the ratio.
+    pub ratio_band: Option<Band>,
+}
+
+/// A figure that can be judged against a published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Index of the step.
+    pub step: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// What was measured.
+    pub measure: Measure,
+    /// Whether the figure itself is judged, or the ratio.
+    pub quantity: Quantity,
+    /// Our value.
+    pub modelled: f64,
+    /// The published value.
+    pub published: f64,
+    /// What the plausible policies give, if they were run.
+    pub band: Option<Band>,
+}
+
+/// Which quantity of an arm is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// The figure.
+    Figure,
+    /// The cost relative to the aligned arm.
+    Ratio,
+}
+
+/// The number of requests run, and the time they took on the drives' clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Reads and writes.
+    pub requests: u64,
+    /// Seconds of virtual time.
+    pub seconds: f64,
+}
+
+impl Experiment {
+    /// Runs every step, on `drive` if given, otherwise on the step's own drive. `open` opens profiles. The
+    /// steps run in parallel, each offset on a drive fresh from power-on, so the figures are the same on
+    /// every machine.
+    pub fn reproduce(
+        &self,
+        drive: Option<&str>,
+        open: &(dyn Fn(&str) -> Result<Profile, ProfileError> + Sync),
+    ) -> Result<Outcome, ExperimentError> {
+        let mut profiles = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let name = drive.unwrap_or(&step.drive);
+            let failed = |source| {
+                let (name, step) = (self.name.clone(), step.name.clone());
+                ExperimentError::Drive { name, step, source: Box::new(source) }
+            };
+            profiles.push((name.to_owned(), open(name).map_err(failed)?));
+        }
+        let runs = self.runs();
+        let samples: Result<Vec<Samples>, ExperimentError> = runs
+            .into_par_iter()
+            .map(|(step, arm, offset)| {
+                let (name, profile) = &profiles[step];
+                self.run_one(step, arm, offset, &mut Modelled::new(name, profile))
+            })
+            .collect();
+        let mut samples = samples?.into_iter();
+        let steps = self.steps.iter().zip(profiles).map(|(step, (drive, profile))| {
+            let runs =
+                step.arms.iter().map(|arm| samples.by_ref().take(arm.offsets.len()).collect()).collect();
+            StepOutcome { drive, profile, arms: compared(step, runs) }
+        });
+        Ok(Outcome { steps: steps.collect() })
+    }
+
+    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, which
+    /// is that of [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
+    pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
+        for (step, own) in self.steps.iter().zip(&mut outcome.steps) {
+            let Some(policies) = Policies::of(&own.profile) else { continue };
+            let part = Self { steps: vec![step.clone()], lab: Vec::new(), ..self.clone() };
+            let mut with = Vec::new();
+            for &policy in policies.all() {
+                let other = if policy == policies.own() {
+                    own.arms.clone()
+                } else {
+                    let open = |specification: &str| policy::open(specification, Some(policy), None);
+                    part.reproduce(drive, &open)?.steps.remove(0).arms
+                };
+                with.push((policy, other));
+            }
+            for (arm, arm_outcome) in own.arms.iter_mut().enumerate() {
+                for (number, figure) in arm_outcome.figures.iter_mut().enumerate() {
+                    let each = || with.iter().map(|(policy, arms)| (*policy, &arms[arm].figures[number]));
+                    figure.band = Band::new(each().map(|(policy, other)| (policy, other.modelled)).collect());
+                    let ratios = each().filter_map(|(policy, other)| Some((policy, other.ratio?.0)));
+                    figure.ratio_band = Band::new(ratios.collect());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns every run as step, arm and offset, in order.
+    fn runs(&self) -> Vec<(usize, usize, u64)> {
+        let mut runs = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            for (arm, offsets) in step.arms.iter().map(|arm| &arm.offsets).enumerate() {
+                runs.extend(offsets.iter().map(|offset| (index, arm, *offset)));
+            }
+        }
+        runs
+    }
+
+    fn run_one(
+        &self,
+        step: usize,
+        arm: usize,
+        offset: u64,
+        target: &mut Modelled,
+    ) -> Result<Samples, ExperimentError> {
+        let step = &self.steps[step];
+        run(target, &step.workload.at(offset), Host::default(), &mut Silent).map_err(|source| {
+            ExperimentError::Run {
+                name: self.name.clone(),
+                step: step.name.clone(),
+                arm: step.arms[arm].name.clone(),
+                source: Box::new(source),
+            }
+        })
+    }
+}
+
+fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
+    let of = |measure: Measure, samples: &Samples| measure.of(samples, step.access);
+    let mean = |runs: &[Samples], measure: Measure| {
+        runs.iter().map(|samples| of(measure, samples)).sum::<f64>() / float(runs.len() as u64)
+    };
+    let aligned = step.arms.iter().position(|arm| arm.aligned);
+    let reference = |measure: Measure| {
+        aligned.map(|index| (mean(&runs[index], measure), step.arms[index].published(measure)))
+    };
+    let figure = |index: usize, measure: Measure| {
+        let each = runs[index].iter().map(|samples| of(measure, samples));
+        let modelled = mean(&runs[index], measure);
+        let published = step.arms[index].published(measure);
+        let ratio = reference(measure).filter(|_| aligned != Some(index)).map(|(ours, theirs)| {
+            let theirs = published.zip(theirs).map(|(value, base)| measure.times(value.value, base.value));
+            (measure.times(modelled, ours), theirs)
+        });
+        Compared {
+            measure,
+            modelled,
+            lowest: each.clone().fold(f64::INFINITY, f64::min),
+            highest: each.fold(0.0, f64::max),
+            published: published.cloned(),
+            ratio,
+            band: None,
+            ratio_band: None,
+        }
+    };
+    let figures =
+        |index: usize| step.measures.iter().map(|measure| figure(index, *measure)).collect::<Vec<_>>();
+    let figures: Vec<_> = (0..runs.len()).map(figures).collect();
+    runs.into_iter().zip(figures).map(|(runs, figures)| ArmOutcome { runs, figures }).collect()
+}
+
+/// Returns the error of `ours`, as a share of the published figure.
+fn error(ours: f64, published: f64) -> f64 {
+    ours / published - 1.0
+}
+
+impl Compared {
+    /// Returns the error of our figure, as a share of the published one.
+    pub fn error(&self) -> Option<f64> {
+        self.published.as_ref().map(|published| error(self.modelled, published.value))
+    }
+
+    /// Returns the error of our ratio, as a share of the published one.
+    pub fn ratio_error(&self) -> Option<f64> {
+        self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
+    }
+
+    /// Whether a plausible policy gives the published value to within `limit`; `None` if there is no band or none was
+    /// published.
+    pub fn is_explained(&self, limit: f64) -> Option<bool> {
+        let published = self.published.as_ref()?.value;
+        Some(self.band.as_ref()?.explains(|value| error(value, published), limit))
+    }
+
+    /// As [`Compared::is_explained`], of the ratio.
+    pub fn is_ratio_explained(&self, limit: f64) -> Option<bool> {
+        let (_, published) = self.ratio?;
+        let published = published?;
+        Some(self.ratio_band.as_ref()?.explains(|value| error(value, published), limit))
+    }
+}
+
+impl Judged {
+    /// Whether a plausible policy gives the published value to within `limit`.
+    pub fn is_explained(&self, limit: f64) -> bool {
+        self.band.as_ref().is_some_and(|band| band.explains(|value| error(value, self.published), limit))
+    }
+
+    /// Returns the error of our value, as a share of the published one.
+    pub fn error(&self) -> f64 {
+        error(self.modelled, self.published)
+    }
+}
+
+impl Outcome {
+    /// Returns every published figure and every ratio of two published figures, with ours.
+    pub fn judged(&self) -> Vec<Judged> {
+        let mut judged = Vec::new();
+        for (step, outcome) in self.steps.iter().enumerate() {
+            for (arm, outcome) in outcome.arms.iter().enumerate() {
+                for figure in &outcome.figures {
+                    let mut push = |quantity, modelled, published, band: &Option<Band>| {
+                        let (measure, band) = (figure.measure, band.clone());
+                        judged.push(Judged { step, arm, measure, quantity, modelled, published, band });
+                    };
+                    if let Some(Published { value, .. }) = &figure.published {
+                        push(Quantity::Figure, figure.modelled, *value, &figure.band);
+                    }
+                    if let Some((ours, Some(theirs))) = figure.ratio {
+                        push(Quantity::Ratio, ours, theirs, &figure.ratio_band);
+                    }
+                }
+            }
+        }
+        judged
+    }
+
+    /// Returns the requests run and the virtual time.
+    pub fn tally(&self) -> Tally {
+        let runs = self.steps.iter().flat_map(|step| &step.arms).flat_map(|arm| &arm.runs);
+        runs.fold(Tally::default(), |tally, samples| tally.add(samples.requests, samples.elapsed.seconds()))
+    }
+}
+
+impl Tally {
+    /// Adds requests and seconds.
+    #[must_use]
+    pub fn add(self, requests: u64, seconds: f64) -> Self {
+        Self { requests: self.requests + requests, seconds: self.seconds + seconds }
+    }
+}

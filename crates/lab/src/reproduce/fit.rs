@@ -1,0 +1,312 @@
+//! Finds the fitted numbers of a modelled drive.
+//!
+//! A profile names its knobs with their bounds, and the experiments in which its drive was measured. A fit
+//! finds the values for which the worst error of our figures is smallest, over all arms and all ratios of two
+//! arms. It draws no random numbers, so it gives the same values on every machine.
+
+mod search;
+#[cfg(test)]
+mod tests;
+
+use straddle_drive::{Profile, ProfileError, profile};
+use straddle_measure::bench::Progress;
+
+use crate::reproduce::experiment::{Experiment, ExperimentError, Judged, Measure, Quantity};
+use crate::reproduce::float;
+
+pub use search::{MARGIN, RESOLUTION};
+
+/// The resolution of a worst error: half a percent. No published figure is more exact.
+pub const STEP: f64 = 0.005;
+
+/// The result of a fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The drive, as asked for.
+    pub drive: String,
+    /// Manufacturer, model and size.
+    pub title: String,
+    /// The experiments whose figures it was fitted to.
+    pub experiments: Vec<String>,
+    /// The knobs; empty if nothing is fitted.
+    pub knobs: Vec<Fitted>,
+    /// Every published figure of this drive, with ours.
+    pub figures: Vec<Figure>,
+    /// The worst error with these values, and with each knob moved by [`MARGIN`] to either side, rounded up
+    /// to [`STEP`].
+    pub worst_nearby: f64,
+    /// Number of value sets tried.
+    pub evaluations: usize,
+}
+
+/// A knob and its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The key in the profile, such as `write_cache.setup_us`.
+    pub path: String,
+    /// The smallest value allowed.
+    pub low: f64,
+    /// The largest value allowed.
+    pub high: f64,
+    /// The value in the profile.
+    pub before: f64,
+    /// The fitted value.
+    pub after: f64,
+}
+
+/// A published figure with ours before and after the fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The experiment.
+    pub experiment: String,
+    /// The title of the step.
+    pub step: String,
+    /// The arm.
+    pub arm: String,
+    /// What was measured.
+    pub measure: Measure,
+    /// Whether it is the figure itself or the ratio.
+    pub quantity: Quantity,
+    /// The published value.
+    pub published: f64,
+    /// Our value with the profile's numbers.
+    pub before: f64,
+    /// Our value with the fitted numbers.
+    pub after: f64,
+}
+
+/// Why a fit fails.
+#[derive(Debug, thiserror::Error)]
+pub enum FitError {
+    /// The drive does not exist, or its profile is invalid.
+    #[error(transparent)]
+    Drive(#[from] ProfileError),
+    /// An experiment could not be run.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// The profile has no `[fit]`.
+    #[error("the profile {drive} has no [fit]: it names neither knobs nor experiments")]
+    NoFit {
+        /// The drive.
+        drive: String,
+    },
+    /// There is no published figure for this drive.
+    #[error("{} of the drive {drive}: there is nothing to fit it to", nothing_from(experiments))]
+    NoFigures {
+        /// The drive.
+        drive: String,
+        /// The experiments that its profile names.
+        experiments: Vec<String>,
+    },
+    /// The profile lacks this knob, or its bounds are invalid.
+    #[error("the profile {drive}: knob {path}: {reason}")]
+    Knob {
+        /// The drive.
+        drive: String,
+        /// The knob.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+straddle_units::error_kind! {
+    FitError: Usage;
+    Self::Drive(error) => error.kind(),
+    // The named profile, or a shipped experiment, is at fault.
+    Self::Experiment(error) => match error.kind() {
+        Interrupted => Interrupted,
+        Usage | Refused | Failed => Failed,
+    },
+}
+
+fn nothing_from(experiments: &[String]) -> String {
+    if experiments.is_empty() {
+        "the profile names no experiment".to_owned()
+    } else {
+        format!("{} has no published figure", experiments.join(", "))
+    }
+}
+
+/// Fits the numbers of `drive`, a name or a file as in `drive:NAME`, without options.
+pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
+    let profile = Profile::open(drive)?;
+    let Some(asked) = &profile.fit else { return Err(FitError::NoFit { drive: drive.to_owned() }) };
+    let course = Course::new(drive, &profile, asked)?;
+    let start = values(drive, &profile, &asked.knobs)?;
+    let before = course.run(&start)?;
+    if before.is_empty() {
+        return Err(FitError::NoFigures { drive: drive.to_owned(), experiments: asked.experiments.clone() });
+    }
+    let thin = course.thinned();
+    let worst = |values: &[f64], bound: f64| thin.score(values, bound);
+    let found = search::search(&asked.knobs, &worst, progress);
+    let after = course.run(&found.values)?;
+    let knobs = asked.knobs.iter().zip(start.iter().zip(&found.values)).map(|(knob, (before, after))| {
+        Fitted { path: knob.path.clone(), low: knob.low, high: knob.high, before: *before, after: *after }
+    });
+    Ok(Fit {
+        drive: drive.to_owned(),
+        title: profile.title.clone(),
+        experiments: asked.experiments.clone(),
+        knobs: knobs.collect(),
+        figures: course.figures(&before, &after),
+        worst_nearby: worst_of(found.worst_nearby),
+        evaluations: found.evaluations,
+    })
+}
+
+/// Returns what the search minimises: the worst error in steps of [`STEP`], and among equal ones the root
+/// mean square.
+fn score(figures: &[Judged]) -> f64 {
+    let errors = || figures.iter().map(Judged::error);
+    let worst = errors().map(f64::abs).fold(0.0, f64::max);
+    let squares: f64 = errors().map(|error| error * error).sum();
+    let mean = (squares / float(figures.len() as u64)).sqrt();
+    STEP * ((worst / STEP).ceil() + mean.min(0.999))
+}
+
+/// Returns the worst error that a score stands for, rounded up.
+fn worst_of(score: f64) -> f64 {
+    STEP * (score / STEP).floor()
+}
+
+/// Returns the current values of the knobs in the profile.
+fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec<f64>, FitError> {
+    let wrong = |knob: &profile::Knob, reason: String| FitError::Knob {
+        drive: drive.to_owned(),
+        path: knob.path.clone(),
+        reason,
+    };
+    let value = |knob: &profile::Knob| {
+        if !(knob.low.is_finite() && knob.high.is_finite() && 0.0 < knob.low && knob.low < knob.high) {
+            return Err(wrong(knob, format!("{} to {}: must be above 0, and in order", knob.low, knob.high)));
+        }
+        let figure = profile.figures.iter().rfind(|figure| figure.path == knob.path);
+        let number = figure.and_then(|figure| figure.value.parse::<f64>().ok());
+        number.ok_or_else(|| wrong(knob, "the profile has no such number".to_owned()))
+    };
+    knobs.iter().map(value).collect()
+}
+
+/// What values are tried on.
+struct Course<'a> {
+    drive: &'a str,
+    knobs: &'a [profile::Knob],
+    experiments: Vec<Experiment>,
+}
+
+impl<'a> Course<'a> {
+    fn new(drive: &'a str, profile: &Profile, fit: &'a profile::Fit) -> Result<Self, ExperimentError> {
+        let is_ours = |specification: &str| {
+            let name = specification.split(',').next().unwrap_or_default();
+            name == drive || name == profile.name
+        };
+        let published =
+            |step: &crate::reproduce::experiment::Step| step.arms.iter().any(|arm| !arm.published.is_empty());
+        let open = |name: &String| {
+            Ok(Experiment::open(name)?.with_steps(|step| is_ours(&step.drive) && published(step)))
+        };
+        let experiments = fit.experiments.iter().map(open).collect::<Result<_, ExperimentError>>()?;
+        Ok(Self { drive, knobs: &fit.knobs, experiments })
+    }
+
+    /// Returns a quicker version for the search, which tries it hundreds of times. Only the first offset of
+    /// each arm remains and stands for the others. Each step becomes an experiment of its own, the shortest
+    /// first.
+    fn thinned(&self) -> Self {
+        let mut parts: Vec<Experiment> = Vec::new();
+        for experiment in &self.experiments {
+            for step in &experiment.steps {
+                let mut step = step.clone();
+                step.arms.iter_mut().for_each(|arm| arm.offsets.truncate(1));
+                parts.push(Experiment { steps: vec![step], lab: Vec::new(), ..experiment.clone() });
+            }
+        }
+        parts.sort_by_key(|part| part.steps.iter().map(|step| step.workload.limits().0).max());
+        Self { drive: self.drive, knobs: self.knobs, experiments: parts }
+    }
+
+    /// Returns the score of these values. Infinite as soon as the score is known to exceed `bound`, or if no
+    /// drive can have the values.
+    fn score(&self, values: &[f64], bound: f64) -> f64 {
+        let mut figures = Vec::new();
+        for experiment in &self.experiments {
+            let Ok(more) = self.judged(experiment, values) else { return f64::INFINITY };
+            figures.extend(more);
+            if worst_of(score(&figures)) > bound {
+                return f64::INFINITY;
+            }
+        }
+        score(&figures)
+    }
+
+    fn judged(&self, experiment: &Experiment, values: &[f64]) -> Result<Vec<Judged>, ExperimentError> {
+        let replaced: Vec<(&str, f64)> =
+            self.knobs.iter().zip(values).map(|(knob, value)| (knob.path.as_str(), *value)).collect();
+        let open = |specification: &str| {
+            let options =
+                specification.split_once(',').map_or(String::new(), |(_, options)| format!(",{options}"));
+            Profile::open_with(&format!("{}{options}", self.drive), &replaced)
+        };
+        Ok(experiment.reproduce(None, &open)?.judged())
+    }
+
+    /// Returns every published figure with ours for these values, and the index of its experiment.
+    fn run(&self, values: &[f64]) -> Result<Vec<(usize, Judged)>, ExperimentError> {
+        let mut figures = Vec::new();
+        for (index, experiment) in self.experiments.iter().enumerate() {
+            figures.extend(self.judged(experiment, values)?.into_iter().map(|judged| (index, judged)));
+        }
+        Ok(figures)
+    }
+
+    fn figures(&self, before: &[(usize, Judged)], after: &[(usize, Judged)]) -> Vec<Figure> {
+        let figure = |((index, before), (_, after)): (&(usize, Judged), &(usize, Judged))| {
+            let experiment = &self.experiments[*index];
+            let step = &experiment.steps[before.step];
+            Figure {
+                experiment: experiment.name.clone(),
+                step: step.title.clone(),
+                arm: step.arms[before.arm].name.clone(),
+                measure: before.measure,
+                quantity: before.quantity,
+                published: before.published,
+                before: before.modelled,
+                after: after.modelled,
+            }
+        };
+        before.iter().zip(after).map(figure).collect()
+    }
+}
+
+impl Fit {
+    /// Returns the worst error with the profile's values, as a share of the published figure.
+    pub fn worst_before(&self) -> f64 {
+        self.figures.iter().map(|figure| figure.error(figure.before).abs()).fold(0.0, f64::max)
+    }
+
+    /// Returns the worst error with the fitted values, as a share of the published figure.
+    pub fn worst_after(&self) -> f64 {
+        self.figures.iter().map(|figure| figure.error(figure.after).abs()).fold(0.0, f64::max)
+    }
+
+    /// Returns the text of a profile that overrides the drive's values with the fitted ones.
+    pub fn profile(&self, name: &str) -> String {
+        let source = format!("fitted to {} by straddle drive fit", self.experiments.join(", "));
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut text = format!("base = {}\nname = {}\n", quoted(&self.drive), quoted(name));
+        for knob in &self.knobs {
+            let path = &knob.path;
+            text += &format!("{path} = {{ value = {}, source = {} }}\n", knob.after, quoted(&source));
+        }
+        text
+    }
+}
+
+impl Figure {
+    /// Returns the error of `ours`, as a share of the published figure.
+    pub fn error(&self, ours: f64) -> f64 {
+        ours / self.published - 1.0
+    }
+}

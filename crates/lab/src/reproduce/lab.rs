@@ -1,0 +1,22 @@
+//! The lab: a real Linux with real file systems on modelled drives, in virtual time.
+//!
+//! The law of this module: everything is measured on the guest's clock, and the same job gives the same
+//! figures on every machine. The documented exception is [`Host`], which runs the same scripts on this
+//! machine's kernel and a real device.
+
+mod compare;
+mod guests;
+mod host;
+pub mod input;
+pub mod job;
+mod reproduce;
+#[cfg(test)]
+mod tests;
+
+pub use crate::guest::{Charges, Requests};
+pub use compare::{Comparison, Figure, Readers};
+pub use guests::Guests;
+pub use host::Host;
+pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
+
+pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};

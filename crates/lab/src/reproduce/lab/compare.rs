@@ -1,0 +1,315 @@
+//! Puts our figures of a step beside the published ones.
+
+use crate::guest::Requests;
+use straddle_drive::disk::RmwPolicy;
+
+use crate::reproduce::experiment::{LabPublished, LabStep, Measure, Statistic};
+use crate::reproduce::float;
+use crate::reproduce::lab::reproduce::Cell;
+use crate::reproduce::policy::Band;
+
+/// The measurement of a variant on an arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Index of the measure.
+    pub measure: usize,
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// The mean of the runs in seconds; for a shortened part, scaled to the full length.
+    pub seconds: f64,
+    /// The smallest of the runs.
+    pub least: f64,
+    /// The largest of the runs.
+    pub greatest: f64,
+    /// The ratio to the aligned arm's seconds; `None` for that arm itself.
+    pub ratio: Option<f64>,
+}
+
+/// A published figure and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Index of the measure.
+    pub measure: usize,
+    /// Index of the arm; for a ratio, of the misaligned one.
+    pub arm: usize,
+    /// Index of the variant; `None` for all variants.
+    pub variant: Option<usize>,
+    /// Which statistic of the variants' ratios it is.
+    pub of: Statistic,
+    /// Index of the variant that is left out.
+    pub without: Option<usize>,
+    /// The unit of a figure; `None` for a ratio.
+    pub unit: Option<Measure>,
+    /// Our value, in the unit or as a ratio; `None` if a cell failed.
+    pub ours: Option<f64>,
+    /// The published value.
+    pub published: f64,
+    /// The ends of the published range.
+    pub range: Option<(f64, f64)>,
+    /// Background on this figure.
+    pub note: Option<String>,
+    /// What the plausible policies give, if they were run.
+    pub band: Option<Band>,
+}
+
+/// Who read before a write of a part of a block: the kernel, or the drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readers {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// Reads by the kernel while the program only wrote, the mean of the runs.
+    pub kernel: f64,
+    /// Writes that the kernel sent meanwhile.
+    pub writes: f64,
+    /// Physical sectors that the drive read for itself.
+    pub drive: f64,
+}
+
+/// A share of the kernel's writes below which reads do not count as the cause of slow writes: mke2fs, for one,
+/// looks at a few blocks before it writes, and a few writes of every program are less than a sector.
+const FEW: f64 = 0.01;
+
+impl Readers {
+    /// Returns who read before a noticeable share of the writes: `kernel`, `drive`, both, or nobody.
+    pub fn whose(&self) -> Vec<&'static str> {
+        let is_many = |reads: f64| reads > FEW * self.writes;
+        let kernel = is_many(self.kernel).then_some("kernel");
+        kernel.into_iter().chain(is_many(self.drive).then_some("drive")).collect()
+    }
+}
+
+impl Comparison {
+    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, the error
+    /// is relative to the end that is exceeded.
+    pub fn error(&self) -> Option<f64> {
+        self.ours.map(|ours| self.error_of(ours))
+    }
+
+    fn error_of(&self, value: f64) -> f64 {
+        match (self.of, self.range) {
+            (Statistic::Each, Some((low, high))) if value >= low && value <= high => 0.0,
+            (Statistic::Each, Some((low, _))) if value < low => value / low - 1.0,
+            (Statistic::Each, Some((_, high))) => value / high - 1.0,
+            _ => value / self.published - 1.0,
+        }
+    }
+
+    /// Whether a plausible policy gives a figure whose error is at most `limit`.
+    pub fn is_explained(&self, limit: f64) -> bool {
+        self.band.as_ref().is_some_and(|band| band.explains(|value| self.error_of(value), limit))
+    }
+
+    /// Whether our error is at most `limit`. False if we have no figure.
+    pub fn is_within(&self, limit: f64) -> bool {
+        self.error().is_some_and(|error| error.abs() <= limit)
+    }
+}
+
+/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened part is multiplied by `scale`.
+pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>, scale: u32) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (measure, wanted) in step.measures.iter().enumerate() {
+        let times = if wanted.scaled { f64::from(scale) } else { 1.0 };
+        for variant in 0..step.variants().len() {
+            let seconds = |arm: usize| -> Vec<f64> {
+                let of = |cell: &&Cell| {
+                    (cell.variant, cell.arm, cell.policy) == (variant, arm, policy) && cell.failure.is_none()
+                };
+                let measured = cells.iter().filter(of).flat_map(|cell| &cell.ended.measures);
+                measured
+                    .filter(|found| found.name == wanted.name)
+                    .map(|found| found.seconds * times)
+                    .collect()
+            };
+            let aligned = step.aligned().and_then(|arm| mean(&seconds(arm)));
+            for arm in 0..step.arms.len() {
+                let each = seconds(arm);
+                let Some(mean) = mean(&each) else { continue };
+                let ratio = aligned.filter(|_| step.aligned() != Some(arm)).map(|aligned| mean / aligned);
+                figures.push(Figure {
+                    measure,
+                    variant,
+                    arm,
+                    seconds: mean,
+                    least: each.iter().copied().fold(f64::INFINITY, f64::min),
+                    greatest: each.iter().copied().fold(0.0, f64::max),
+                    ratio,
+                });
+            }
+        }
+    }
+    figures
+}
+
+/// Returns who read before a write, for each variant and arm, if the step's programs write to the drive
+/// itself and had their requests counted.
+pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
+    let mut readers = Vec::new();
+    for variant in 0..step.variants().len() {
+        for arm in 0..step.arms.len() {
+            let of = |cell: &&Cell| {
+                (cell.variant, cell.arm, cell.policy) == (variant, arm, None) && cell.failure.is_none()
+            };
+            let (mut kernel, mut writes, mut drive) = (Vec::new(), Vec::new(), Vec::new());
+            for cell in cells.iter().filter(of) {
+                let is_raw = |name: &str| step.measures.iter().any(|known| known.raw && known.name == name);
+                let counted = cell.ended.measures.iter().filter(|found| is_raw(&found.name));
+                let counted: Vec<Requests> = counted.filter_map(|found| found.requests).collect();
+                if !counted.is_empty() {
+                    kernel.push(float(counted.iter().map(|requests| requests.reads).sum()));
+                    writes.push(float(counted.iter().map(|requests| requests.writes).sum()));
+                    drive.push(float(cell.ended.counters.iter().map(|counters| counters.rmw_reads).sum()));
+                }
+            }
+            if let (Some(kernel), Some(writes), Some(drive)) = (mean(&kernel), mean(&writes), mean(&drive)) {
+                readers.push(Readers { variant, arm, kernel, writes, drive });
+            }
+        }
+    }
+    readers
+}
+
+/// Returns every published figure beside ours, with the band of the policies' figures.
+pub(crate) fn banded(
+    step: &LabStep,
+    figures: &[Figure],
+    others: &[(RmwPolicy, Vec<Figure>)],
+) -> Vec<Comparison> {
+    let mut all = compared(step, figures);
+    let others: Vec<(RmwPolicy, Vec<Comparison>)> =
+        others.iter().map(|(policy, figures)| (*policy, compared(step, figures))).collect();
+    for (index, comparison) in all.iter_mut().enumerate() {
+        let of = |(policy, compared): &(RmwPolicy, Vec<Comparison>)| Some((*policy, compared[index].ours?));
+        let values: Option<Vec<(RmwPolicy, f64)>> = others.iter().map(of).collect();
+        comparison.band = values.and_then(Band::new);
+    }
+    all
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
+    Some(values.iter().sum::<f64>() / f64::from(count))
+}
+
+/// Returns every published figure, and each ratio of two of them, beside ours.
+pub(crate) fn compared(step: &LabStep, figures: &[Figure]) -> Vec<Comparison> {
+    let mut compared = Vec::new();
+    for published in &step.published {
+        let Some(measure) = step.measures.iter().position(|known| known.name == published.measure) else {
+            continue;
+        };
+        match published.arm.as_ref().and_then(|arm| step.arms.iter().position(|known| known.name == *arm)) {
+            Some(arm) => compared.extend(of_arm(step, figures, published, measure, arm)),
+            None => compared.extend(of_ratios(step, figures, published, measure)),
+        }
+    }
+    compared
+}
+
+fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
+    name.and_then(|name| step.variants.iter().position(|known| known == name))
+}
+
+/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was
+/// published too.
+fn of_arm(
+    step: &LabStep,
+    figures: &[Figure],
+    published: &LabPublished,
+    measure: usize,
+    arm: usize,
+) -> Vec<Comparison> {
+    let variant = variant(step, published.variant.as_ref());
+    let of = |figure: &&Figure| {
+        (figure.measure, figure.variant, figure.arm) == (measure, variant.unwrap_or(0), arm)
+    };
+    let ours = figures.iter().find(of);
+    let wanted = &step.measures[measure];
+    let figure = Comparison {
+        measure,
+        arm,
+        variant,
+        of: Statistic::Mean,
+        without: None,
+        unit: Some(wanted.unit),
+        ours: ours.map(|figure| wanted.unit.of_seconds(figure.seconds)),
+        published: published.value,
+        range: published.low.zip(published.high),
+        note: published.note.clone(),
+        band: None,
+    };
+    let aligned = step.aligned().filter(|aligned| *aligned != arm).map(|aligned| &step.arms[aligned].name);
+    let base = aligned.and_then(|aligned| {
+        let same = |other: &&LabPublished| {
+            other.measure == published.measure
+                && other.variant == published.variant
+                && other.arm.as_ref() == Some(aligned)
+        };
+        step.published.iter().find(same)
+    });
+    let ratio = base.map(|base| Comparison {
+        unit: None,
+        ours: ours.and_then(|figure| figure.ratio),
+        published: wanted.unit.times(published.value, base.value),
+        range: None,
+        note: None,
+        ..figure.clone()
+    });
+    (!wanted.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
+}
+
+/// Returns the published statistic of the variants' ratios, beside ours.
+fn of_ratios(
+    step: &LabStep,
+    figures: &[Figure],
+    published: &LabPublished,
+    measure: usize,
+) -> Option<Comparison> {
+    let arm = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm))?;
+    let (only, without) =
+        (variant(step, published.variant.as_ref()), variant(step, published.without.as_ref()));
+    let counts = |index: usize| only.is_none_or(|only| only == index) && without != Some(index);
+    let wanted = (0..step.variants().len()).filter(|index| counts(*index)).count();
+    let ratios: Vec<f64> = figures
+        .iter()
+        .filter(|figure| figure.measure == measure && figure.arm == arm && counts(figure.variant))
+        .filter_map(|figure| figure.ratio)
+        .collect();
+    // A mean over only the cells that did not fail would not be the published figure.
+    let ours = (ratios.len() == wanted).then(|| statistic(&ratios, published)).flatten();
+    Some(Comparison {
+        measure,
+        arm,
+        variant: only,
+        of: published.of,
+        without,
+        unit: None,
+        ours,
+        published: published.value,
+        range: published.low.zip(published.high),
+        note: published.note.clone(),
+        band: None,
+    })
+}
+
+fn statistic(ratios: &[f64], published: &LabPublished) -> Option<f64> {
+    let least = || ratios.iter().copied().reduce(f64::min);
+    let greatest = || ratios.iter().copied().reduce(f64::max);
+    match published.of {
+        Statistic::Mean => mean(ratios),
+        Statistic::Least => least(),
+        Statistic::Greatest => greatest(),
+        // Take the ratio farthest from the middle: if it lies in the range, all do.
+        Statistic::Each => {
+            let farther = |one: f64, other: f64| {
+                let distance = |ratio: f64| (ratio - published.value).abs();
+                if distance(other) > distance(one) { other } else { one }
+            };
+            ratios.iter().copied().reduce(farther)
+        }
+    }
+}

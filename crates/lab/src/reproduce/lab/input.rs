@@ -1,0 +1,277 @@
+//! What the experiments' scripts read: generated data that is the same everywhere, or the user's own.
+//!
+//! The law of this module: the data for a seed is the same to the byte on every machine. It is generated
+//! once, into a folder of the cache that appears complete or not at all.
+
+mod tarball;
+mod text;
+mod trees;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use straddle_measure::bench::Progress;
+
+use crate::reproduce::experiment::Input;
+
+/// Increased when the same numbers give different bytes, so that data in the cache is generated again.
+const VERSION: u32 = 1;
+/// File in each folder that says what the folder holds; written last.
+const STAMP: &str = "stamp";
+/// Prefix of the name of a folder that is still being written.
+const UNFINISHED: &str = ".making-";
+
+/// Where inputs come from.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The folder in which generated inputs are cached.
+    pub cache: PathBuf,
+    /// Seed of the generated data.
+    pub seed: u64,
+    /// The user's own tarball, for every step that reads one.
+    pub tarball: Option<PathBuf>,
+    /// A folder with the user's own trees, `old` and `new`, for every step that reads trees.
+    pub trees: Option<PathBuf>,
+}
+
+/// An input that is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// The folder that the guest sees.
+    pub folder: PathBuf,
+    /// The environment variable by which the script finds it there, and its value.
+    pub environment: (String, String),
+    /// A one-line description.
+    pub description: String,
+}
+
+/// Why there is no input.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// It could not be written.
+    #[error("cannot make the input in {}", path.display())]
+    Unwritable {
+        /// The folder.
+        path: PathBuf,
+        /// The I/O error.
+        source: io::Error,
+    },
+    /// The user's own input is not what the script needs.
+    #[error("{}: {reason}", path.display())]
+    NotAnInput {
+        /// The path that was given.
+        path: PathBuf,
+        /// What it should be.
+        reason: &'static str,
+    },
+}
+
+straddle_units::error_kind! {
+    InputError: Failed;
+    Self::NotAnInput { .. } => Usage,
+}
+
+impl Inputs {
+    /// Finds the input, or generates it.
+    pub fn prepare(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
+        match (input, &self.tarball, &self.trees) {
+            (Input::Tarball { .. }, Some(file), _) => own_tarball(file),
+            (Input::Trees { .. }, _, Some(folder)) => own_trees(folder),
+            _ => self.made(input, progress),
+        }
+    }
+
+    /// Returns the generated input, from the cache if it is there.
+    fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
+        let (key, variable, value, description) = described(input, self.seed);
+        let folder = self.cache.join(&key);
+        let unwritable = |source| InputError::Unwritable { path: self.cache.clone(), source };
+        let prepared = Prepared { environment: (variable.to_owned(), value.to_owned()), description, folder };
+        if !is_whole(&prepared.folder, &key) {
+            fs::create_dir_all(&self.cache).map_err(unwritable)?;
+            self.sweep();
+            let unfinished = self.cache.join(format!("{UNFINISHED}{}-{key}", std::process::id()));
+            let made = self.make(input, &unfinished, &key, progress);
+            let made = made.and_then(|()| replace(&unfinished, &prepared.folder, &key));
+            if made.is_err() {
+                let _ = fs::remove_dir_all(&unfinished);
+            }
+            made.map_err(unwritable)?;
+        }
+        Ok(prepared)
+    }
+
+    fn make(&self, input: &Input, into: &Path, key: &str, progress: &mut dyn Progress) -> io::Result<()> {
+        fs::create_dir_all(into)?;
+        let done = &mut |share| progress.advance(share);
+        let size = match *input {
+            Input::Tarball { mebibytes, files, folders } => {
+                let total = u64::from(mebibytes) << 20;
+                let mut out = BufWriter::with_capacity(1 << 20, File::create(into.join("linux.tar"))?);
+                tarball::Plan::new(files, folders, total, self.seed).write(&mut out, done)?;
+                out.flush()?;
+                out.get_ref().metadata()?.len()
+            }
+            Input::Trees { files, folders, mebibytes } => {
+                let total = u64::from(mebibytes) << 20;
+                trees::Plan::new(files, folders, total, self.seed).write(into, done)?;
+                0
+            }
+        };
+        fs::write(into.join(STAMP), stamp(key, size))
+    }
+
+    /// Removes what processes left behind that were killed while they generated an input.
+    fn sweep(&self) {
+        for entry in fs::read_dir(&self.cache).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(pid) = name.strip_prefix(UNFINISHED).and_then(|rest| rest.split('-').next()) else {
+                continue;
+            };
+            if !Path::new("/proc").join(pid).exists() {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// Returns the folder's name, the script's variable, its value, and a description.
+fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, String) {
+    match input {
+        Input::Tarball { mebibytes, files, folders } => (
+            format!("tarball-{mebibytes}m-{files}-{folders}-s{seed}-v{VERSION}"),
+            "TARBALL",
+            "linux.tar",
+            format!(
+                "made-up sources: {files} files in {folders} folders, a tarball of {mebibytes} MiB, seed {seed}"
+            ),
+        ),
+        Input::Trees { files, folders, mebibytes } => (
+            format!("trees-{mebibytes}m-{files}-{folders}-s{seed}-v{VERSION}"),
+            "TREE",
+            ".",
+            format!(
+                "made-up trees: {files} files in {folders} folders that take {mebibytes} MiB, seed {seed}"
+            ),
+        ),
+    }
+}
+
+fn stamp(key: &str, size: u64) -> String {
+    format!("{key} {size}\n")
+}
+
+/// Whether the folder is complete.
+fn is_whole(folder: &Path, key: &str) -> bool {
+    let size = fs::metadata(folder.join("linux.tar")).map_or(0, |file| file.len());
+    fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp(key, size))
+}
+
+/// Renames the finished folder to its final name, unless another run has already done so.
+fn replace(unfinished: &Path, folder: &Path, key: &str) -> io::Result<()> {
+    if folder.exists() && !is_whole(folder, key) {
+        fs::remove_dir_all(folder)?;
+    }
+    match fs::rename(unfinished, folder) {
+        Err(_) if is_whole(folder, key) => fs::remove_dir_all(unfinished),
+        renamed => renamed,
+    }
+}
+
+fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
+    let refused = |reason| InputError::NotAnInput { path: file.to_owned(), reason };
+    let path = file.canonicalize().map_err(|_| refused("no such tarball"))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Err(refused("the name of a tarball has to be UTF-8"));
+    };
+    if !path.is_file() {
+        return Err(refused("a tarball is a file"));
+    }
+    let description = format!("the tarball {}", path.display());
+    Ok(Prepared {
+        folder: folder.to_owned(),
+        environment: ("TARBALL".to_owned(), name.to_owned()),
+        description,
+    })
+}
+
+fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
+    let refused = |reason| InputError::NotAnInput { path: folder.to_owned(), reason };
+    let path = folder.canonicalize().map_err(|_| refused("no such folder"))?;
+    if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
+        return Err(refused("it has to hold two trees, in the folders old and new"));
+    }
+    let description = format!("the trees in {}", path.display());
+    Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), description })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::fs;
+
+    use crate::reproduce::experiment::Input;
+    use straddle_measure::bench::{Progress, Silent};
+
+    use super::{InputError, Inputs};
+
+    const TARBALL: Input = Input::Tarball { mebibytes: 2, files: 100, folders: 10 };
+    const TREES: Input = Input::Trees { files: 50, folders: 8, mebibytes: 1 };
+
+    fn inputs(dir: &tempfile::TempDir) -> Inputs {
+        Inputs { cache: dir.path().join("cache"), seed: 1, tarball: None, trees: None }
+    }
+
+    #[test]
+    fn an_input_is_made_once_and_again_when_it_was_damaged() {
+        struct Count(usize);
+        impl Progress for Count {
+            fn advance(&mut self, share: f64) {
+                assert!((0.0..=1.0).contains(&share));
+                self.0 += 1;
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let inputs = inputs(&dir);
+        let unfinished = inputs.cache.join(".making-999999999-tarball");
+        fs::create_dir_all(&unfinished).unwrap();
+        let mut count = Count(0);
+        let prepared = inputs.prepare(&TARBALL, &mut count).unwrap();
+        let (made, file) = (count.0, prepared.folder.join(&prepared.environment.1));
+        assert!(made > 0 && !unfinished.exists());
+        let bytes = fs::read(&file).unwrap();
+        assert_eq!(inputs.prepare(&TARBALL, &mut count).unwrap(), prepared);
+        assert_eq!(count.0, made, "it was there");
+        fs::write(&file, &bytes[..1000]).unwrap();
+        inputs.prepare(&TARBALL, &mut count).unwrap();
+        assert!(count.0 > made && fs::read(&file).unwrap() == bytes);
+        assert_eq!(fs::read_dir(&inputs.cache).unwrap().count(), 1, "nothing unfinished is left");
+        let trees = inputs.prepare(&TREES, &mut Silent).unwrap();
+        assert!(trees.folder.join("old").is_dir() && trees.folder.join("new").is_dir());
+    }
+
+    #[test]
+    fn ones_own_data_is_taken_and_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("own.tar");
+        fs::write(&file, "x").unwrap();
+        let given = |tarball: &str, trees: &str| {
+            let own = |name: &str| Some(dir.path().join(name));
+            Inputs { tarball: own(tarball), trees: own(trees), ..inputs(&dir) }
+        };
+        let prepared = given("own.tar", "").prepare(&TARBALL, &mut Silent).unwrap();
+        assert_eq!(prepared.environment, ("TARBALL".to_owned(), "own.tar".to_owned()));
+        assert_eq!(prepared.folder, dir.path().canonicalize().unwrap());
+        let refused = |inputs: Inputs, input: &Input| {
+            assert!(matches!(inputs.prepare(input, &mut Silent), Err(InputError::NotAnInput { .. })));
+        };
+        refused(given("nothing.tar", ""), &TARBALL);
+        refused(given("", ""), &TARBALL);
+        refused(given("own.tar", "."), &TREES);
+        fs::create_dir_all(dir.path().join("old")).unwrap();
+        fs::create_dir_all(dir.path().join("new")).unwrap();
+        assert_eq!(given("", ".").prepare(&TREES, &mut Silent).unwrap().environment.0, "TREE");
+    }
+}

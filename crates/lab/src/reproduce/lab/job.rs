@@ -1,0 +1,138 @@
+//! What a guest has to do, and the result.
+//!
+//! The law of this module: plain values. Code that makes jobs knows nothing of guests, and code that runs
+//! them knows nothing of experiments.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::guest::{GuestError, Requests};
+use straddle_drive::ProfileError;
+use straddle_drive::disk::RmwPolicy;
+use straddle_units::io::Counters;
+
+use crate::reproduce::experiment::Table;
+
+/// Work for one guest, from boot to halt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The modelled drives; the first is `/dev/vda` in the guest, the second `/dev/vdb`.
+    pub drives: Vec<JobDrive>,
+    /// The text of a bash script.
+    pub script: String,
+    /// The script's arguments.
+    pub arguments: Vec<String>,
+    /// Variables added to the script's environment.
+    pub environment: Vec<(String, String)>,
+    /// A folder of the host, read-only in the guest at `$INPUT`.
+    pub input: Option<PathBuf>,
+    /// A folder of the host, writable in the guest at `$OUTPUT`.
+    pub output: Option<PathBuf>,
+    /// Bytes of the guest's memory.
+    pub memory: u64,
+    /// Settings of the guest's kernel: files, and what is written to them.
+    pub settings: Vec<(String, String)>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// A modelled drive of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDrive {
+    /// The drive, as after `drive:`.
+    pub spec: String,
+    /// The byte at which its only partition starts; `None` for no table.
+    pub start: Option<u64>,
+    /// The partition's size in bytes. `None` for all remaining space, which it also takes on a drive that is
+    /// too small.
+    pub size: Option<u64>,
+    /// The table that lists the partition.
+    pub table: Table,
+    /// The policy of read-modify-write, instead of the profile's own.
+    pub policy: Option<RmwPolicy>,
+    /// How many requests the host sends to it at once, instead of as many as the profile takes.
+    pub queue_depth: Option<u32>,
+}
+
+/// A time measured by the script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// What was timed, as named by the script.
+    pub name: String,
+    /// Seconds on the guest's clock.
+    pub seconds: f64,
+    /// The requests that the kernel sent to the first drive meanwhile, if the script had them counted.
+    pub requests: Option<Requests>,
+}
+
+/// The result of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The script's exit status.
+    pub status: i32,
+    /// The script's measurements, in order.
+    pub measures: Vec<Measured>,
+    /// The script's output.
+    pub output: String,
+    /// Seconds on the guest's clock, from boot to halt.
+    pub virtual_seconds: f64,
+    /// Seconds of real time.
+    pub wall_seconds: f64,
+    /// Requests sent to the drives.
+    pub requests: u64,
+    /// Each drive's counters, in the job's order.
+    pub counters: Vec<Counters>,
+    /// How the guest's processor time was charged, in words.
+    pub charges: String,
+}
+
+/// Runs jobs.
+pub trait Machine: Sync {
+    /// Runs one job to its end. A failing script is not an error: see [`Ended::status`].
+    fn run(&self, job: &Job) -> Result<Ended, LabError>;
+
+    /// The device of this machine on which it runs all jobs, instead of their modelled drives.
+    fn device(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Why a job fails.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The guest could not be run.
+    #[error(transparent)]
+    Guest(GuestError),
+    /// The drive does not exist, or its profile is invalid.
+    #[error(transparent)]
+    Drive(#[from] ProfileError),
+    /// A system call failed.
+    #[error("{doing}")]
+    Io {
+        /// What was being done, or to what.
+        doing: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The machine or the device cannot run it.
+    #[error("{0}")]
+    Failed(String),
+    /// Another program or layer uses the device.
+    #[error("{}: in use: {by}", path.display())]
+    InUse {
+        /// The device.
+        path: PathBuf,
+        /// What uses it.
+        by: String,
+    },
+    /// The user interrupted it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+straddle_units::error_kind! {
+    LabError: Failed;
+    Self::Guest(error) => error.kind(),
+    Self::InUse { .. } => Refused,
+    Self::Interrupted => Interrupted,
+}

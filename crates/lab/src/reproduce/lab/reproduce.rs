@@ -1,0 +1,311 @@
+//! Runs the lab steps of published experiments.
+//!
+//! The law of this module: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh
+//! from power-on. Cells run in parallel, and nothing depends on their order. A failing script costs its cell;
+//! a guest that cannot be run ends everything.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use straddle_measure::bench::Progress;
+
+use straddle_drive::disk::RmwPolicy;
+
+use crate::reproduce::experiment::{LabStep, SECTOR};
+use crate::reproduce::lab::compare::{self, Comparison, Figure, Readers};
+use crate::reproduce::lab::input::{InputError, Inputs, Prepared};
+use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine};
+use crate::reproduce::policy::Policies;
+
+/// How to run the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Runs per cell, whose mean counts; `None` for the experiment's own number.
+    pub runs: Option<u32>,
+    /// Seed of the first run. Each further run uses the next number.
+    pub seed: u64,
+    /// Whether to run at full length what the experiment shortens.
+    pub full: bool,
+    /// Guests in parallel.
+    pub guests: NonZeroUsize,
+}
+
+/// A step and the drive to run it on.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'a> {
+    /// The step.
+    pub step: &'a LabStep,
+    /// The drive, as after `drive:`.
+    pub drive: &'a str,
+    /// The policies of read-modify-write whose figures make a band, if there is to be one. The guests of the drive's own
+    /// are not run twice.
+    pub policies: Option<&'a Policies>,
+}
+
+/// The result of a step.
+#[derive(Clone, Debug)]
+pub struct StepOutcome {
+    /// The modelled drive it ran on, as after `drive:`, unless it ran on a device.
+    pub drive: String,
+    /// The device of this machine it ran on.
+    pub device: Option<PathBuf>,
+    /// A description of what the scripts read.
+    pub input: Option<String>,
+    /// The divisor of the length of shortened parts.
+    pub scale: u32,
+    /// The cells, by variant, arm and run.
+    pub cells: Vec<Cell>,
+    /// The figures with the drive's own policy, by measure, variant and arm, without those for which no cell
+    /// has a value.
+    pub figures: Vec<Figure>,
+    /// Who read before a write, by variant and arm, for steps whose programs write to the drive itself.
+    pub readers: Vec<Readers>,
+    /// The published figures, with ours beside them.
+    pub compared: Vec<Comparison>,
+}
+
+/// One guest.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// The policy that the drive had instead of its own.
+    pub policy: Option<RmwPolicy>,
+    /// The seed.
+    pub seed: u64,
+    /// The result of its job.
+    pub ended: Ended,
+    /// Why it failed: an error of the script, or a missing measurement.
+    pub failure: Option<String>,
+}
+
+/// Why the steps could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// The scripts' input is not available.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A guest could not be run.
+    #[error("experiment's step {step} could not be run")]
+    Machine {
+        /// The step.
+        step: String,
+        /// The error.
+        source: LabError,
+    },
+}
+
+straddle_units::error_kind! {
+    ReproduceError: Failed;
+    Self::Input(error) => error.kind(),
+    Self::Machine { source, .. } => source.kind(),
+}
+
+/// A cell to be run.
+struct Task {
+    step: usize,
+    variant: usize,
+    arm: usize,
+    policy: Option<RmwPolicy>,
+    job: Job,
+}
+
+/// Runs all steps, with as many guests in parallel as the settings say.
+pub fn reproduce(
+    machine: &dyn Machine,
+    planned: &[Planned<'_>],
+    inputs: &Inputs,
+    settings: Settings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<StepOutcome>, ReproduceError> {
+    let mut prepared = Vec::with_capacity(planned.len());
+    for Planned { step, .. } in planned {
+        progress.tell("making the input");
+        prepared.push(step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose()?);
+    }
+    let tasks: Vec<Task> = planned
+        .iter()
+        .zip(&prepared)
+        .enumerate()
+        .flat_map(|(index, (planned, input))| tasks(index, planned, input.as_ref(), settings))
+        .collect();
+    let ended = run_all(machine, &tasks, settings.guests, progress).map_err(|(task, source)| {
+        ReproduceError::Machine { step: planned[tasks[task].step].step.name.clone(), source }
+    })?;
+    let mut cells: Vec<Vec<Cell>> = planned.iter().map(|_| Vec::new()).collect();
+    for (Task { step, variant, arm, policy, job }, ended) in tasks.iter().zip(ended) {
+        let failure = failure(planned[*step].step, &ended);
+        let (variant, arm, policy) = (*variant, *arm, *policy);
+        cells[*step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
+    }
+    let outcome = |((Planned { step, drive, policies }, input), cells): (
+        (&Planned<'_>, Option<Prepared>),
+        Vec<Cell>,
+    )| {
+        let scale = if settings.full { 1 } else { step.scale };
+        let figures = compare::figures(step, &cells, None, scale);
+        let with = |policies: &Policies| -> Vec<(RmwPolicy, Vec<Figure>)> {
+            let other = |policy| Some(policy).filter(|policy| *policy != policies.own());
+            let figures = |policy| (policy, compare::figures(step, &cells, other(policy), scale));
+            policies.all().iter().copied().map(figures).collect()
+        };
+        let compared = compare::banded(step, &figures, &policies.map(with).unwrap_or_default());
+        let readers = compare::readers(step, &cells);
+        let input = input.map(|input| input.description);
+        let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
+        StepOutcome { drive, device, input, scale, cells, figures, readers, compared }
+    };
+    Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
+}
+
+/// Returns every run of a cell: with the drive's own policy, then with each of the others.
+fn each(planned: &Planned<'_>, runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
+    let others = planned.policies.into_iter().flat_map(Policies::others).map(Some);
+    std::iter::once(None).chain(others).flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
+}
+
+/// Returns the cells of a step, in order.
+fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings: Settings) -> Vec<Task> {
+    let Planned { step, drive, .. } = planned;
+    let scale = if settings.full { 1 } else { step.scale };
+    let mut tasks = Vec::new();
+    for (variant, name) in step.variants().into_iter().enumerate() {
+        for (arm, wanted) in step.arms.iter().enumerate() {
+            for (policy, run) in each(planned, settings.runs.unwrap_or(step.runs)) {
+                let mut environment = vec![("SCALE".to_owned(), scale.to_string())];
+                environment.extend(step.host.environment());
+                environment.extend(input.map(|input| input.environment.clone()));
+                environment.extend(step.environment.iter().cloned());
+                let arguments = step.arguments.iter().chain(&wanted.arguments).cloned();
+                let job = Job {
+                    drives: vec![JobDrive {
+                        spec: (*drive).to_owned(),
+                        start: wanted.start_byte(),
+                        size: wanted.length().map(|sectors| sectors * SECTOR),
+                        table: step.table,
+                        policy,
+                        queue_depth: step.host.queue_depth(),
+                    }],
+                    script: step.script.clone(),
+                    arguments: arguments.chain(name.map(str::to_owned)).collect(),
+                    environment,
+                    input: input.map(|input| input.folder.clone()),
+                    output: None,
+                    memory: step.memory,
+                    settings: step.host.files(),
+                    seed: settings.seed.wrapping_add(u64::from(run)),
+                };
+                tasks.push(Task { step: index, variant, arm, policy, job });
+            }
+        }
+    }
+    tasks
+}
+
+/// Runs the tasks; the results are in their order. The first guest that cannot be run becomes the error, with
+/// its index.
+fn run_all(
+    machine: &dyn Machine,
+    tasks: &[Task],
+    guests: NonZeroUsize,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Ended>, (usize, LabError)> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut answers: Vec<Option<Ended>> = tasks.iter().map(|_| None).collect();
+    let mut failed = None;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..guests.get().min(tasks.len()) {
+            let (sender, next, stop) = (sender.clone(), &next, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
+                    let answer = machine.run(&task.job);
+                    if answer.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    // Sending fails only once the receiving scope is being left.
+                    let _ = sender.send((index, answer));
+                }
+            });
+        }
+        drop(sender);
+        let mut done = Done { cells: 0, all: tasks.len(), seconds: 0.0 };
+        loop {
+            done.show(progress);
+            match receiver.recv_timeout(Duration::from_secs(1)) {
+                Ok((index, Ok(ended))) => {
+                    done.cells += 1;
+                    done.seconds += ended.virtual_seconds;
+                    answers[index] = Some(ended);
+                }
+                Ok((index, Err(error))) => {
+                    failed.get_or_insert((index, error));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    match failed {
+        Some(failed) => Err(failed),
+        None => Ok(answers.into_iter().flatten().collect()),
+    }
+}
+
+/// Progress of the run.
+struct Done {
+    cells: usize,
+    all: usize,
+    seconds: f64,
+}
+
+impl Done {
+    fn show(&self, progress: &mut dyn Progress) {
+        let number = |count: usize| u32::try_from(count).map_or(f64::INFINITY, f64::from);
+        let minutes = (self.seconds / 60.0).floor();
+        progress.tell(&format!("{} of {} guests, {minutes:.0} min of virtual time", self.cells, self.all));
+        progress.advance(number(self.cells) / number(self.all.max(1)));
+    }
+}
+
+/// Returns why a cell failed, if it did.
+fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
+    if ended.status != 0 {
+        let last =
+            ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        return Some(format!("the script ended with status {}: {last}", ended.status));
+    }
+    let measured = |name: &str| ended.measures.iter().any(|measured| measured.name == name);
+    let missing = step.measures.iter().find(|measure| !measured(&measure.name))?;
+    Some(format!("the script measured no {:?}", missing.name))
+}
+
+impl StepOutcome {
+    /// Returns the device or the modelled drive that it ran on.
+    pub fn ran_on(&self) -> String {
+        self.device.as_ref().map_or_else(|| self.drive.clone(), |device| device.display().to_string())
+    }
+
+    /// Whether it ran on a device of this machine.
+    pub fn is_real(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Returns the failed cells.
+    pub fn failed(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| cell.failure.is_some())
+    }
+
+    /// Returns a figure, if its cells have one.
+    pub fn figure(&self, measure: usize, variant: usize, arm: usize) -> Option<&Figure> {
+        let of = |figure: &&Figure| (figure.measure, figure.variant, figure.arm) == (measure, variant, arm);
+        self.figures.iter().find(of)
+    }
+}

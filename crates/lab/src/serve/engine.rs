@@ -1,0 +1,265 @@
+//! The drive and its clock, to which every transport submits its requests.
+//!
+//! The law of this module: it knows no transport. A job names its owner, and the tag that the owner gave it.
+//! It is handed back when the model has completed it and the wall clock has reached that time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use crate::media::{MediaError, Payload, Served};
+use straddle_units::io::{Completion, Latency, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::serve::clock::{Clock, Pace};
+
+/// Longer writes of zeroes are submitted in pieces of this size, one after another, because what a power cut
+/// would undo is kept in memory, and so that other clients get their turn in between.
+const LONGEST_ZEROES: u64 = 4 << 20;
+/// The length of the pieces of a discard, which costs less.
+const LONGEST_DISCARD: u64 = 128 << 20;
+/// Without delay, at most this many events of the drive are processed before clients get their turn.
+const MOST_EVENTS: usize = 4096;
+/// How often the drive's own activity (emptying its cache) is processed while no request is outstanding.
+const IDLE: Nanos = Nanos::new(1_000_000);
+
+/// A request of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The client that it belongs to.
+    pub owner: u64,
+    /// The client's tag for it.
+    pub tag: u64,
+    /// The operation.
+    pub operation: Operation,
+    /// First byte; zero for a flush.
+    pub offset: u64,
+    /// Number of bytes; zero for a flush.
+    pub length: u64,
+}
+
+/// A job that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The job.
+    pub job: Job,
+    /// Whether it failed.
+    pub failed: bool,
+    /// The time at which, by the model, the client should learn of it.
+    pub due: Time,
+}
+
+/// The remainder of a job that is submitted in pieces.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    offset: u64,
+    length: u64,
+    payload: Payload<'static>,
+}
+
+/// A drive in the wall's time.
+#[derive(Debug)]
+pub struct Engine {
+    served: Served,
+    clock: Option<Clock>,
+    /// Jobs at the drive, indexed by the id of the drive's request.
+    jobs: Vec<Option<(Job, Option<Rest>)>>,
+    unused: Vec<usize>,
+    /// Jobs of which one piece is done and another must follow.
+    unfinished: VecDeque<(Job, Rest)>,
+    done: Vec<Completion>,
+    lateness: Latency,
+}
+
+impl Engine {
+    /// Creates the engine and starts its clock.
+    pub fn new(served: Served, pace: Pace) -> Self {
+        let clock = match pace {
+            Pace::Real(speed) => Some(Clock::new(speed)),
+            Pace::NoDelay => None,
+        };
+        let (jobs, unused, done) = (Vec::new(), Vec::new(), Vec::new());
+        let unfinished = VecDeque::new();
+        Self { served, clock, jobs, unused, unfinished, done, lateness: Latency::new() }
+    }
+
+    /// Returns the drive.
+    pub const fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Returns the drive, to cut its power.
+    pub const fn served_mut(&mut self) -> &mut Served {
+        &mut self.served
+    }
+
+    /// Returns how much later than the model's time completions were handed to their clients, in the wall's
+    /// time.
+    pub const fn lateness(&self) -> &Latency {
+        &self.lateness
+    }
+
+    /// Returns the number of jobs that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.jobs.len() - self.unused.len() + self.unfinished.len()
+    }
+
+    fn now(&self) -> Time {
+        self.clock.as_ref().map_or(self.served.now(), |clock| clock.now().max(self.served.now()))
+    }
+
+    /// Submits a job to the drive.
+    pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
+        self.submit_from(job, job.offset, job.length, payload)
+    }
+
+    /// Submits as much of the `length` bytes of the job from `offset` on as may go in one piece.
+    fn submit_from(
+        &mut self,
+        job: &Job,
+        offset: u64,
+        length: u64,
+        payload: Payload<'_>,
+    ) -> Result<(), MediaError> {
+        let unit = self.served.discard_unit();
+        let (first, rest) = match payload {
+            Payload::Zeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::Zeroes),
+            Payload::KeptZeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::KeptZeroes),
+            _ if job.operation == Operation::Discard => {
+                split(offset, length, LONGEST_DISCARD, unit, Payload::None)
+            }
+            _ => (length, None),
+        };
+        let number = self.unused.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() - 1
+        });
+        let request =
+            Request::new(number as u64, job.operation, ByteOffset::new(offset), ByteCount::new(first));
+        let now = self.now();
+        match self.served.submit(now, request, payload, &mut self.done) {
+            Ok(()) => {
+                self.jobs[number] = Some((*job, rest));
+                Ok(())
+            }
+            Err(error) => {
+                self.unused.push(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// Processes everything that is due, and adds the jobs that ended to `finished`. At most one further
+    /// piece of a split job is begun, so call this again after the clients have had their turn. An error
+    /// comes from the store, at a power cut.
+    pub fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+        if let Some((job, rest)) = self.unfinished.pop_front()
+            && self.submit_from(&job, rest.offset, rest.length, rest.payload).is_err()
+        {
+            finished.push(Finished { job, failed: true, due: self.now() });
+        }
+        match &self.clock {
+            Some(_) => {
+                let now = self.now();
+                self.served.advance(now, &mut self.done)?;
+            }
+            None => self.run()?,
+        }
+        self.hand_back(finished);
+        Ok(())
+    }
+
+    /// Advances the drive's time until no job is outstanding.
+    fn run(&mut self) -> io::Result<()> {
+        for _ in 0..MOST_EVENTS {
+            if self.served.outstanding() == 0 {
+                break;
+            }
+            let Some(next) = self.served.next_event() else { break };
+            self.served.advance(next, &mut self.done)?;
+        }
+        if let Some(cut) = self.served.cut_at().filter(|_| !self.served.is_cut()) {
+            self.served.advance(cut, &mut self.done)?;
+        }
+        Ok(())
+    }
+
+    /// Hands back jobs that have ended. Jobs with a remainder are queued.
+    fn hand_back(&mut self, finished: &mut Vec<Finished>) {
+        for completion in self.done.drain(..) {
+            let number = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+            let Some((job, rest)) = self.jobs.get_mut(number).and_then(Option::take) else { continue };
+            self.unused.push(number);
+            match rest {
+                Some(rest) => self.unfinished.push_back((job, rest)),
+                None => finished.push(Finished { job, failed: false, due: completion.at }),
+            }
+        }
+    }
+
+    /// Records that these completions have been sent now.
+    pub fn sent(&mut self, finished: &[Finished]) {
+        let Some(clock) = &self.clock else { return };
+        let now = clock.now();
+        for Finished { due, .. } in finished {
+            let late = clock.wall(now.since(*due)).as_nanos();
+            self.lateness.record(Nanos::new(u64::try_from(late).unwrap_or(u64::MAX)));
+        }
+    }
+
+    /// Returns how long nothing will happen without a new request; `None` for ever.
+    pub fn pause(&self) -> Option<Duration> {
+        if !self.unfinished.is_empty() && !self.served.is_cut() {
+            return Some(Duration::ZERO);
+        }
+        let Some(clock) = &self.clock else {
+            return (self.served.outstanding() > 0).then_some(Duration::ZERO);
+        };
+        let next = self.served.next_event()?;
+        let now = clock.now();
+        let wait = next.since(now);
+        let idle = self.served.outstanding() == 0;
+        Some(clock.wall(if idle { wait.max(IDLE) } else { wait }))
+    }
+}
+
+/// Returns the length of the first piece, at most `longest` bytes, and the remainder. Pieces end at multiples
+/// of `unit` bytes, because a discard would otherwise skip a unit that lies in two pieces.
+fn split(
+    offset: u64,
+    length: u64,
+    longest: u64,
+    unit: u64,
+    payload: Payload<'static>,
+) -> (u64, Option<Rest>) {
+    let end = offset.saturating_add(longest);
+    let first = (end - end % unit).saturating_sub(offset);
+    if length <= longest || first == 0 {
+        return (length, None);
+    }
+    (first, Some(Rest { offset: offset + first, length: length - first, payload }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_together_the_whole_and_cut_no_unit() {
+        for (offset, length, unit) in
+            [(0, 10, 1), (7, 1000, 12), (12, 1200, 12), (5, 100, 200), (0, 100, 100)]
+        {
+            let (mut at, mut left, mut pieces) = (offset, length, 0);
+            loop {
+                let (first, rest) = split(at, left, 100, unit, Payload::Zeroes);
+                assert!(first > 0 && first <= left, "{offset} {length} {unit}");
+                pieces += 1;
+                let Some(rest) = rest else { break assert_eq!(first, left) };
+                assert_eq!((rest.offset, rest.length), (at + first, left - first));
+                assert!(rest.offset.is_multiple_of(unit) && first <= 100);
+                (at, left) = (rest.offset, rest.length);
+            }
+            assert_eq!(pieces > 1, length > 100);
+        }
+    }
+}

@@ -1,0 +1,590 @@
+//! The server: one thread that waits for clients and for the drive.
+//!
+//! The law of this module: it never waits for one client. A request is not handed from thread to thread. A
+//! slow client fills its own buffer, and is not read from until it has emptied it.
+
+mod client;
+mod export;
+mod limits;
+mod poller;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::media::virtio::{self, Transport};
+use crate::media::{Served, Tear};
+use crate::vhost::{Connection, Offer};
+use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+use export::export;
+use straddle_drive::Profile;
+
+use crate::serve::clock::Pace;
+use crate::serve::endpoint::{Endpoint, EndpointError, Listener, Stream};
+use crate::serve::engine::{Engine, Finished};
+use crate::serve::nbd::Export;
+use crate::serve::signals::Signals;
+use crate::serve::summary::{Ending, Snapshot, Totals};
+
+use limits::{MOST_TURNED_AWAY, Rooms};
+use poller::{Event, Poller};
+
+/// The interval between reports.
+const TICK: Duration = Duration::from_secs(1);
+/// Without delay, how long to poll for the next request before sleeping.
+const SPIN: Duration = Duration::from_micros(50);
+/// The passes over the active clients before the others are served. A guest that fills its rings as fast as
+/// they are emptied would otherwise keep them waiting for ever.
+const MOST_PASSES: usize = 4;
+/// How long a server that is ending waits for requests in flight.
+const DRAIN: Duration = Duration::from_secs(5);
+
+// A client's number, from 1, is in the upper 56 bits of its tokens.
+const SIGNAL: u64 = 0;
+const TIMER: u64 = 1;
+const LISTENERS: u64 = 16;
+
+/// The properties of a virtual machine's device that do not come from the drive's claims.
+const MACHINE: Transport = Transport { queues: 4, longest_segment: None, event_index: true };
+
+/// Where and how to serve.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses for NBD.
+    pub nbd: Vec<Endpoint>,
+    /// Sockets for virtual machines (vhost-user).
+    pub vhost_user: Vec<PathBuf>,
+    /// Socket for control commands.
+    pub control: Option<PathBuf>,
+    /// Whether clients on other machines may connect.
+    pub allow_remote: bool,
+    /// The most clients at a time, of all kinds.
+    pub max_clients: u16,
+    /// How the drive's time passes.
+    pub pace: Pace,
+    /// What may happen to a sector at a power cut by command.
+    pub tear: Tear,
+    /// The signals that end the server.
+    pub signals: Vec<i32>,
+}
+
+/// Why serving failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Listening on an address failed.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A system call failed.
+    #[error("cannot wait for clients")]
+    System(#[from] io::Error),
+    /// The store failed, at the power cut or at the end.
+    #[error("the store failed")]
+    Store(#[source] io::Error),
+}
+
+straddle_units::error_kind! {
+    ServerError: Failed;
+    Self::Endpoint(error) => error.kind(),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Nbd,
+    Vhost,
+    Control,
+}
+
+/// Whom the server lets in.
+struct Door {
+    listeners: Vec<(Purpose, Listener)>,
+    max_clients: usize,
+    /// Called when a client is turned away, and whether it has been called since there was room.
+    on_full: Option<Box<dyn FnMut()>>,
+    is_full_reported: bool,
+    /// Whether no connections are accepted, because there are no descriptors left for clients.
+    is_deaf: bool,
+}
+
+/// Whom the server attends to.
+#[derive(Default)]
+struct Turn {
+    /// Clients with events that have not been handled yet.
+    touched: Vec<u64>,
+    /// Clients to serve again, after all others.
+    again: Vec<u64>,
+}
+
+/// A drive with the server's clients.
+pub struct Server {
+    engine: Engine,
+    export: Export,
+    offer: Offer,
+    tear: Tear,
+    door: Door,
+    clients: HashMap<u64, Client>,
+    next_client: u64,
+    /// Room for large requests.
+    rooms: Rooms,
+    poller: Poller,
+    signals: Signals,
+    started: Instant,
+    totals: Totals,
+    no_delay: bool,
+    /// Whether a reply was sent since the last wait.
+    busy: bool,
+    ending: Option<(Ending, Instant)>,
+    finished: Vec<Finished>,
+    turn: Turn,
+}
+
+impl Server {
+    /// Starts listening. Clients are served from [`Server::run`] on.
+    pub fn new(profile: &Profile, mut served: Served, options: &Options) -> Result<Self, ServerError> {
+        if options.control.is_some() {
+            served.keep_for_cut();
+        }
+        limits::raise_open_files();
+        let poller = Poller::new(TIMER)?;
+        let signals = Signals::watch(&options.signals)?;
+        // After the handlers, which remove the sockets.
+        let mut listeners = Vec::new();
+        for endpoint in &options.nbd {
+            listeners.push((Purpose::Nbd, endpoint.listen(options.allow_remote)?));
+        }
+        let sockets = options.vhost_user.iter().map(|path| (Purpose::Vhost, path));
+        for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
+            listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
+        }
+        poller.add(&signals.pipe, SIGNAL, true, false)?;
+        for (token, (_, listener)) in (LISTENERS..).zip(&listeners) {
+            poller.add(listener.as_fd(), token, true, false)?;
+        }
+        Ok(Self {
+            export: export(profile),
+            offer: virtio::offer(&served, MACHINE),
+            engine: Engine::new(served, options.pace),
+            tear: options.tear,
+            door: Door {
+                listeners,
+                max_clients: options.max_clients.into(),
+                on_full: None,
+                is_full_reported: false,
+                is_deaf: false,
+            },
+            clients: HashMap::new(),
+            next_client: 1,
+            rooms: Rooms::default(),
+            poller,
+            signals,
+            started: Instant::now(),
+            totals: Totals::default(),
+            no_delay: options.pace == Pace::NoDelay,
+            busy: false,
+            ending: None,
+            finished: Vec::new(),
+            turn: Turn::default(),
+        })
+    }
+
+    /// Returns the addresses for NBD clients. Port 0 is replaced by the assigned port.
+    pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
+        let nbd = self.door.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        nbd.map(|(_, listener)| listener.nbd_uri())
+    }
+
+    /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
+    /// again.
+    pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
+        self.door.on_full = Some(Box::new(notify));
+    }
+
+    /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
+    pub fn run(&mut self, mut report: Option<&mut dyn FnMut(&Snapshot<'_>)>) -> Result<Ending, ServerError> {
+        let mut next_tick = Instant::now() + TICK;
+        let mut events = Vec::new();
+        loop {
+            let overdue = self.end_overdue();
+            let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
+            let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
+            let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
+            let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
+            // Without delay, the next request usually comes sooner than this thread could be woken.
+            let busy = std::mem::take(&mut self.busy) && self.no_delay;
+            if pause == Some(Duration::ZERO) {
+                self.poller.poll(&mut events)?;
+            } else {
+                self.poller.arm(pause)?;
+                if !(busy && self.poller.spin(SPIN, &mut events)?) {
+                    self.poller.wait(tick.into_iter().chain(until).min(), &mut events)?;
+                }
+            }
+            for event in events.drain(..) {
+                self.happened(event)?;
+            }
+            self.turn()?;
+            if self.engine.served().is_cut() {
+                self.clients.clear();
+                return Ok(Ending::PowerCut);
+            }
+            if let Some((ending, until)) = self.ending
+                && ((self.engine.outstanding() == 0 && !self.owes()) || Instant::now() >= until)
+            {
+                self.clients.clear();
+                self.engine.served().sync().map_err(ServerError::Store)?;
+                return Ok(ending);
+            }
+            if let Some(report) = &mut report
+                && Instant::now() >= next_tick
+            {
+                next_tick += TICK;
+                report(&self.snapshot());
+            }
+        }
+    }
+
+    /// Returns the current state.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            elapsed: self.started.elapsed(),
+            clients: self.clients.len(),
+            outstanding: self.engine.outstanding(),
+            totals: self.totals,
+            lateness: self.engine.lateness(),
+            counters: self.engine.served().counters(),
+            is_cut: self.engine.served().is_cut(),
+        }
+    }
+
+    /// Whether an NBD client is still connected, and so may still have to be sent bytes.
+    fn owes(&self) -> bool {
+        self.clients.values().any(|client| matches!(client, Client::Nbd(_)))
+    }
+
+    fn happened(&mut self, event: Event) -> Result<(), ServerError> {
+        match event.token {
+            SIGNAL => {
+                let mut bytes = [0; 16];
+                let _ = rustix::io::read(&self.signals.pipe, &mut bytes[..]);
+                self.end(Ending::Signal);
+            }
+            TIMER => {}
+            token if token < 256 => self.accept(token)?,
+            token => {
+                let id = token >> 8;
+                self.touch(id);
+                if let Err(gone) = self.read(id, event) {
+                    self.let_go(id, gone);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends when all requests in flight are done. A second call ends at once.
+    fn end(&mut self, ending: Ending) {
+        let now = Instant::now();
+        if self.ending.is_some() {
+            self.ending = Some((ending, now));
+            return;
+        }
+        self.ending = Some((ending, now + DRAIN));
+        for (_, listener) in self.door.listeners.drain(..) {
+            self.poller.remove(listener.as_fd());
+        }
+        let mut ids = Vec::new();
+        for (id, client) in &mut self.clients {
+            if let Client::Nbd(client) = client {
+                client.end();
+            }
+            ids.push(*id);
+        }
+        ids.into_iter().for_each(|id| self.touch(id));
+    }
+
+    fn touch(&mut self, id: u64) {
+        if !self.turn.touched.contains(&id) {
+            self.turn.touched.push(id);
+        }
+    }
+
+    /// Disconnects clients that are too slow. Returns when the next one will be.
+    fn end_overdue(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let (hoarder, next_hoarder) = self.rooms.overdue(now);
+        let deadline = |(id, client): (&u64, &Client)| Some((client.deadline()?, *id));
+        let mut deadlines: Vec<(Instant, u64)> = self.clients.iter().filter_map(deadline).collect();
+        deadlines.retain(|(until, id)| {
+            let is_overdue = *until <= now;
+            if is_overdue {
+                self.let_go(*id, Gone::Broken);
+            }
+            !is_overdue
+        });
+        if let Some(id) = hoarder {
+            self.let_go(id, Gone::Broken);
+        }
+        deadlines.into_iter().map(|(until, _)| until).chain(next_hoarder).min()
+    }
+
+    fn turned_away(&self) -> impl Iterator<Item = u64> {
+        self.clients.iter().filter(|(_, client)| client.is_turned_away()).map(|(id, _)| *id)
+    }
+
+    fn is_full(&self) -> bool {
+        self.clients.len() - self.turned_away().count() >= self.door.max_clients
+    }
+
+    /// Returns the client that has been connected longest of those that can be disconnected, those in their
+    /// handshake first.
+    fn newcomer(&self) -> Option<u64> {
+        let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
+        let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
+        newcomers.map(|(id, client)| (client.is_introduced(), *id)).min().map(|(_, id)| id)
+    }
+
+    fn accept(&mut self, token: u64) -> Result<(), ServerError> {
+        let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
+        let Some((purpose, listener)) = self.door.listeners.get(index) else { return Ok(()) };
+        let purpose = *purpose;
+        let stream = match listener.accept() {
+            Ok(Some(stream)) => stream,
+            // A client that disconnects before it is accepted is not an error.
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                // No descriptors are left. Accepting would be tried again at once, without end.
+                match self.newcomer() {
+                    Some(id) => self.let_go(id, Gone::Left),
+                    None => self.listen(false)?,
+                }
+                return Ok(());
+            }
+        };
+        if self.is_full()
+            && let Some(id) = self.newcomer()
+        {
+            self.let_go(id, Gone::Left);
+        }
+        let client =
+            if self.is_full() { self.turn_away(purpose, stream) } else { self.welcome(purpose, stream) };
+        let (id, Some(client)) = (self.next_client, client) else { return Ok(()) };
+        let fd = match &client {
+            Client::Nbd(client) => client.stream.as_fd(),
+            Client::Vhost(client) => client.connection.socket(),
+            Client::Control(client) => client.stream.as_fd(),
+        };
+        self.poller.add(fd, id << 8, true, false)?;
+        self.next_client += 1;
+        self.clients.insert(id, client);
+        self.touch(id);
+        Ok(())
+    }
+
+    /// Starts or stops waiting for clients.
+    fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.door.listeners) {
+            self.poller.change(listener.as_fd(), token, listens, false)?;
+        }
+        self.door.is_deaf = !listens;
+        Ok(())
+    }
+
+    fn welcome(&self, purpose: Purpose, stream: Stream) -> Option<Client> {
+        stream.prepare().ok()?;
+        match (purpose, stream) {
+            (Purpose::Vhost, Stream::Unix(stream)) => {
+                let connection = Connection::new(stream, self.offer.clone()).ok()?;
+                Some(Client::Vhost(Box::new(VhostClient::new(connection))))
+            }
+            (Purpose::Vhost, Stream::Tcp(_)) => None,
+            (Purpose::Nbd, stream) => Some(Client::Nbd(Box::new(NbdClient::new(stream)))),
+            (Purpose::Control, stream) => Some(Client::Control(ControlClient::new(stream))),
+        }
+    }
+
+    /// Tells a client that there is no room for it, if its protocol allows that.
+    fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
+        const REASON: &str = "as many clients as this server takes are here already";
+        if !std::mem::replace(&mut self.door.is_full_reported, true)
+            && let Some(notify) = &mut self.door.on_full
+        {
+            notify();
+        }
+        stream.prepare().ok()?;
+        if self.turned_away().count() >= MOST_TURNED_AWAY
+            && let Some(id) = self.turned_away().min()
+        {
+            self.let_go(id, Gone::Left);
+        }
+        match purpose {
+            Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::turned_away(stream, REASON)))),
+            Purpose::Control => {
+                let answer = serde_json::json!({ "error": REASON }).to_string();
+                // The client is disconnected in any case.
+                let _ = ControlClient::new(stream).answer(answer);
+                None
+            }
+            Purpose::Vhost => None,
+        }
+    }
+
+    fn read(&mut self, id: u64, event: Event) -> Result<(), Gone> {
+        let commands = match self.clients.get_mut(&id) {
+            None => return Ok(()),
+            Some(_) if event.hung_up && !event.readable => return Err(Gone::Left),
+            Some(Client::Nbd(client)) if event.readable => return client.read(),
+            Some(Client::Vhost(client)) if event.readable => return client.read(event.token, &self.poller),
+            Some(Client::Control(client)) if event.readable => client.read()?,
+            Some(_) => return Ok(()),
+        };
+        for command in commands {
+            let answer = self.command(&command);
+            if let Some(Client::Control(client)) = self.clients.get(&id) {
+                client.answer(answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a control command. The reply is a line of JSON.
+    fn command(&mut self, command: &str) -> String {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let refused = |reason: &str| serde_json::json!({ "error": reason }).to_string();
+        match &words[..] {
+            ["stats"] => serde_json::to_string(&self.snapshot().stats()).unwrap_or_default(),
+            ["quit"] => {
+                self.end(Ending::Quit);
+                serde_json::json!({ "quit": true }).to_string()
+            }
+            ["cut", seed] => {
+                let Ok(seed) = seed.parse() else { return refused("the seed is not a whole number") };
+                let mut finished = Vec::new();
+                let cut = self.engine.advance(&mut finished).map_err(Into::into);
+                match cut.and_then(|()| self.engine.served_mut().cut(seed, self.tear)) {
+                    Ok(()) => serde_json::json!({ "cut": true, "seed": seed }).to_string(),
+                    Err(error) => refused(&error.to_string()),
+                }
+            }
+            _ => refused("the commands are: stats, cut SEED, quit"),
+        }
+    }
+
+    /// Serves all clients with events, and the drive, until there is nothing more to do or the other clients
+    /// have waited for long enough.
+    fn turn(&mut self) -> Result<(), ServerError> {
+        for _ in 0..MOST_PASSES {
+            self.turn.again.clear();
+            // Further clients get events while these are served.
+            let mut index = 0;
+            while let Some(id) = self.turn.touched.get(index).copied() {
+                self.pump(id);
+                index += 1;
+            }
+            self.finished.clear();
+            self.engine.advance(&mut self.finished).map_err(ServerError::Store)?;
+            let finished = std::mem::take(&mut self.finished);
+            finished.iter().for_each(|finished| self.deliver(finished));
+            let mut index = 0;
+            while let Some(id) = self.turn.touched.get(index).copied() {
+                self.flush(id);
+                index += 1;
+            }
+            self.engine.sent(&finished);
+            let idle = finished.is_empty();
+            self.busy |= !idle;
+            self.finished = finished;
+            if idle || self.engine.served().is_cut() {
+                self.turn.touched.clear();
+                self.turn.touched.append(&mut self.turn.again);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn pump(&mut self, id: u64) {
+        let Self { clients, engine, export, totals, .. } = self;
+        let result = match clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => client.pump(id, export, engine, totals).map(|()| false),
+            // A guest that may continue while the server ends would keep it from ending.
+            Some(Client::Vhost(client)) if self.ending.is_none() => client.pump(id, engine, totals),
+            _ => Ok(false),
+        };
+        match result {
+            // The guest has queued further requests: serve the others first, and then this client again at
+            // once.
+            Ok(true) => self.turn.again.push(id),
+            Ok(false) => self.assign_room(id),
+            Err(gone) => self.let_go(id, gone),
+        }
+    }
+
+    /// Gives a client room for a large request if it needs it. Otherwise releases its room for the next
+    /// client.
+    fn assign_room(&mut self, id: u64) {
+        let now = Instant::now();
+        let Some(Client::Nbd(client)) = self.clients.get_mut(&id) else { return };
+        let (wants, mut next) = (client.wants_room(), None);
+        if wants {
+            client.set_room(self.rooms.ask(id, now));
+        } else {
+            client.set_room(false);
+            next = self.rooms.leave(id, now);
+        }
+        self.admit(next);
+    }
+
+    fn admit(&mut self, next: Option<u64>) {
+        let Some(id) = next else { return };
+        if let Some(Client::Nbd(client)) = self.clients.get_mut(&id) {
+            client.set_room(true);
+        }
+        self.touch(id);
+    }
+
+    fn deliver(&mut self, finished: &Finished) {
+        let id = finished.job.owner;
+        if finished.failed {
+            self.totals.failed += 1;
+        } else {
+            self.totals.requests.add(finished.job.operation, finished.job.length);
+        }
+        self.touch(id);
+        let result = match self.clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => {
+                client.complete(finished);
+                Ok(())
+            }
+            Some(Client::Vhost(client)) => client.complete(finished, &self.engine),
+            _ => Ok(()),
+        };
+        if let Err(gone) = result {
+            self.let_go(id, gone);
+        }
+    }
+
+    fn flush(&mut self, id: u64) {
+        let result = match self.clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => client.flush(id << 8, &self.poller, &self.engine),
+            Some(Client::Vhost(client)) => client.flush(),
+            _ => Ok(()),
+        };
+        if let Err(gone) = result {
+            self.let_go(id, gone);
+        }
+    }
+
+    fn let_go(&mut self, id: u64, gone: Gone) {
+        self.totals.broken += u64::from(gone == Gone::Broken);
+        if let Some(Client::Vhost(mut client)) = self.clients.remove(&id) {
+            client.unwatch(&self.poller);
+        }
+        let next = self.rooms.leave(id, Instant::now());
+        self.admit(next);
+        self.door.is_full_reported &= self.is_full();
+        if std::mem::take(&mut self.door.is_deaf) {
+            // Where that fails, the server accepts no client until the next one disconnects.
+            self.door.is_deaf = self.listen(true).is_err();
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! A connection: the messages that set the device up, and the requests that then arrive in its rings.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::vhost::chain::Damage;
+use crate::vhost::config::{CONFIG_BYTES, Offer, feature};
+use crate::vhost::memory::{Memory, Region};
+use crate::vhost::message::{self, Message, Progress, Receiver};
+use crate::vhost::notifier::Notifier;
+use crate::vhost::request::{self, BlockRequest, Status, Taken, Terms};
+use crate::vhost::ring::{Addresses, Ring};
+
+/// Requests of the protocol, by the names in its specification.
+mod code {
+    pub(super) const GET_FEATURES: u32 = 1;
+    pub(super) const SET_FEATURES: u32 = 2;
+    pub(super) const SET_OWNER: u32 = 3;
+    pub(super) const RESET_OWNER: u32 = 4;
+    pub(super) const SET_MEM_TABLE: u32 = 5;
+    pub(super) const SET_VRING_NUM: u32 = 8;
+    pub(super) const SET_VRING_ADDR: u32 = 9;
+    pub(super) const SET_VRING_BASE: u32 = 10;
+    pub(super) const GET_VRING_BASE: u32 = 11;
+    pub(super) const SET_VRING_KICK: u32 = 12;
+    pub(super) const SET_VRING_CALL: u32 = 13;
+    pub(super) const SET_VRING_ERR: u32 = 14;
+    pub(super) const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub(super) const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub(super) const GET_QUEUE_NUM: u32 = 17;
+    pub(super) const SET_VRING_ENABLE: u32 = 18;
+    pub(super) const SET_BACKEND_REQ_FD: u32 = 21;
+    pub(super) const GET_CONFIG: u32 = 24;
+    pub(super) const SET_CONFIG: u32 = 25;
+    pub(super) const RESET_DEVICE: u32 = 34;
+}
+
+/// The protocol features offered: multiple queues, acknowledged messages, the back channel (never used, but
+/// without it User-Mode Linux sets up no interrupt), the configuration space, and the reset.
+const PROTOCOL_FEATURES: u64 = 1 << 0 | REPLY_ACK | 1 << 5 | 1 << 9 | 1 << 13;
+const REPLY_ACK: u64 = 1 << 3;
+
+const MOST_REGIONS: usize = 8;
+const REGION_BYTES: usize = 32;
+/// Flag in a ring message's eventfd: there is no descriptor.
+const NO_FD: u64 = 1 << 8;
+
+/// Why a connection failed.
+#[derive(Debug, thiserror::Error)]
+pub enum VhostError {
+    /// The socket or an event descriptor failed.
+    #[error("{doing}")]
+    Socket {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The protocol does not allow the message.
+    #[error("the guest sent {message}: {reason}")]
+    Protocol {
+        /// The message.
+        message: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The ring cannot be set up with these parameters.
+    #[error("a ring of the guest cannot be as it says")]
+    Ring(#[source] virtio_queue::Error),
+    /// The guest has violated the rules of a ring. The device does nothing more until it is reset.
+    #[error("queue {queue} of the guest is damaged: {damage}")]
+    Broken {
+        /// The queue's number, from zero.
+        queue: usize,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// The guest has truncated the file that backs its memory.
+    #[error("the guest has taken its memory away")]
+    MemoryLost,
+}
+
+straddle_units::error_kind!(VhostError: Failed);
+
+/// The effect of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Nothing that the owner needs to act on.
+    Settled,
+    /// The message has begun, but is not complete.
+    Incomplete,
+    /// A queue was started or stopped. Update the wait for [`Connection::kicks`], and call
+    /// [`Connection::take`].
+    QueuesChanged,
+    /// The device was reset or a queue stopped. The guest no longer waits for outstanding requests.
+    Reset,
+    /// The other side has closed the connection.
+    Gone,
+}
+
+/// A connection to a guest.
+pub struct Connection {
+    socket: UnixStream,
+    offer: Offer,
+    config: [u8; CONFIG_BYTES],
+    features: u64,
+    protocol: u64,
+    receiver: Receiver,
+    memory: Memory,
+    rings: Vec<Ring>,
+    /// Whether the guest has violated a rule: DEVICE_NEEDS_RESET.
+    needs_reset: bool,
+    /// Kept open, because closing it would tell the guest that the device is gone.
+    channel_back: Option<OwnedFd>,
+}
+
+impl Connection {
+    /// Creates a device that is not set up yet, for the guest at the other end of `socket`.
+    pub fn new(socket: UnixStream, offer: Offer) -> Result<Self, VhostError> {
+        let rings = (0..offer.queues.max(1)).map(|_| Ring::new()).collect::<Result<_, _>>()?;
+        let config = offer.config();
+        Ok(Self {
+            socket,
+            offer,
+            config,
+            features: 0,
+            protocol: 0,
+            receiver: Receiver::default(),
+            memory: Memory::none(),
+            rings,
+            needs_reset: false,
+            channel_back: None,
+        })
+    }
+
+    /// Returns a descriptor that is readable when [`Connection::receive`] has something to do.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Returns the queues in use, each with a descriptor that becomes readable when [`Connection::take`] has
+    /// something to do. It is never read, so wait for its edges (EPOLLET); reading a descriptor that others
+    /// read as well may block for ever.
+    pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
+    }
+
+    /// Whether a message has begun but is not complete.
+    pub const fn is_within_message(&self) -> bool {
+        self.receiver.is_within()
+    }
+
+    /// Whether the guest has shared its memory.
+    pub fn is_set_up(&self) -> bool {
+        self.memory.is_there()
+    }
+
+    /// Whether the guest has damaged a ring. No requests are taken from any ring until the guest resets the
+    /// device.
+    pub const fn needs_reset(&self) -> bool {
+        self.needs_reset
+    }
+
+    /// Receives what is available of one message, without waiting, and executes it once it is complete.
+    pub fn receive(&mut self) -> Result<Received, VhostError> {
+        let failed = |source| VhostError::Socket { doing: "receiving a message of the guest", source };
+        let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
+            Progress::Message(message) => message,
+            Progress::Incomplete => return Ok(Received::Incomplete),
+            Progress::Gone => return Ok(Received::Gone),
+        };
+        let result = self.handle(&mut message);
+        let asks = message.needs_reply && self.protocol & REPLY_ACK != 0;
+        // Messages that request a value have been answered already.
+        let acknowledges = asks && !matches!(result, Ok((_, true)));
+        if acknowledges {
+            self.reply(message.code, &u64::from(result.is_err()).to_le_bytes())?;
+        }
+        result.map(|(received, _)| received)
+    }
+
+    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into
+    /// it. Invalid requests are answered here. Returns true if a guest has added more meanwhile: call again
+    /// soon, because no kick will announce them.
+    pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
+        let mut has_more = false;
+        for queue in 0..self.rings.len() {
+            if self.needs_reset {
+                break;
+            }
+            match self.take_from(queue, requests) {
+                Ok(more) => has_more |= more,
+                Err(damage) => return Err(self.fail(queue, damage)),
+            }
+        }
+        self.check_memory()?;
+        Ok(has_more)
+    }
+
+    fn take_from(&mut self, queue: usize, requests: &mut Vec<BlockRequest>) -> Result<bool, Damage> {
+        let Self { rings, memory, offer, features, .. } = self;
+        let (Some(ring), memory) = (rings.get_mut(queue), &memory.map) else { return Ok(false) };
+        let terms = Terms { features: *features, serial: &offer.serial };
+        let indirect = *features & feature::RING_INDIRECT_DESC != 0;
+        for _ in 0..=ring.size() {
+            let Some(chain) = ring.pop(memory, indirect)? else {
+                if *features & feature::RING_EVENT_IDX == 0 || !ring.wants_kicks(memory)? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            match request::take(chain, memory, queue, terms)? {
+                Taken::Request(request) => requests.push(request),
+                Taken::Answered { head, written } => ring.push(memory, head, written)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stops all queues, because the guest has damaged one.
+    fn fail(&mut self, queue: usize, damage: Damage) -> VhostError {
+        self.needs_reset = true;
+        self.rings.iter_mut().for_each(Ring::fail);
+        // Zeroes in place of lost memory may look like any damage.
+        if self.memory.is_lost() { VhostError::MemoryLost } else { VhostError::Broken { queue, damage } }
+    }
+
+    fn check_memory(&mut self) -> Result<(), VhostError> {
+        if !self.memory.is_lost() {
+            return Ok(());
+        }
+        self.needs_reset = true;
+        self.rings.iter_mut().for_each(Ring::fail);
+        Err(VhostError::MemoryLost)
+    }
+
+    /// Copies the data of a write into `into`. Returns false where they lie outside the guest's memory.
+    pub fn fetch(&self, request: &BlockRequest, into: &mut Vec<u8>) -> bool {
+        request.fetch(&self.memory.map, into).is_some() && !self.memory.is_lost()
+    }
+
+    /// Returns a request to the guest, with the data of a read. [`Connection::signal`] then informs the
+    /// guest.
+    pub fn complete(
+        &mut self,
+        request: &BlockRequest,
+        status: Status,
+        data: &[u8],
+    ) -> Result<(), VhostError> {
+        let written = request.finish(&self.memory.map, status, data);
+        let Some(ring) = self.rings.get_mut(request.queue) else { return Ok(()) };
+        let pushed = ring.push(&self.memory.map, request.head, written);
+        pushed.map_err(|damage| self.fail(request.queue, damage))?;
+        self.check_memory()
+    }
+
+    /// Interrupts the guest for completed requests. Returns whether it was interrupted.
+    pub fn signal(&mut self) -> Result<bool, VhostError> {
+        let mut raised = false;
+        for ring in &mut self.rings {
+            raised |= ring.signal()?;
+        }
+        Ok(raised)
+    }
+
+    /// Executes the message. The second value is true if it requested a value and has been answered.
+    fn handle(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
+        let settled = Ok((Received::Settled, false));
+        match message.code {
+            code::GET_FEATURES => self.answer(message, self.offer.features()),
+            code::GET_PROTOCOL_FEATURES => self.answer(message, PROTOCOL_FEATURES),
+            code::GET_QUEUE_NUM => self.answer(message, self.rings.len() as u64),
+            code::GET_CONFIG => self.answer_config(message),
+            code::SET_FEATURES => self.set_features(message),
+            code::SET_PROTOCOL_FEATURES => {
+                self.protocol = wanted(message, "SET_PROTOCOL_FEATURES", PROTOCOL_FEATURES)?;
+                settled
+            }
+            code::SET_OWNER => settled,
+            // The only writable field of the configuration is the cache mode, which is not offered.
+            code::SET_CONFIG => Err(refused("SET_CONFIG", "nothing in the configuration can be changed")),
+            code::SET_BACKEND_REQ_FD => {
+                self.channel_back = message.fds.pop();
+                settled
+            }
+            code::SET_MEM_TABLE => {
+                self.set_memory(message)?;
+                settled
+            }
+            code::RESET_OWNER | code::RESET_DEVICE => {
+                self.rings.iter_mut().for_each(Ring::stop);
+                self.needs_reset = false;
+                Ok((Received::Reset, false))
+            }
+            _ => self.handle_ring(message),
+        }
+    }
+
+    fn handle_ring(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
+        let settled = Ok((Received::Settled, false));
+        // Messages with an eventfd have their ring in the low byte of a 64-bit number, the others in a 32-bit
+        // index.
+        match message.code {
+            code::SET_VRING_NUM => self.ring(message)?.set_size(message.u32(4)).and(settled),
+            code::SET_VRING_BASE => {
+                let base = u16::try_from(message.u32(4) & 0xffff).unwrap_or_default();
+                self.ring(message)?.set_base(base);
+                settled
+            }
+            code::SET_VRING_ADDR => {
+                need(message, "SET_VRING_ADDR", 40)?;
+                let [descriptors, used, available] =
+                    [8, 16, 24].map(|at| self.memory.guest_address(message.u64(at)));
+                let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
+                    return Err(refused("SET_VRING_ADDR", "the ring lies outside the guest's memory"));
+                };
+                self.ring(message)?.place(Addresses { descriptors, available, used }).and(settled)
+            }
+            code::SET_VRING_KICK => {
+                let kick = notifier(message, "SET_VRING_KICK")?;
+                // Without protocol features no message enables a ring, so it starts enabled.
+                let enabled = self.features & feature::PROTOCOL_FEATURES == 0;
+                let ring = self.ring(message)?;
+                ring.start(kick);
+                ring.enabled |= enabled;
+                Ok((Received::QueuesChanged, false))
+            }
+            code::SET_VRING_CALL => {
+                let call = notifier(message, "SET_VRING_CALL")?;
+                self.ring(message)?.set_call(call);
+                settled
+            }
+            code::SET_VRING_ERR => {
+                let error = notifier(message, "SET_VRING_ERR")?;
+                self.ring(message)?.set_error(error);
+                settled
+            }
+            code::SET_VRING_ENABLE => {
+                let enabled = message.u32(4) == 1;
+                self.ring(message)?.enabled = enabled;
+                Ok((Received::QueuesChanged, false))
+            }
+            code::GET_VRING_BASE => {
+                let index = message.u32(0);
+                let ring = self.ring(message)?;
+                let base = ring.base();
+                ring.stop();
+                let mut payload = index.to_le_bytes().to_vec();
+                payload.extend_from_slice(&u32::from(base).to_le_bytes());
+                self.reply(message.code, &payload)?;
+                Ok((Received::Reset, true))
+            }
+            other => Err(refused(&format!("message {other}"), "it was not offered")),
+        }
+    }
+
+    fn ring(&mut self, message: &Message) -> Result<&mut Ring, VhostError> {
+        need(message, "a ring message", 8)?;
+        let index = message.u32(0) & 0xff;
+        let ring = usize::try_from(index).ok().and_then(|index| self.rings.get_mut(index));
+        ring.ok_or_else(|| refused("a ring message", &format!("there is no ring {index}")))
+    }
+
+    fn set_features(&mut self, message: &Message) -> Result<(Received, bool), VhostError> {
+        self.features = wanted(message, "SET_FEATURES", self.offer.features())?;
+        let event_index = self.features & feature::RING_EVENT_IDX != 0;
+        self.rings.iter_mut().for_each(|ring| ring.set_event_index(event_index));
+        Ok((Received::Settled, false))
+    }
+
+    /// Maps the guest's memory. User-Mode Linux always sends room for two regions; only the count in the
+    /// message matters.
+    fn set_memory(&mut self, message: &mut Message) -> Result<(), VhostError> {
+        const NAME: &str = "SET_MEM_TABLE";
+        let count = usize::try_from(message.u32(0)).unwrap_or(usize::MAX);
+        if !(1..=MOST_REGIONS).contains(&count) || message.fds.len() != count {
+            let files = message.fds.len();
+            return Err(refused(NAME, &format!("{count} regions and {files} files")));
+        }
+        need(message, NAME, 8 + count * REGION_BYTES)?;
+        let region = |index: usize| {
+            let at = 8 + index * REGION_BYTES;
+            let [guest, length, user, offset] = [0, 8, 16, 24].map(|field| message.u64(at + field));
+            Region { user, guest, length, offset }
+        };
+        let regions = (0..count).map(region).collect();
+        let memory = Memory::map(regions, std::mem::take(&mut message.fds));
+        self.memory = memory.map_err(|reason| refused(NAME, &reason))?;
+        Ok(())
+    }
+
+    fn answer_config(&self, message: &Message) -> Result<(Received, bool), VhostError> {
+        const PREFIX: usize = 12;
+        need(message, "GET_CONFIG", PREFIX)?;
+        let (offset, size) = (message.u32(0), message.u32(4));
+        let [offset, size] = [offset, size].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        if size > message.payload.len() - PREFIX {
+            return Err(refused("GET_CONFIG", "it asks for more than it has room for"));
+        }
+        // Drivers request the whole structure that they know, which may have fields past ours. Those are
+        // zero.
+        let mut payload = message.payload.clone();
+        for (index, byte) in payload[PREFIX..PREFIX + size].iter_mut().enumerate() {
+            *byte = offset.checked_add(index).and_then(|at| self.config.get(at)).copied().unwrap_or(0);
+        }
+        self.reply(message.code, &payload)?;
+        Ok((Received::Settled, true))
+    }
+
+    fn answer(&self, message: &Message, value: u64) -> Result<(Received, bool), VhostError> {
+        self.reply(message.code, &value.to_le_bytes())?;
+        Ok((Received::Settled, true))
+    }
+
+    fn reply(&self, code: u32, payload: &[u8]) -> Result<(), VhostError> {
+        let failed = |source| VhostError::Socket { doing: "answering the guest", source };
+        message::reply(self.socket.as_fd(), code, payload).map_err(failed)
+    }
+}
+
+/// Returns the descriptor that comes with a ring message, if there is one.
+fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
+    let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
+    let notifier = fd.map(Notifier::new).transpose();
+    notifier.map_err(|error| refused(name, &format!("the descriptor cannot be used: {error}")))
+}
+
+/// Returns the feature bits that the guest has chosen, if all of them were offered.
+fn wanted(message: &Message, name: &str, offered: u64) -> Result<u64, VhostError> {
+    need(message, name, 8)?;
+    let bits = message.u64(0);
+    if bits & !offered != 0 {
+        return Err(refused(name, &format!("bits {:#x} were not offered", bits & !offered)));
+    }
+    Ok(bits)
+}
+
+fn need(message: &Message, name: &str, length: usize) -> Result<(), VhostError> {
+    if message.payload.len() < length {
+        let has = message.payload.len();
+        return Err(refused(name, &format!("{has} bytes, of at least {length}")));
+    }
+    Ok(())
+}
+
+fn refused(message: &str, reason: &str) -> VhostError {
+    VhostError::Protocol { message: message.to_owned(), reason: reason.to_owned() }
+}

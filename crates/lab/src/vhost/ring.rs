@@ -1,0 +1,181 @@
+//! The rings: shared memory by which requests arrive and completions are returned.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
+
+use virtio_queue::desc::split::Descriptor;
+use virtio_queue::{Queue, QueueT};
+use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
+
+use crate::vhost::chain::{self, Damage};
+use crate::vhost::connection::VhostError;
+use crate::vhost::notifier::Notifier;
+
+/// The longest ring that this device accepts, which is more than any guest uses.
+pub(crate) const LONGEST_RING: u16 = 1024;
+
+/// The bytes of flags and index in `struct virtq_avail`, before the ring.
+const AVAILABLE_HEADER: u64 = 4;
+
+/// A request queue.
+pub(crate) struct Ring {
+    queue: Queue,
+    pub(crate) enabled: bool,
+    /// The guest signals this after it has added requests. It is never read; wait for its edges.
+    kick: Option<Notifier>,
+    /// Interrupts the guest. A pipe if the guest is User-Mode Linux.
+    call: Option<Notifier>,
+    /// Tells the guest that the ring is broken.
+    error: Option<Notifier>,
+    /// Whether there are completions that the guest has not been interrupted for.
+    pub(crate) owes_signal: bool,
+    /// For each head, whether the device has its chain.
+    in_use: Vec<bool>,
+}
+
+/// The addresses of a ring's parts in the guest's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) descriptors: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+}
+
+/// A chain of descriptors.
+pub(crate) struct Chain {
+    pub(crate) head: u16,
+    pub(crate) descriptors: Vec<Descriptor>,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Result<Self, VhostError> {
+        let queue = Queue::new(LONGEST_RING).map_err(VhostError::Ring)?;
+        let in_use = vec![false; LONGEST_RING.into()];
+        Ok(Self { queue, enabled: false, kick: None, call: None, error: None, owes_signal: false, in_use })
+    }
+
+    pub(crate) fn set_size(&mut self, size: u32) -> Result<(), VhostError> {
+        let size = u16::try_from(size).unwrap_or(u16::MAX);
+        self.queue.try_set_size(size).map_err(VhostError::Ring)
+    }
+
+    pub(crate) fn size(&self) -> u16 {
+        self.queue.size()
+    }
+
+    pub(crate) fn place(&mut self, addresses: Addresses) -> Result<(), VhostError> {
+        let Addresses { descriptors, available, used } = addresses;
+        self.queue.try_set_desc_table_address(GuestAddress(descriptors)).map_err(VhostError::Ring)?;
+        self.queue.try_set_avail_ring_address(GuestAddress(available)).map_err(VhostError::Ring)?;
+        self.queue.try_set_used_ring_address(GuestAddress(used)).map_err(VhostError::Ring)
+    }
+
+    /// Sets the index of the next request. The protocol has one number for both halves of the ring.
+    pub(crate) fn set_base(&mut self, base: u16) {
+        self.queue.set_next_avail(base);
+        self.queue.set_next_used(base);
+    }
+
+    pub(crate) fn base(&self) -> u16 {
+        self.queue.next_avail()
+    }
+
+    pub(crate) fn start(&mut self, kick: Option<Notifier>) {
+        self.kick = kick;
+        self.queue.set_ready(true);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.queue.set_ready(false);
+        self.kick = None;
+        self.owes_signal = false;
+        self.in_use.fill(false);
+    }
+
+    /// Stops the ring for good, and tells the guest that it is broken.
+    pub(crate) fn fail(&mut self) {
+        self.stop();
+        if let Some(error) = self.error.take() {
+            // If this fails, the guest learns it from the end of the connection.
+            let _ = error.raise();
+        }
+    }
+
+    pub(crate) fn set_call(&mut self, call: Option<Notifier>) {
+        self.call = call;
+    }
+
+    pub(crate) fn set_error(&mut self, error: Option<Notifier>) {
+        self.error = error;
+    }
+
+    pub(crate) fn set_event_index(&mut self, on: bool) {
+        self.queue.set_event_idx(on);
+    }
+
+    pub(crate) fn kick(&self) -> Option<BorrowedFd<'_>> {
+        self.kick.as_ref().filter(|_| self.enabled).map(AsFd::as_fd)
+    }
+
+    fn is_live(&self) -> bool {
+        self.enabled && self.queue.ready()
+    }
+
+    /// Returns the next request in the ring; `None` when the ring is empty or not in use.
+    pub(crate) fn pop(&mut self, memory: &GuestMemoryMmap, indirect: bool) -> Result<Option<Chain>, Damage> {
+        if !self.is_live() {
+            return Ok(None);
+        }
+        let index = self.queue.avail_idx(memory, Ordering::Acquire).map_err(|_| Damage::Outside)?.0;
+        let (next, size) = (self.queue.next_avail(), self.queue.size());
+        let ahead = index.wrapping_sub(next);
+        if ahead > size {
+            return Err(Damage::AvailableIndex { ahead, size });
+        }
+        if ahead == 0 {
+            return Ok(None);
+        }
+        let place = AVAILABLE_HEADER + 2 * u64::from(next % size);
+        let address = GuestAddress(self.queue.avail_ring()).checked_add(place).ok_or(Damage::Outside)?;
+        let head = memory.load(address, Ordering::Acquire).map(u16::from_le).map_err(|_| Damage::Outside)?;
+        if head >= size {
+            return Err(Damage::Index { index: head, size: size.into() });
+        }
+        if std::mem::replace(&mut self.in_use[usize::from(head)], true) {
+            return Err(Damage::InUse(head));
+        }
+        self.queue.set_next_avail(next.wrapping_add(1));
+        let table = GuestAddress(self.queue.desc_table());
+        let descriptors = chain::follow(memory, table, size, head, indirect)?;
+        Ok(Some(Chain { head, descriptors }))
+    }
+
+    /// Enables kicks. Returns true if requests are already waiting: take them before waiting for a kick.
+    pub(crate) fn wants_kicks(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Damage> {
+        if !self.is_live() {
+            return Ok(false);
+        }
+        self.queue.enable_notification(memory).map_err(|_| Damage::Outside)
+    }
+
+    /// Returns the request to the guest. Requests from before the ring was stopped are dropped.
+    pub(crate) fn push(&mut self, memory: &GuestMemoryMmap, head: u16, written: u32) -> Result<(), Damage> {
+        if !self.queue.ready() {
+            return Ok(());
+        }
+        self.queue.add_used(memory, head, written).map_err(|_| Damage::Outside)?;
+        self.in_use[usize::from(head)] = false;
+        self.owes_signal |= self.queue.needs_notification(memory).map_err(|_| Damage::Outside)?;
+        Ok(())
+    }
+
+    /// Interrupts the guest if an interrupt is due. Returns whether it was.
+    pub(crate) fn signal(&mut self) -> Result<bool, VhostError> {
+        if !std::mem::take(&mut self.owes_signal) {
+            return Ok(false);
+        }
+        let Some(call) = &self.call else { return Ok(false) };
+        call.raise().map_err(|source| VhostError::Socket { doing: "interrupting the guest", source })?;
+        Ok(true)
+    }
+}

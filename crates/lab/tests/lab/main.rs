@@ -1,0 +1,10 @@
+//! The tests of this crate with real tools and files.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::duplicate_mod, reason = "several modules share a file of helpers")]
+
+mod boot;
+mod connection;
+mod cut;
+mod sanitized;
+mod served;

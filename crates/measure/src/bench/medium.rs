@@ -1,0 +1,252 @@
+//! Whether the writes of a run have reached the medium, and the runs that reach that of an SSD.
+//!
+//! An SSD takes writes into its buffer at the speed of the link. What they cost shows once the buffer is full: in
+//! time, and in wear, the bytes written to flash for each byte of the host. So on a modelled SSD random writes are
+//! those of the drive's own unit, many at a time, and begin behind a full buffer.
+
+use straddle_drive::Profile;
+use straddle_drive::profile::Body;
+use straddle_units::io::Counters;
+
+use crate::bench::samples::float;
+use crate::bench::target::Target;
+use crate::bench::workload::{Pattern, Workload};
+
+/// The random writes of a run on an SSD: several hundred times what its dies program at a time, so that a ratio has
+/// two digits.
+const SSD_WRITES: u64 = 50_000;
+/// Random writes that are outstanding on an SSD. One at a time, the host is slower than flash.
+const SSD_DEPTH: u32 = 32;
+/// The warm-up of an SSD writes its buffer's size this number of times.
+const FILLS: u64 = 2;
+
+/// The change during a run up to which it is steady, as a fraction.
+const STEADY: f64 = 0.05;
+/// The fraction of its writes above which a run has ended in a buffer.
+const ABSORBED: f64 = 0.5;
+
+/// What the writes of a run have reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reached {
+    /// A buffer: the medium took less than half of the writes.
+    Buffer,
+    /// The medium, but the buffer was filling, or the bytes written to the medium per byte of the host changed from
+    /// the first half of the run to the second.
+    Unsteady {
+        /// Bytes written to the medium per byte of the host, in the first half.
+        first: f64,
+        /// The same in the second half.
+        second: f64,
+    },
+    /// The medium, in a steady state.
+    Steady,
+}
+
+/// What a target had done at one point of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    host: u64,
+    medium: u64,
+    buffered: Option<u64>,
+}
+
+impl Mark {
+    /// The present state of the target; `None` if it has no counters.
+    pub(crate) fn of(target: &dyn Target) -> Option<Self> {
+        let Counters { host_write_bytes: host, media_write_bytes: medium, .. } = target.counters()?;
+        Some(Self { host, medium, buffered: target.buffered().map(straddle_units::ByteCount::get) })
+    }
+
+    /// Bytes written to the medium per byte of the host since `before`.
+    fn factor(self, before: Self) -> f64 {
+        float(self.medium - before.medium) / float((self.host - before.host).max(1))
+    }
+}
+
+impl Reached {
+    /// Judges a run by its marks, which are about equally far apart. `None` for one that does not write.
+    pub(crate) fn of(marks: &[Mark]) -> Option<Self> {
+        let [start, .., end] = *marks else { return None };
+        let middle = marks[marks.len() / 2];
+        if end.host == start.host {
+            return None;
+        }
+        let medium = end.medium - start.medium;
+        // The buffer of a disk is not looked into: what has not come out of it is in it.
+        let Some(grown) = end.buffered.zip(start.buffered).map(|(end, start)| end.saturating_sub(start))
+        else {
+            return Some(if end.factor(start) < ABSORBED { Self::Buffer } else { Self::Steady });
+        };
+        let share = float(grown) / float((grown + medium).max(1));
+        let (first, second) = (middle.factor(start), end.factor(middle));
+        let changed = (second - first).abs() > STEADY * first.max(second);
+        Some(if share > ABSORBED || end.factor(start) < ABSORBED {
+            Self::Buffer
+        } else if share > STEADY || changed {
+            Self::Unsteady { first, second }
+        } else {
+            Self::Steady
+        })
+    }
+}
+
+/// What is run at each offset before the workload, and does not count. It goes to other places than the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// This number of runs of the workload.
+    Runs(u32),
+    /// As many of its requests as have this many bytes.
+    Bytes(u64),
+}
+
+impl WarmUp {
+    /// The usual warm-up of `workload`: writes fill the buffer of an SSD.
+    pub fn usual(workload: &Workload, profile: &Profile) -> Self {
+        match profile.ssd_buffer() {
+            Some(buffer) if workload.writes() => Self::Bytes(FILLS * buffer),
+            _ => Self::Runs(0),
+        }
+    }
+
+    /// The workloads to run, for a target of this size.
+    pub(crate) fn runs(self, workload: &Workload, capacity: u64, sector: u64) -> Vec<Workload> {
+        match self {
+            Self::Runs(runs) => (0..runs).map(|run| workload.elsewhere(run, capacity, sector)).collect(),
+            Self::Bytes(bytes) => {
+                let most = (capacity / 4).checked_div(workload.stride()).unwrap_or(0);
+                let count = bytes.div_ceil(workload.size.max(1)).min(most).max(1);
+                let filling = Workload { count: Some(count), seconds: None, ..workload.clone() };
+                vec![filling.elsewhere(0, capacity, sector)]
+            }
+        }
+    }
+}
+
+impl Workload {
+    /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash busy.
+    #[must_use]
+    pub fn on(self, profile: &Profile) -> Self {
+        match (&profile.body, self.pattern) {
+            (Body::Ssd(ssd), Pattern::RandomWrite { .. }) => {
+                let size = self.size.max(ssd.indirection_unit());
+                Self { size, count: Some(SSD_WRITES), queue_depth: SSD_DEPTH, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Arm, Host, Modelled, Parameters, Silent, Sweep, warm_sweep};
+
+    fn random(size: u64, drive: &Profile) -> Workload {
+        let usual = Workload::from(Pattern::RANDOM_WRITE).on(drive);
+        Workload { size: if size == 0 { usual.size } else { size }, ..usual }
+    }
+
+    fn swept(name: &str, workload: &Workload, offsets: &[u64], warm_up: Option<WarmUp>) -> Sweep {
+        let drive = Profile::open(name).unwrap();
+        let warm_up = warm_up.unwrap_or(WarmUp::usual(workload, &drive));
+        let fresh = || Modelled::new(name, &drive);
+        warm_sweep(fresh, workload, offsets, Host::default(), warm_up, &mut Silent).unwrap()
+    }
+
+    /// The units that a random write changes, over the writes of one period of the blocks.
+    fn units(offset: u64, size: u64, unit: u64) -> f64 {
+        let blocks = (unit / size).max(1);
+        let touched = |block: u64| {
+            let first = offset + block * size;
+            (first + size - 1) / unit - first / unit + 1
+        };
+        float((0..blocks).map(touched).sum()) / float(blocks)
+    }
+
+    #[test]
+    fn a_usual_run_is_steady_and_wears_by_the_units_that_its_writes_touch() {
+        for (name, unit) in [("ssd-sata-4k", 4096_u64), ("qlc-16k", 16_384), ("qlc-64k", 65_536)] {
+            let drive = Profile::open(name).unwrap();
+            for size in [0, 4096, 16_384, 2 * unit] {
+                let workload = random(size, &drive);
+                let size = workload.size;
+                for arm in swept(name, &workload, &[0, 1, 63], None).arms() {
+                    let expected = units(arm.offset * 512, size, unit) * float(unit) / float(size);
+                    let wear = arm.samples.write_amplification().unwrap();
+                    assert!(
+                        (wear / expected - 1.0).abs() < 0.03 && arm.samples.reached == Some(Reached::Steady),
+                        "{name}, {size} at {}: {wear} for {expected}, {:?}",
+                        arm.offset,
+                        arm.samples.reached
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_ends_in_the_buffer_or_before_it_is_full_is_not_a_steady_one() {
+        let drive = Profile::open("qlc-16k").unwrap();
+        let usual = random(0, &drive);
+        let reached = |workload: &Workload, offset, warm_up| {
+            let sweep = swept("qlc-16k", workload, &[offset], Some(warm_up));
+            sweep.best().samples.reached.unwrap()
+        };
+        let cold = WarmUp::Runs(0);
+        for (size, depth, count) in [(4096, 1, 1000), (16_384, 1, 100), (16_384, 32, 3000), (512, 8, 2000)] {
+            let workload = Workload { size, count: Some(count), queue_depth: depth, ..usual.clone() };
+            assert_eq!(reached(&workload, 63, cold), Reached::Buffer, "{size}, {count}");
+        }
+        // The buffer holds 4096 units.
+        let filling = Workload { count: Some(20_000), ..usual.clone() };
+        assert!(matches!(reached(&filling, 0, cold), Reached::Unsteady { .. }));
+        // The same blocks again and again never leave the buffer.
+        let blocks = Parameters { blocks: Some(100), ..Parameters::default() };
+        let few = Workload { pattern: usual.pattern.with(blocks).unwrap(), ..usual.clone() };
+        assert_eq!(reached(&few, 0, WarmUp::usual(&few, &drive)), Reached::Buffer);
+    }
+
+    /// Garbage collection begins when the spare flash, 14.5 % of 7.8 million units, has been written.
+    #[test]
+    fn a_run_in_which_garbage_collection_begins_is_not_steady() {
+        let workload =
+            Workload { count: Some(1_600_000), ..random(0, &Profile::open("ssd-sata-4k").unwrap()) };
+        let sweep = swept("ssd-sata-4k", &workload, &[0], None);
+        let samples = &sweep.best().samples;
+        assert!(samples.counters.unwrap().gc_write_bytes > 0);
+        assert!(matches!(samples.reached, Some(Reached::Unsteady { first, second }) if second > first));
+    }
+
+    #[test]
+    fn a_warm_up_goes_elsewhere() {
+        let capacity = 1 << 30;
+        for pattern in Pattern::ALL {
+            let workload = Workload { count: Some(100), offset: 4096, ..Workload::from(*pattern) };
+            let places = |workload: &Workload| {
+                let mut places =
+                    workload.program(straddle_units::ByteCount::new(capacity), 512).unwrap().places;
+                (0..100).map_while(|_| places.next()).collect::<std::collections::BTreeSet<_>>()
+            };
+            let own = places(&workload);
+            for run in WarmUp::Runs(3).runs(&workload, capacity, 512) {
+                let shared = places(&run).intersection(&own).count();
+                assert!(shared <= 1, "{}: {shared} of {}", pattern.name(), own.len());
+            }
+        }
+    }
+
+    /// A cold run is faster than one behind a full buffer, however it was filled.
+    #[test]
+    fn a_warm_up_makes_no_drive_faster() {
+        let drive = Profile::open("qlc-16k").unwrap();
+        let workload = Workload { count: Some(20_000), ..random(0, &drive) };
+        let time = |warm_up| {
+            let sweep = swept("qlc-16k", &workload, &[63], Some(warm_up));
+            sweep.arms().iter().map(Arm::seconds_per_request).sum::<f64>()
+        };
+        let cold = time(WarmUp::Runs(0));
+        for warm in [WarmUp::Runs(1), WarmUp::Runs(3), WarmUp::usual(&workload, &drive)] {
+            assert!(time(warm) > cold, "{warm:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Runs a workload on a target.
+
+use serde::{Deserialize, Serialize};
+use straddle_units::io::{Completion, Latency, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::bench::medium::Mark;
+use crate::bench::samples::{Batches, Samples, Stop, float};
+use crate::bench::target::{Target, TargetError, complete};
+use crate::bench::workload::{Program, Workload, WorkloadError};
+
+/// The properties of the host that affect the measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Host {
+    /// Nanoseconds from the end of a request to the next submission: system call, copying, the program
+    /// itself. Only for modelled targets, because on a real host this time passes anyway.
+    pub overhead_ns: u64,
+}
+
+/// Receives progress.
+pub trait Progress {
+    /// Reports that `share` of the run is done, 0 to 1. Called after every request.
+    fn advance(&mut self, share: f64);
+
+    /// Reports the current activity, in a few words.
+    fn tell(&mut self, _what: &str) {}
+}
+
+/// Ignores progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn advance(&mut self, _: f64) {}
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The workload cannot be run on the target.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The target failed.
+    #[error("request {index} failed")]
+    Target {
+        /// The request's number, from 0. Flushes are not counted: a flush has the number of the request
+        /// before it.
+        index: u64,
+        /// The target's error.
+        source: TargetError,
+    },
+    /// A sweep without offsets.
+    #[error("there is no offset to measure at")]
+    NoOffsets,
+    /// An offset that, times the logical sector size, is past the end of any target.
+    #[error("offset {offset}: past the end of any target")]
+    Offset {
+        /// The offset in logical sectors.
+        offset: u64,
+    },
+}
+
+straddle_units::error_kind! {
+    RunError: Usage;
+    Self::Workload(error) => error.kind(),
+    Self::Target { source, .. } => source.kind(),
+}
+
+/// Runs `workload` on `target` from the current time on, and measures it.
+pub fn run(
+    target: &mut dyn Target,
+    workload: &Workload,
+    host: Host,
+    progress: &mut dyn Progress,
+) -> Result<Samples, RunError> {
+    let program = workload.program(target.capacity(), target.logical_sector())?;
+    run_program(target, program, host, None, progress)
+}
+
+/// Runs a checked workload. Each latency is also appended to `raw`, if given.
+pub(crate) fn run_program(
+    target: &mut dyn Target,
+    program: Program,
+    host: Host,
+    raw: Option<&mut Vec<Nanos>>,
+    progress: &mut dyn Progress,
+) -> Result<Samples, RunError> {
+    let before = target.counters();
+    let mut engine = Engine::new(target, program, host, raw);
+    let ran = engine.run(progress);
+    ran.map_err(|source| RunError::Target { index: engine.failed(&source), source })?;
+    let (stop, mut samples) = (engine.stop, engine.samples());
+    samples.stop = stop;
+    samples.counters = target.counters().zip(before).map(|(after, before)| after.since(&before));
+    Ok(samples)
+}
+
+/// An outstanding request. Its id is its index in the slots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// The number of the request in the run.
+    index: u64,
+    started: Time,
+    /// When its flush was submitted, if it is being flushed.
+    flushing: Option<Time>,
+}
+
+struct Engine<'a> {
+    target: &'a mut dyn Target,
+    program: Program,
+    overhead: Nanos,
+    start: Time,
+    /// When the last request was completed.
+    end: Time,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    submitted: u64,
+    done: u64,
+    flushes: u64,
+    /// Writes since the last fsync.
+    unsynced: u64,
+    stop: Stop,
+    stopped: bool,
+    latency: Latency,
+    flush_latency: Latency,
+    batches: Batches,
+    raw: Option<&'a mut Vec<Nanos>>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        target: &'a mut dyn Target,
+        program: Program,
+        host: Host,
+        raw: Option<&'a mut Vec<Nanos>>,
+    ) -> Self {
+        let (start, depth) = (target.now(), usize::try_from(program.depth).unwrap_or(usize::MAX));
+        let batches = Batches::from(start, Mark::of(target));
+        Self {
+            target,
+            overhead: Nanos::new(host.overhead_ns),
+            start,
+            end: start,
+            slots: Vec::new(),
+            free: Vec::new(),
+            submitted: 0,
+            done: 0,
+            flushes: 0,
+            unsynced: 0,
+            stop: Stop::Count,
+            stopped: false,
+            latency: Latency::new(),
+            flush_latency: Latency::new(),
+            batches,
+            raw,
+            program,
+        }
+        .with_slots(depth)
+    }
+
+    /// Creates one slot for each outstanding request, but no more than there are requests, whatever the queue
+    /// depth.
+    fn with_slots(mut self, depth: usize) -> Self {
+        let most = self.program.count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let depth = depth.min(most).min(1 << 16);
+        self.slots = vec![Slot::default(); depth];
+        self.free = (0..depth).rev().collect();
+        self
+    }
+
+    fn run(&mut self, progress: &mut dyn Progress) -> Result<(), TargetError> {
+        loop {
+            self.fill()?;
+            if self.outstanding() > 0 {
+                let completion = self.target.wait()?;
+                if self.is_tail() {
+                    // A request of the tail only kept the queue full, and is not counted.
+                    self.give_back(completion);
+                    continue;
+                }
+                self.end = completion.at;
+                if self.complete(completion)? {
+                    progress.advance(self.share());
+                    self.pause();
+                }
+            } else if self.fsync_due() {
+                self.fsync()?;
+                self.pause();
+            } else if self.stopped || self.is_tail() {
+                break;
+            }
+        }
+        if self.program.fsync_last {
+            self.fsync()?;
+        }
+        Ok(())
+    }
+
+    /// Submits requests as long as the queue, the limits and a due fsync permit.
+    fn fill(&mut self) -> Result<(), TargetError> {
+        while !self.stopped && !self.fsync_due() && !self.is_tail() {
+            let Some(&slot) = self.free.last() else { return Ok(()) };
+            let Some(offset) = self.next_place() else { return Ok(()) };
+            self.free.pop();
+            self.slots[slot] = Slot { index: self.submitted, started: self.target.now(), flushing: None };
+            self.submitted += 1;
+            self.unsynced += 1;
+            self.target.submit(Request::new(
+                id(slot),
+                self.program.operation,
+                ByteOffset::new(offset),
+                ByteCount::new(self.program.size),
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn next_place(&mut self) -> Option<u64> {
+        let elapsed = self.target.now().since(self.start);
+        let tail = self.program.tail;
+        let stop = if self.program.count.is_some_and(|count| self.submitted >= count.saturating_add(tail)) {
+            Stop::Count
+        } else if self.program.time.is_some_and(|time| elapsed >= time) {
+            Stop::Time
+        } else if let Some(place) = self.program.places.next() {
+            return Some(place);
+        } else {
+            Stop::End
+        };
+        (self.stop, self.stopped) = (stop, true);
+        None
+    }
+
+    /// Processes a completion. Returns whether it completes a request, including its flush.
+    fn complete(&mut self, completion: Completion) -> Result<bool, TargetError> {
+        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+        // An id that was never assigned is an error of the target, and is ignored.
+        let Some(state) = self.slots.get_mut(slot) else { return Ok(false) };
+        if let Some(since) = state.flushing {
+            self.flush_latency.record(completion.at.since(since));
+            self.flushes += 1;
+        } else if self.program.flush_each {
+            state.flushing = Some(self.target.now());
+            self.target.submit(Request::flush(id(slot)))?;
+            return Ok(false);
+        }
+        let latency = completion.at.since(state.started);
+        self.latency.record(latency);
+        if let Some(raw) = &mut self.raw {
+            raw.push(latency);
+        }
+        self.batches.record(completion.at, || Mark::of(self.target));
+        self.done += 1;
+        self.free.push(slot);
+        Ok(true)
+    }
+
+    /// Whether all requests that count are done, and those outstanding are the tail.
+    fn is_tail(&self) -> bool {
+        self.program.tail > 0 && self.program.count.is_some_and(|count| self.done >= count)
+    }
+
+    fn give_back(&mut self, completion: Completion) {
+        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+        if slot < self.slots.len() {
+            self.free.push(slot);
+        }
+    }
+
+    fn fsync_due(&self) -> bool {
+        self.program.fsync_each > 0 && self.unsynced >= self.program.fsync_each
+    }
+
+    fn fsync(&mut self) -> Result<(), TargetError> {
+        let started = self.target.now();
+        let completion =
+            complete(self.target, Request::new(0, Operation::Flush, ByteOffset::ZERO, ByteCount::ZERO))?;
+        self.flush_latency.record(completion.at.since(started));
+        self.end = completion.at;
+        self.flushes += 1;
+        self.unsynced = 0;
+        Ok(())
+    }
+
+    /// Returns the number of the request that the error names, or of the last one submitted if it names none.
+    fn failed(&self, error: &TargetError) -> u64 {
+        let request = match error {
+            TargetError::Refused { request, .. } | TargetError::Failed { request, .. } => Some(request),
+            TargetError::Stalled { .. } | TargetError::Idle | TargetError::Interrupted => None,
+        };
+        // An fsync has no slot.
+        let owned =
+            request.filter(|request| request.operation == self.program.operation || self.program.flush_each);
+        let slot = owned.and_then(|request| usize::try_from(request.id.0).ok());
+        let slot = slot.and_then(|slot| self.slots.get(slot));
+        slot.map_or(self.submitted.saturating_sub(1), |slot| slot.index)
+    }
+
+    fn pause(&mut self) {
+        if self.overhead > Nanos::ZERO {
+            self.target.pause(self.overhead);
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn share(&self) -> f64 {
+        let of_count = self.program.count.map_or(0.0, |count| float(self.done) / float(count));
+        let elapsed = self.end.since(self.start).seconds();
+        let of_time = self.program.time.map_or(0.0, |time| elapsed / time.seconds());
+        of_count.max(of_time).min(1.0)
+    }
+
+    fn samples(self) -> Samples {
+        Samples {
+            requests: self.done,
+            bytes: self.done * self.program.size,
+            flushes: self.flushes,
+            elapsed: self.end.since(self.start),
+            stop: self.stop,
+            relative_error: self.batches.relative_error(),
+            reached: self.batches.reached(),
+            latency: self.latency,
+            flush_latency: self.flush_latency,
+            counters: None,
+        }
+    }
+}
+
+fn id(slot: usize) -> u64 {
+    u64::try_from(slot).unwrap_or(u64::MAX)
+}

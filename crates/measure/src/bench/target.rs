@@ -1,0 +1,202 @@
+//! The measured target, behind a small trait.
+//!
+//! A target takes requests and has a clock. On a modelled drive the clock is virtual and stands still between
+//! calls. On a real device it is the wall clock, and requests may fail.
+
+use std::collections::VecDeque;
+use std::io;
+
+use straddle_drive::{Drive, Profile};
+use straddle_units::ByteCount;
+use straddle_units::io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
+
+/// The description of a target, for users and reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The target as it was named: `drive:wd10ears,jumper=on`, `/dev/sdb`.
+    pub name: String,
+    /// Manufacturer, model and size.
+    pub title: String,
+    /// The clock by which it is measured.
+    pub clock: Clock,
+}
+
+/// The clock by which a target is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// A model's clock: every figure is what the model says.
+    Virtual,
+    /// The wall clock: every figure was measured.
+    Wall,
+}
+
+/// A target that requests can be sent to.
+///
+/// The caller chooses request ids, which must be unique among the outstanding requests. Requests are taken in
+/// the order in which they are submitted, and may complete in another order.
+pub trait Target {
+    /// Returns its description.
+    fn description(&self) -> &Description;
+
+    /// Returns the number of addressable bytes.
+    fn capacity(&self) -> ByteCount;
+
+    /// Returns the logical sector size in bytes.
+    fn logical_sector(&self) -> u64;
+
+    /// Returns the target's current time.
+    fn now(&self) -> Time;
+
+    /// Sends a request now.
+    fn submit(&mut self, request: Request) -> Result<(), TargetError>;
+
+    /// Waits for the next completion, which is never earlier than one that was returned before.
+    fn wait(&mut self) -> Result<Completion, TargetError>;
+
+    /// Lets time pass in which the host does something else.
+    fn pause(&mut self, length: Nanos);
+
+    /// Returns the internal counters since power-on, if it has any.
+    fn counters(&self) -> Option<Counters>;
+
+    /// Returns the bytes in an SSD's write buffer that flash does not hold yet, if that is known.
+    fn buffered(&self) -> Option<ByteCount> {
+        None
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// No drive of this kind would accept the request.
+    #[error("the drive refuses to {}", phrase(request))]
+    Refused {
+        /// The request.
+        request: Request,
+        /// Why not.
+        source: Refusal,
+    },
+    /// The device failed the request.
+    #[error("cannot {}", phrase(request))]
+    Failed {
+        /// The request.
+        request: Request,
+        /// The device's error.
+        source: io::Error,
+    },
+    /// Requests are outstanding, but none will ever complete.
+    #[error("{outstanding} requests are outstanding at {now}, and nothing happens inside the drive any more")]
+    Stalled {
+        /// The number of outstanding requests.
+        outstanding: usize,
+        /// The target's time.
+        now: Time,
+    },
+    /// No request is outstanding.
+    #[error("there is nothing to wait for")]
+    Idle,
+    /// The user interrupted the run.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+straddle_units::error_kind! {
+    TargetError: Failed;
+    Self::Interrupted => Interrupted,
+}
+
+fn phrase(request: &Request) -> String {
+    let verb = match request.operation {
+        Operation::Read => "read",
+        Operation::Write | Operation::WriteFua => "write",
+        Operation::Flush => return "flush".to_owned(),
+        Operation::Discard => "discard",
+    };
+    format!("{verb} {} bytes at byte {}", request.length.get(), request.offset.get())
+}
+
+/// Sends one request and waits for its completion. No other request may be outstanding.
+pub fn complete(target: &mut dyn Target, request: Request) -> Result<Completion, TargetError> {
+    target.submit(request)?;
+    target.wait()
+}
+
+/// A modelled drive, just powered on. Its time moves only while the host waits or pauses.
+#[derive(Clone, Debug)]
+pub struct Modelled {
+    description: Description,
+    drive: Drive,
+    /// Completions that have not been waited for yet.
+    done: VecDeque<Completion>,
+    scratch: Vec<Completion>,
+}
+
+impl Modelled {
+    /// Powers on a drive of this profile, which was requested as `name`.
+    pub fn new(name: &str, profile: &Profile) -> Self {
+        let description =
+            Description { name: name.to_owned(), title: profile.title.clone(), clock: Clock::Virtual };
+        Self { description, drive: Drive::new(profile), done: VecDeque::new(), scratch: Vec::new() }
+    }
+
+    /// Returns the drive itself.
+    pub const fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    fn collect(&mut self) {
+        self.done.extend(self.scratch.drain(..));
+    }
+}
+
+impl Target for Modelled {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(self.drive.claims().capacity)
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.drive.claims().logical_sector
+    }
+
+    fn now(&self) -> Time {
+        self.drive.now()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        let taken = self.drive.submit(self.drive.now(), request, &mut self.scratch);
+        self.collect();
+        taken.map_err(|source| TargetError::Refused { request, source })
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        while self.done.is_empty() {
+            let outstanding = self.drive.outstanding();
+            if outstanding == 0 {
+                return Err(TargetError::Idle);
+            }
+            let Some(event) = self.drive.next_event() else {
+                return Err(TargetError::Stalled { outstanding, now: self.drive.now() });
+            };
+            self.drive.advance(event, &mut self.scratch);
+            self.collect();
+        }
+        self.done.pop_front().ok_or(TargetError::Idle)
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.drive.advance(self.drive.now() + length, &mut self.scratch);
+        self.collect();
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        Some(*self.drive.counters())
+    }
+
+    fn buffered(&self) -> Option<ByteCount> {
+        self.drive.buffered().map(ByteCount::new)
+    }
+}

@@ -1,0 +1,29 @@
+//! Finds out what a drive really does, by timing alone.
+//!
+//! The law of this crate: it knows a drive only as [`straddle_measure::bench::Surface`], that is by requests and the
+//! time they take. It reads no profile, no claim and no counter; claims are compared with the findings at the
+//! end. Every finding carries its evidence. If the evidence does not suffice or contradicts itself, the
+//! finding is that it cannot be determined. `docs/probe.md` says how each property is found and what can mislead
+//! the probe.
+
+mod behaviour;
+mod budget;
+mod probe;
+mod report;
+mod rotation;
+mod scan;
+mod session;
+mod statistics;
+mod survey;
+mod sustained;
+
+pub use budget::{Budget, ProbeError};
+pub use probe::probe;
+pub use report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
+pub use scan::{Contrast, PhaseScan};
+pub use session::Durable;
+pub use survey::Survey;
+pub use sustained::Sustained;
+
+/// The most bytes that a probe prepares, that is reads before it writes there.
+pub const MOST_PREPARED: u64 = session::WINDOW * session::SLOT;

@@ -1,0 +1,94 @@
+//! Limits of a probe, and why it may stop.
+
+use crate::bench::TargetError;
+use straddle_units::Span;
+use straddle_units::io::Nanos;
+
+/// What a probe may use, and where it may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Most bytes written.
+    pub max_write: u64,
+    /// Longest duration, on the target's clock.
+    pub max_time: Nanos,
+    /// Where it may read and write; `None` for everywhere.
+    pub regions: Option<Vec<Span>>,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl Budget {
+    /// Default of `max_write`: 64 MiB.
+    pub const MAX_WRITE: u64 = 64 << 20;
+    /// Default of `max_time`: 5 minutes.
+    pub const MAX_TIME: Nanos = Nanos::new(300_000_000_000);
+    /// Default of `seed`.
+    pub const SEED: u64 = 1;
+}
+
+impl Default for Budget {
+    /// The defaults, anywhere on the target.
+    fn default() -> Self {
+        Self { max_write: Self::MAX_WRITE, max_time: Self::MAX_TIME, regions: None, seed: Self::SEED }
+    }
+}
+
+/// Why a probe fails. A probe that finds nothing has not failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The regions are too small to probe.
+    #[error("{bytes} bytes are too few to probe: {needed} are needed in whole pieces of 128 KiB")]
+    TooSmall {
+        /// Total bytes of the regions.
+        bytes: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// The target reports a logical sector size that no drive has.
+    #[error("a logical sector of {0} bytes")]
+    Sector(u64),
+    /// The target fails.
+    #[error("the target fails")]
+    Target(#[from] TargetError),
+}
+
+straddle_units::error_kind! {
+    ProbeError: Usage;
+    Self::Target(error) => error.kind(),
+}
+
+/// Why one part of a probe ends early.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The write limit is reached.
+    Written,
+    /// The time limit is reached.
+    Time,
+    /// The pieces of the regions are too small.
+    Room,
+    /// The target fails.
+    Target(TargetError),
+}
+
+impl From<TargetError> for Halt {
+    fn from(error: TargetError) -> Self {
+        Self::Target(error)
+    }
+}
+
+/// The result of one part of a probe.
+pub(crate) type Step<T> = Result<T, Halt>;
+
+/// Returns the result of a part, or the reason why there is none if the budget is spent or the probe was
+/// interrupted. Only a failing target is an error.
+pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
+    match step {
+        Ok(value) => Ok(Ok(value)),
+        Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
+        Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
+        Err(Halt::Time) => Ok(Err("the time allowed is up")),
+        // An interrupted probe still reports what is known so far.
+        Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("it was interrupted")),
+        Err(Halt::Target(error)) => Err(error),
+    }
+}

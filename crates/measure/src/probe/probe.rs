@@ -1,0 +1,336 @@
+//! The order of the measurements: from cheap to expensive, each using the results of those before it.
+
+use crate::bench::{Progress, Surface, TargetError};
+use straddle_units::io::{Nanos, Operation};
+use straddle_units::{Boundary, ByteCount};
+
+use crate::probe::behaviour;
+use crate::probe::budget::{Budget, ProbeError, Step, within};
+use crate::probe::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
+use crate::probe::rotation::{self, Series};
+use crate::probe::scan::{self, Scanned};
+use crate::probe::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
+use crate::probe::statistics::median;
+use crate::probe::survey::{self, Survey};
+use crate::probe::sustained::{Inferred, Search, Sustained};
+
+/// Slots in the arena on a drive without an arm: 4 MiB, written once.
+const ARENA: usize = 32;
+/// From this logical sector size on, there may be no larger unit to find.
+const LARGE_SECTOR: u64 = 4096;
+/// Writes and reads that are compared if no unit was found.
+const COMPARED: usize = 48;
+
+/// Probes the target. Its claims are only compared with the findings, at the end.
+pub fn probe(
+    surface: &mut dyn Surface,
+    budget: &Budget,
+    claims: Claims,
+    progress: &mut dyn Progress,
+) -> Result<Report, ProbeError> {
+    let logical = surface.logical_sector();
+    if !logical.is_power_of_two() || !(512..=16_384).contains(&logical) {
+        return Err(ProbeError::Sector(logical));
+    }
+    let bytes = match &budget.regions {
+        Some(regions) => regions.iter().map(|region| region.len().get()).sum(),
+        None => surface.capacity().get(),
+    };
+    let needed = LEAST_SLOTS * SLOT;
+    let session = Session::new(surface, budget, progress).ok_or(ProbeError::TooSmall { bytes, needed })?;
+    Ok(Probe::new(session).run(budget.seed, claims)?)
+}
+
+/// A probe in progress, with what is known so far.
+struct Probe<'a> {
+    session: Session<'a>,
+    survey: Survey,
+    /// The survey repeated with whole units, once the unit is known.
+    aligned: Survey,
+    how: Option<Durable>,
+    series: Series,
+    scanned: Scanned,
+    /// How much longer a durable write of one sector takes than a read, in seconds.
+    excess: Option<f64>,
+    sustained: Option<Sustained>,
+    inferred: Inferred,
+    depth: Option<usize>,
+}
+
+impl<'a> Probe<'a> {
+    fn new(session: Session<'a>) -> Self {
+        let (survey, series, scanned) = (Survey::default(), Series::default(), Scanned::default());
+        Self {
+            session,
+            survey,
+            aligned: Survey::default(),
+            how: None,
+            series,
+            scanned,
+            excess: None,
+            sustained: None,
+            inferred: Inferred::Nothing,
+            depth: None,
+        }
+    }
+
+    fn run(mut self, seed: u64, claims: Claims) -> Result<Report, TargetError> {
+        let begun = within(self.begin())?;
+        let rotation = self.rotation();
+        let unit = match begun {
+            Ok(()) => self.unit()?,
+            Err(why) => Finding::unknown(why),
+        };
+        self.aligned = self.survey.clone();
+        if let (Some(unit), Some(_)) = (unit.value, self.how) {
+            let survey = within(survey::of_units(&mut self.session, &self.survey, unit))?;
+            self.aligned = survey.unwrap_or_default();
+        }
+        let (rmw, merge) = self.behaviour(&unit)?;
+        let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
+            Some(depth) => Finding::of(depth, Confidence::Low, "after this many writes each one has to wait"),
+            None => Finding::unknown("the cache was not filled"),
+        };
+        Ok(Report {
+            seed,
+            logical: self.session.logical,
+            written: self.session.written(),
+            requests: self.session.requests(),
+            elapsed: self.session.elapsed(),
+            unit,
+            rotation,
+            cache: behaviour::cache(&self.aligned),
+            rmw,
+            merge,
+            depth,
+            survey: self.survey,
+            scans: self.scanned.scans,
+            proof: self.scanned.proof,
+            sustained: self.sustained,
+            claims,
+        })
+    }
+
+    /// Determines how partly written units are handled.
+    fn behaviour(
+        &mut self,
+        unit: &Finding<Boundary>,
+    ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
+        let Some(found) = unit.value else {
+            return Ok((
+                Finding::unknown("the unit is not known"),
+                Finding::unknown("the unit is not known"),
+            ));
+        };
+        if found.size().get() == self.session.logical {
+            let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
+            let why = "no unit can be written in part";
+            return Ok((Finding::of(cost, unit.confidence, why), Finding::unknown(why)));
+        }
+        let Some(proof) = &self.scanned.proof else {
+            let why = "single writes do not wait for the medium";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
+        };
+        let rmw = within(behaviour::rmw(&mut self.session, &self.aligned, proof))?;
+        let merge = within(behaviour::merge(&mut self.session, found))?;
+        Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
+    }
+
+    /// Measures requests of each kind, and whether the medium rotates.
+    fn begin(&mut self) -> Step<()> {
+        survey::run(&mut self.session, &mut self.survey)?;
+        self.how = self.survey.durable();
+        self.session.tell("does it turn?");
+        if let Some(how) = self.how {
+            self.series = rotation::by_writes(&mut self.session, how)?;
+        }
+        if self.series.period.is_none() && self.survey.is_mechanical() {
+            self.series = rotation::by_reads(&mut self.session, median(&self.survey.read))?;
+        }
+        Ok(())
+    }
+
+    fn rotation(&self) -> Finding<Rotation> {
+        let coherence = self.series.coherence;
+        let read = median(&self.survey.read);
+        match self.series.period.and_then(Nanos::from_seconds) {
+            Some(period) => {
+                let why =
+                    format!("the same sector comes round in whole multiples of it, coherence {coherence:.3}");
+                Finding::of(Rotation::Period(period), Confidence::High, why)
+            }
+            None if read < survey::MECHANICAL => {
+                let why = format!("reads at random places take {:.0} µs", read * 1e6);
+                Finding::of(Rotation::None, Confidence::High, why)
+            }
+            None => Finding::unknown("reads take as long as on a disk, but nothing comes round"),
+        }
+    }
+
+    fn unit(&mut self) -> Result<Finding<Boundary>, TargetError> {
+        let Some(how) = self.how else {
+            return self.sustain("neither writes nor flushes wait for the medium");
+        };
+        let step = self.scan(how);
+        let found = match within(step)? {
+            Err(why) => Finding::unknown(why),
+            Ok(()) => self.judge(),
+        };
+        let settled = found.value.is_some() || how == Durable::Fua;
+        if settled { Ok(found) } else { self.sustain(&found.why) }
+    }
+
+    /// Looks for the unit by sustained writes. `reason` says why single writes could not show it.
+    fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
+        let step = self.series();
+        let spent = match within(step)? {
+            Ok(()) => "sustained writes cost the same everywhere",
+            Err(why) => why,
+        };
+        Ok(match &self.sustained {
+            None if self.inferred == Inferred::Flat => {
+                let why = if self.survey.is_mechanical() {
+                    "but with the cache full every write waits for the medium, and for none what lies beside it is of use"
+                } else {
+                    "but the drive is slower than its host, and sectors at random places cost what they cost in order"
+                };
+                self.sector(Confidence::Medium, format!("{reason}, {why}"))
+            }
+            None => Finding::unknown(format!("{reason}, and {spent}")),
+            Some(proof) => {
+                let why = format!(
+                    "{reason}, but with the cache full writes on boundaries and off them differ {:.2} times, in each of {} rounds",
+                    proof.ratio(),
+                    proof.cheap.len()
+                );
+                Finding::of(proof.unit, Confidence::Medium, why)
+            }
+        })
+    }
+
+    fn series(&mut self) -> Step<()> {
+        let mechanical = self.survey.is_mechanical();
+        let large = self.session.logical >= LARGE_SECTOR;
+        let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
+        if mechanical {
+            self.sustained = search.covering()?;
+            if self.sustained.is_none() {
+                self.inferred = search.pairs()?;
+            }
+        } else {
+            // Filling a cache with whole sectors of 4096 bytes is expensive, but they need it and show the
+            // most.
+            if large {
+                self.inferred = search.runs(false)?;
+            }
+            if self.inferred == Inferred::Nothing {
+                self.sustained = search.straddling()?;
+            }
+        }
+        if let Inferred::Unit(proof) = &self.inferred {
+            self.sustained = Some(proof.clone());
+        }
+        self.depth = search.before;
+        Ok(())
+    }
+
+    fn scan(&mut self, how: Durable) -> Step<()> {
+        self.settle()?;
+        scan::run(&mut self.session, how, 0..LARGEST_UNIT, &mut self.scanned)?;
+        if self.scanned.proof.is_some() || self.no_larger(how)? {
+            return Ok(());
+        }
+        self.settle()?;
+        scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)
+    }
+
+    /// If nothing rotates, fills a small arena to which the single writes then go.
+    fn settle(&mut self) -> Step<()> {
+        if self.series.period.is_none() {
+            self.session.narrow(ARENA)?;
+            self.session.fill()?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is clear that no unit is larger than the sector, which saves the expensive search for large
+    /// ones.
+    fn no_larger(&mut self, how: Durable) -> Step<bool> {
+        if !self.survey.is_mechanical() {
+            // Writing smaller sectors in order keeps the host busy rather than the drive.
+            if self.session.logical < LARGE_SECTOR {
+                return Ok(false);
+            }
+            self.inferred = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
+            return Ok(self.inferred == Inferred::Flat);
+        }
+        let (Some(period), Durable::Fua) = (self.series.period, how) else { return Ok(false) };
+        let excess = self.excess(how)?;
+        self.excess = Some(excess);
+        Ok(excess.abs() < period / 2.0)
+    }
+
+    /// Concludes from the phase scans.
+    fn judge(&self) -> Finding<Boundary> {
+        if let Some(proof) = &self.scanned.proof {
+            let why = format!(
+                "durable writes of a unit are cheap on its boundaries alone: {:.1} standard deviations, {:.2} times the time off them",
+                proof.weakest(),
+                proof.ratio()
+            );
+            return Finding::of(proof.unit, Confidence::High, why);
+        }
+        if self.inferred == Inferred::Flat {
+            let why = "the drive is slower than its host, and sectors at random places cost what they cost in order";
+            return self.sector(Confidence::Medium, why.to_owned());
+        }
+        let contradicted = "some phases are cheaper, but not as those of any unit would be";
+        let Some(period) = self.series.period else {
+            // On flash, a unit above the largest size searched also makes all phases equal. Nothing tells the
+            // two apart.
+            let flat = "no phase is cheaper than another";
+            return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
+        };
+        if self.scanned.contradicted {
+            return Finding::unknown(contradicted);
+        }
+        match self.excess {
+            None => Finding::unknown("no phase is cheaper when a flush follows each write"),
+            Some(excess) if excess.abs() < period / 2.0 => {
+                let why = format!(
+                    "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
+                    excess / period
+                );
+                self.sector(Confidence::High, why)
+            }
+            Some(excess) => Finding::unknown(format!(
+                "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
+                excess / period
+            )),
+        }
+    }
+
+    /// Returns the finding that the unit is the logical sector.
+    fn sector(&self, confidence: Confidence, why: String) -> Finding<Boundary> {
+        let unit = Boundary::multiples_of(ByteCount::new(self.session.logical));
+        unit.map_or_else(
+            || Finding::unknown("the logical sector is empty"),
+            |unit| Finding::of(unit, confidence, why),
+        )
+    }
+
+    /// Measures how much longer a durable write of one logical sector takes than a read of one, in seconds.
+    fn excess(&mut self, how: Durable) -> Step<f64> {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let places: Vec<(u64, u64)> = (0..COMPARED)
+            .map(|_| (self.session.slot() + self.session.logical, self.session.logical))
+            .collect();
+        self.session.prepare(&places)?;
+        for (offset, length) in places {
+            let elsewhere = self.session.slot();
+            reads.push(self.session.one(Operation::Read, elsewhere, length)?);
+            writes.push(self.session.durable(how, offset, length)?);
+        }
+        Ok(median(&writes) - median(&reads))
+    }
+}

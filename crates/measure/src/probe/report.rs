@@ -1,0 +1,154 @@
+//! The findings of a probe, with their evidence.
+
+use straddle_units::io::Nanos;
+use straddle_units::{Boundary, ByteCount};
+
+use crate::probe::scan::{Contrast, PhaseScan};
+use crate::probe::survey::Survey;
+use crate::probe::sustained::Sustained;
+
+/// How certain a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// It cannot be determined.
+    None,
+    /// The evidence points to it.
+    Low,
+    /// The evidence would be surprising if it were otherwise.
+    Medium,
+    /// Independent tests agree, and each is all but impossible by chance.
+    High,
+}
+
+/// A finding, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding<T> {
+    /// What was found; `None` if it cannot be determined.
+    pub value: Option<T>,
+    /// How certain the value is.
+    pub confidence: Confidence,
+    /// The evidence, or why it cannot be determined: a sentence without its full stop.
+    pub why: String,
+}
+
+impl<T> Finding<T> {
+    pub(crate) fn of(value: T, confidence: Confidence, why: impl Into<String>) -> Self {
+        Self { value: Some(value), confidence, why: why.into() }
+    }
+
+    pub(crate) fn unknown(why: impl Into<String>) -> Self {
+        Self { value: None, confidence: Confidence::None, why: why.into() }
+    }
+}
+
+/// Whether the medium rotates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rotation {
+    /// It rotates, with this period.
+    Period(Nanos),
+    /// It does not rotate.
+    None,
+}
+
+/// Where a write is when it completes, and what a flush does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteCache {
+    /// Writes wait for the medium.
+    None,
+    /// Writes do not wait for the medium; a flush does.
+    Volatile,
+    /// Neither writes nor flushes wait: either the cache survives a power cut, or the drive lies. Timing
+    /// cannot tell which.
+    Unflushed,
+}
+
+/// How the drive handles a unit of which only a part is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rmw {
+    /// No unit can be written in part, because the unit is the logical sector.
+    None,
+    /// The read-modify-write is part of each write, and the host waits for it.
+    Immediate,
+    /// The read-modify-write follows when the cache is emptied.
+    Deferred,
+}
+
+/// What partly written units cost, measured by durable writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmwCost {
+    /// When the read-modify-write is done.
+    pub when: Rmw,
+    /// How much longer a write with one partial unit takes, in seconds.
+    pub one: f64,
+    /// How much longer a write with two partial units takes, in seconds.
+    pub two: f64,
+}
+
+/// What the drive claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The physical sector; for an SSD the preferred minimum write.
+    pub unit: Option<ByteCount>,
+    /// The distance from the first byte to the first at which a unit begins.
+    pub phase: Option<ByteCount>,
+    /// Whether the medium rotates.
+    pub rotational: Option<bool>,
+}
+
+/// The result of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The logical sector in bytes.
+    pub logical: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// The time it took, on the target's clock.
+    pub elapsed: Nanos,
+    /// The smallest unit that is written without being read first, and where units begin.
+    pub unit: Finding<Boundary>,
+    /// Whether the medium rotates, and how fast.
+    pub rotation: Finding<Rotation>,
+    /// The write cache.
+    pub cache: Finding<WriteCache>,
+    /// The cost of partly written units.
+    pub rmw: Finding<RmwCost>,
+    /// How long a partly written unit waits for the rest before it is completed by reading, in seconds; zero
+    /// if it does not wait.
+    pub merge: Finding<f64>,
+    /// How many unflushed writes to different units the cache takes before writes become slow.
+    pub depth: Finding<u64>,
+    /// The times of single requests of each kind.
+    pub survey: Survey,
+    /// The phase scans.
+    pub scans: Vec<PhaseScan>,
+    /// The proof of the unit by single writes, if there is one.
+    pub proof: Option<Contrast>,
+    /// The proof of the unit by sustained writes, if there is one.
+    pub sustained: Option<Sustained>,
+    /// What the drive claims.
+    pub claims: Claims,
+}
+
+impl Report {
+    /// How many times as long a durable write off the boundaries takes; or, where the unit was found with the cache full,
+    /// a sustained one. `None` if that was not measured.
+    pub fn cost(&self) -> Option<f64> {
+        let sustained = || self.sustained.as_ref().and_then(Sustained::cost);
+        self.proof.as_ref().map(Contrast::ratio).or_else(sustained)
+    }
+
+    /// Whether the claims differ from the findings; `None` if that cannot be determined.
+    pub fn misreports(&self) -> Option<bool> {
+        let found = self.unit.value?;
+        let unit = self.claims.unit.map(|unit| unit != found.size());
+        let phase = self.claims.phase.map(|phase| phase != found.phase());
+        match (unit, phase) {
+            (None, None) => None,
+            (unit, phase) => Some(unit.unwrap_or(false) || phase.unwrap_or(false)),
+        }
+    }
+}

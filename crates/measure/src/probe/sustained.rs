@@ -1,0 +1,540 @@
+//! Sustained writes without a flush: a full cache shows what it hides otherwise.
+//!
+//! Once the cache is full, a write waits until the drive has made room, and so takes as long as the medium
+//! does. Two kinds of series show the unit. *Straddling*: writes of two logical sectors, one on either side
+//! of a point, change one unit, or two if the point is a boundary. They write few bytes, so that even a large
+//! cache can be filled. *Covering*: writes of the size of a unit at each phase, as in the phase scan. Series
+//! of the different kinds take turns, and only the end of each is measured: on a disk, a write waits for one
+//! that came a cache's depth before it, so that the part to skip is as long as the cache is deep.
+
+mod pairs;
+mod runs;
+
+use std::collections::BTreeMap;
+
+use straddle_units::io::{Nanos, Operation, Time};
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+use crate::probe::budget::{Halt, Step};
+use crate::probe::session::{LARGEST_UNIT, SLOT, Session};
+use crate::probe::statistics::{count, mean, median, quantile};
+
+pub(crate) use pairs::Inferred;
+
+/// Slots in the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
+const ARENA: [usize; 2] = [2048, 8192];
+/// Series at most until two in a row agree, and the ratio below which they do.
+const WARMING: usize = 5;
+const AGREE: f64 = 1.2;
+/// Writes after which the cache is examined, one after another until it is full.
+const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
+/// Writes that are averaged while the cache fills.
+const CHUNK: usize = 16;
+/// Writes per series on flash. Flash programs several hundred units at a time, and a series has to contain
+/// several of these bursts.
+const BLOCK: usize = 1536;
+/// If a drive keeps up with every write, one read is sent after this many writes. It waits for what the drive
+/// is doing.
+const READ_EACH: usize = 8;
+/// Writes measured at the end of a series on a disk.
+const MEASURED: usize = 256;
+/// The ratio from which a series is slower. Two units instead of one give 1.5 or 2, two sector reads instead
+/// of one give 1.5.
+const SLOWER: f64 = 1.3;
+/// The least ratio in a proof between every slow series and every fast one.
+const APART: f64 = 1.15;
+/// Rounds of a comparison, and of a proof by straddling writes. That exactly eight particular series of
+/// sixteen are the slower ones happens by chance once in 13000 times.
+const ROUNDS: usize = 2;
+const PROVED: usize = 4;
+/// The fewest writes of whole units whose time says anything: flash programs some hundred at a time.
+const LEAST_WHOLE: usize = 256;
+/// Bytes per write of the covering series that look for the unit.
+const COVERED: u64 = 4096;
+
+/// The seconds per write of sustained series of several kinds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sustained {
+    /// The unit and where it begins.
+    pub unit: Boundary,
+    /// Whether each write was two sectors over a point, rather than one unit.
+    pub straddling: bool,
+    /// Writes per series.
+    pub length: usize,
+    /// Series that should be fast, one or two per round: points inside units, or writes of whole units.
+    pub cheap: Vec<f64>,
+    /// Series that should be slow: points on boundaries, or writes off them.
+    pub dear: Vec<f64>,
+    /// Series half a unit from the boundaries: fast over points, slow if units are covered.
+    pub half: Vec<f64>,
+    /// If units are covered, series of writes that are one logical sector short: slow.
+    pub short: Vec<f64>,
+    /// After straddling series: the seconds per write of whole units, on their boundaries and off them; `None` if there
+    /// was too little left to write, or the drive kept up with its host.
+    pub whole: Option<[f64; 2]>,
+}
+
+/// A kind of write: its places and its length.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    places: Places,
+    length: u64,
+    /// Whether the place is the middle of the write rather than its beginning.
+    over: bool,
+    /// Whether places extend over a whole slot, so that a write at the last one continues into the next slot.
+    wide: bool,
+}
+
+/// Where writes of a kind begin; within 64 KiB unless the kind is wide.
+#[derive(Clone, Copy, Debug)]
+enum Places {
+    /// On boundaries.
+    On(Boundary),
+    /// Off boundaries.
+    Off(Boundary),
+    /// Each after the one before.
+    Next,
+}
+
+/// The search for the unit, with what it needs to know of the drive.
+pub(crate) struct Search<'a, 'b> {
+    session: &'a mut Session<'b>,
+    mechanical: bool,
+    /// Requests in flight.
+    depth: usize,
+    /// Seconds of a write while the cache has room.
+    unhindered: f64,
+    /// Reads among the writes are measured instead of the writes.
+    reading: bool,
+    /// Writes per series, and how many of them are skipped before measuring.
+    length: usize,
+    skipped: usize,
+    /// A flush ends each series.
+    flushes: bool,
+    /// The next place in order, and where its slot ends.
+    next: u64,
+    next_end: u64,
+    /// Covering writes cost the same at every phase.
+    covered: bool,
+    /// Writes that the cache took before it was full, if that was seen.
+    pub(crate) before: Option<usize>,
+}
+
+impl<'a, 'b> Search<'a, 'b> {
+    /// Creates a search and prepares its arena. `cached` is the time of a single write that need not wait, in
+    /// seconds.
+    pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
+        session.tell("preparing sustained writes");
+        if mechanical {
+            session.spread(ARENA[0])?
+        } else {
+            session.narrow(ARENA[1])?
+        }
+        // A disk that takes one write at a time into its cache fills it as fast as it can. Flash needs many
+        // to be busy.
+        let depth = if mechanical { 1 } else { 32 };
+        Ok(Self {
+            session,
+            mechanical,
+            depth,
+            unhindered: cached,
+            reading: false,
+            length: BLOCK,
+            skipped: BLOCK / 4,
+            flushes: false,
+            next: 0,
+            next_end: 0,
+            covered: false,
+            before: None,
+        })
+    }
+
+    /// Finds the unit by straddling writes, if units begin at byte 0 of the drive.
+    pub(crate) fn straddling(&mut self) -> Step<Option<Sustained>> {
+        let logical = self.session.logical;
+        let (Some(every), Some(finest)) = (boundary(LARGEST_UNIT, 0), boundary(2 * logical, 0)) else {
+            return Ok(None);
+        };
+        let (on, inside) = (self.over(Places::On(every)), self.over(Places::Off(finest)));
+        let full = self.fill()?;
+        if !full && self.mechanical {
+            return Ok(None);
+        }
+        let (mut fast, mut slow) = self.levels(on, inside)?;
+        if slow < SLOWER * fast && !self.mechanical {
+            // Flash that is faster than any host: reads show what else it is doing.
+            self.reading = true;
+            (fast, slow) = self.levels(on, inside)?;
+        }
+        if slow < SLOWER * fast {
+            return Ok(None);
+        }
+        // The unit is the smallest size of which every multiple is a boundary.
+        let mut sizes: Vec<u64> = std::iter::successors(Some(2 * logical), |size| Some(size * 2))
+            .take_while(|size| *size <= LARGEST_UNIT)
+            .collect();
+        while sizes.len() > 1 {
+            let middle = sizes.len() / 2;
+            // If the unit is in the smaller half, the odd multiples of that half's largest size are
+            // boundaries.
+            let size = sizes[middle - 1];
+            let Some(odd) = boundary(2 * size, size) else { return Ok(None) };
+            self.series(on)?;
+            let seconds = self.series(self.over(Places::On(odd)))?;
+            sizes = if seconds > (fast * slow).sqrt() {
+                sizes[..middle].to_vec()
+            } else {
+                sizes[middle..].to_vec()
+            };
+        }
+        let Some(unit) = sizes.first().and_then(|size| boundary(*size, 0)) else { return Ok(None) };
+        let mut proof = self.prove_straddling(unit)?;
+        if proof.is_none() {
+            // The series may have been too short for what the drive does at a time.
+            self.length *= 2;
+            proof = self.prove_straddling(unit)?;
+        }
+        if let Some(proof) = &mut proof {
+            proof.whole = self.whole(unit, median(&proof.dear))?;
+        }
+        Ok(proof)
+    }
+
+    /// Measures the seconds per write of whole units on their boundaries and off them, with the cache full and what is
+    /// left to write. `across` is that of writes across a boundary, which change as many units as whole ones off the
+    /// boundaries, and stands for these if little is left.
+    fn whole(&mut self, unit: Boundary, across: f64) -> Step<Option<[f64; 2]>> {
+        let size = unit.size().get();
+        let most = usize::try_from(self.session.left() / size).unwrap_or(usize::MAX);
+        if self.reading || self.mechanical || most < LEAST_WHOLE || self.session.slot_and_next().is_none() {
+            return Ok(None);
+        }
+        let mut one = |places: Places, length: usize| -> Step<f64> {
+            let ends = self.write(Kind { places, length: size, over: false, wide: true }, length)?;
+            Ok(slope(&ends[length / 4..]))
+        };
+        if most < 2 * BLOCK {
+            return Ok(Some([one(Places::On(unit), most.min(BLOCK))?, across]));
+        }
+        Ok(Some([one(Places::On(unit), BLOCK)?, one(Places::Off(unit), BLOCK)?]))
+    }
+
+    /// Measures points inside units and points on boundaries; returns the seconds per request of each.
+    fn levels(&mut self, on: Kind, inside: Kind) -> Step<(f64, f64)> {
+        let warmed = if self.reading { Vec::new() } else { vec![self.warm(on)?] };
+        let (mut fast, mut slow) = (Vec::new(), warmed);
+        for _ in 0..ROUNDS {
+            slow.push(self.series(on)?);
+            fast.push(self.series(inside)?);
+        }
+        Ok((median(&fast), median(&slow)))
+    }
+
+    /// Repeats the series until the rate is steady; returns the last one.
+    fn warm(&mut self, kind: Kind) -> Step<f64> {
+        let mut before = self.series(kind)?;
+        for _ in 1..WARMING {
+            let seconds = self.series(kind)?;
+            if seconds < AGREE * before && before < AGREE * seconds {
+                return Ok(seconds);
+            }
+            before = seconds;
+        }
+        Ok(before)
+    }
+
+    fn prove_straddling(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        // The odd multiples of the largest unit lie beyond the places used.
+        let odd = if size < LARGEST_UNIT { boundary(2 * size, size) } else { Some(unit) };
+        let (Some(half), Some(odd)) = (boundary(size, size / 2), odd) else { return Ok(None) };
+        let mut proof = Sustained::new(unit, true, self.length);
+        for round in 0..PROVED {
+            if !self.mechanical {
+                // Fill the cache again, after writes that the drive may have kept up with.
+                self.write(self.over(Places::On(unit)), self.length / 2)?;
+            }
+            let mut series =
+                [(Places::On(unit), 0), (Places::On(odd), 0), (Places::Off(unit), 1), (Places::On(half), 2)];
+            if round % 2 == 1 {
+                series.swap(0, 1);
+                series.swap(2, 3);
+            }
+            for (places, index) in series {
+                let seconds = self.series(self.over(places))?;
+                proof.push(index, seconds);
+                if !proof.is_possible() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(proof.is_proof().then_some(proof))
+    }
+
+    /// Finds the unit by covering writes at each phase of 4096 bytes, or of two sectors if those are larger.
+    /// It finds a unit up to that size, wherever it begins.
+    pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
+        let logical = self.session.logical;
+        let covered = COVERED.max(2 * logical);
+        if !self.fill()? {
+            return Ok(None);
+        }
+        self.session.tell(&format!("{} sustained writes of {covered} bytes at each phase", self.length));
+        let mut times = vec![f64::MAX; usize::try_from(covered / logical).unwrap_or(0)];
+        let mut limit = 0.0;
+        for _ in 0..ROUNDS {
+            for (time, index) in times.iter_mut().zip(0..) {
+                // Keep the faster of two: a drive that still has old writes to do far away is slower for a
+                // while.
+                if *time > limit {
+                    let Some(places) = boundary(covered, index * logical) else { return Ok(None) };
+                    let kind = Kind { places: Places::On(places), length: covered, over: false, wide: false };
+                    *time = self.series(kind)?.min(*time);
+                }
+            }
+            let least = times.iter().copied().fold(f64::MAX, f64::min);
+            let most = times.iter().copied().fold(0.0, f64::max);
+            self.covered = most < SLOWER * least;
+            if self.covered {
+                break;
+            }
+            limit = (least * most).sqrt();
+            let cheap: Vec<bool> = times.iter().map(|time| *time < limit).collect();
+            if let Some(unit) = pattern(&cheap, logical) {
+                return self.prove_covering(unit);
+            }
+        }
+        Ok(None)
+    }
+
+    fn prove_covering(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        let Some(half) = boundary(size, unit.phase().get() + size / 2) else { return Ok(None) };
+        let mut proof = Sustained::new(unit, false, self.length);
+        for _ in 0..ROUNDS {
+            let series = [
+                (Places::Off(unit), size),
+                (Places::On(unit), size),
+                (Places::On(half), size),
+                (Places::On(unit), size - self.session.logical),
+            ];
+            for ((places, length), index) in series.into_iter().zip(0..) {
+                let seconds = self.series(Kind { places, length, over: false, wide: false })?;
+                proof.push(index, seconds);
+            }
+        }
+        Ok(proof.is_proof().then_some(proof))
+    }
+
+    /// Writes single sectors until the cache is full; returns whether it became full.
+    fn fill(&mut self) -> Step<bool> {
+        let logical = self.session.logical;
+        let Some(finest) = boundary(2 * logical, 0) else { return Ok(false) };
+        if self.before.is_some() {
+            return Ok(true);
+        }
+        let kind = Kind { places: Places::Off(finest), length: logical, over: false, wide: false };
+        let mut written = 0;
+        for length in LENGTHS {
+            self.session.tell(&format!("{length} sustained writes, until the cache is full"));
+            let ends = self.write(kind, length)?;
+            let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
+            self.unhindered = self.unhindered.min(quantile(&chunks, 0.1));
+            let end = slope(&ends[ends.len() / 2..]);
+            // A platter is far slower than the cache. Flash may be little slower than the link.
+            if end > self.unhindered * if self.mechanical { 4.0 } else { SLOWER } {
+                let full = chunks.iter().position(|chunk| *chunk > (end * self.unhindered).sqrt());
+                let before = written + full.unwrap_or(0) * CHUNK;
+                self.before = Some(before);
+                if self.mechanical {
+                    self.skipped = before + before / 4;
+                    self.length = self.skipped + MEASURED;
+                } else {
+                    // A burst is no larger than the cache.
+                    self.length = (before * 5 / 2).clamp(MEASURED, BLOCK);
+                    self.skipped = self.length / 4;
+                }
+                return Ok(true);
+            }
+            written += length;
+        }
+        Ok(false)
+    }
+
+    /// Returns the kind for two logical sectors over a point.
+    fn over(&self, places: Places) -> Kind {
+        Kind { places, length: 2 * self.session.logical, over: true, wide: false }
+    }
+
+    /// Returns the seconds per write at the end of a series, or per read if reads are measured.
+    fn series(&mut self, kind: Kind) -> Step<f64> {
+        let (length, skipped) = (self.length, self.skipped.min(self.length - CHUNK));
+        if self.reading {
+            return Ok(mean(&self.mixed(kind, length)?[skipped / READ_EACH..]));
+        }
+        Ok(slope(&self.write(kind, length)?[skipped..]))
+    }
+
+    /// Writes `length` times; returns when each write completed, in nanoseconds.
+    fn write(&mut self, kind: Kind, length: usize) -> Step<Vec<u64>> {
+        if kind.length * length as u64 > self.session.left() {
+            return Err(Halt::Written);
+        }
+        let mut ends = Vec::with_capacity(length);
+        let mut sent = 0;
+        while ends.len() < length {
+            if sent < length && sent - ends.len() < self.depth {
+                let offset = self.place(kind);
+                self.session.send(Operation::Write, offset, kind.length)?;
+                sent += 1;
+            } else {
+                ends.push(self.session.wait()?.at.get());
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Writes `length` times, with reads among the writes; returns the seconds of each read.
+    fn mixed(&mut self, kind: Kind, length: usize) -> Step<Vec<f64>> {
+        if kind.length * length as u64 > self.session.left() {
+            return Err(Halt::Written);
+        }
+        let (mut reads, mut outstanding) = (BTreeMap::new(), 0);
+        let (mut times, mut sent) = (Vec::new(), 0);
+        let requests = length + length / READ_EACH;
+        while sent < requests || outstanding > 0 {
+            if sent < requests && outstanding < self.depth {
+                let at = self.session.now();
+                if sent % (READ_EACH + 1) == READ_EACH {
+                    let slot = self.session.slot();
+                    let id = self.session.send(Operation::Read, slot, self.session.logical)?;
+                    reads.insert(id, at);
+                } else {
+                    let offset = self.place(kind);
+                    self.session.send(Operation::Write, offset, kind.length)?;
+                }
+                (sent, outstanding) = (sent + 1, outstanding + 1);
+            } else {
+                let done = self.session.wait()?;
+                outstanding -= 1;
+                times.extend(reads.remove(&done.id).map(|sent: Time| done.at.since(sent).seconds()));
+            }
+        }
+        Ok(times)
+    }
+
+    fn place(&mut self, kind: Kind) -> u64 {
+        let (unit, aligned) = match kind.places {
+            Places::On(unit) => (unit, true),
+            Places::Off(unit) => (unit, false),
+            Places::Next => return self.next_place(kind.length),
+        };
+        if kind.wide
+            && let Some(slot) = self.session.slot_and_next()
+        {
+            return slot + self.session.phase_within(unit, aligned, SLOT);
+        }
+        let phase = self.session.phase(unit, aligned);
+        let slot = self.session.slot();
+        // Points are in the second half of a slot, so that the write begins in the slot.
+        if kind.over { slot + LARGEST_UNIT + phase - self.session.logical } else { slot + phase }
+    }
+}
+
+impl Sustained {
+    const fn new(unit: Boundary, straddling: bool, length: usize) -> Self {
+        Self {
+            unit,
+            straddling,
+            length,
+            cheap: Vec::new(),
+            dear: Vec::new(),
+            half: Vec::new(),
+            short: Vec::new(),
+            whole: None,
+        }
+    }
+
+    fn push(&mut self, index: usize, seconds: f64) {
+        let times = [&mut self.dear, &mut self.cheap, &mut self.half, &mut self.short];
+        if let Some(times) = times.into_iter().nth(index) {
+            times.push(seconds);
+        }
+    }
+
+    /// Whether every slow series is slower than every fast one, and the medians differ clearly.
+    fn is_proof(&self) -> bool {
+        let (fast, slow) = self.sides();
+        self.is_possible() && median(&slow) > SLOWER * median(&fast)
+    }
+
+    /// Whether every slow series so far is slower than every fast one.
+    fn is_possible(&self) -> bool {
+        let (fast, slow) = self.sides();
+        let slowest = fast.iter().copied().fold(0.0, f64::max);
+        slow.iter().copied().fold(f64::INFINITY, f64::min) > APART * slowest
+    }
+
+    /// Returns the seconds of the series that should be fast, and of those that should be slow.
+    fn sides(&self) -> (Vec<f64>, Vec<f64>) {
+        let (mut fast, mut slow) = (self.cheap.clone(), self.dear.clone());
+        if self.straddling { &mut fast } else { &mut slow }.extend(&self.half);
+        slow.extend(&self.short);
+        (fast, slow)
+    }
+
+    /// Returns how many times as long a write of a whole unit takes off the boundaries. `None` if that was not measured.
+    pub fn cost(&self) -> Option<f64> {
+        if self.straddling { self.whole.map(|[on, off]| off / on) } else { Some(self.ratio()) }
+    }
+
+    /// Returns how many times as long the slow writes take.
+    pub fn ratio(&self) -> f64 {
+        median(&self.dear) / median(&self.cheap)
+    }
+}
+
+/// Returns the seconds per write from the times of completion: the slope of the least-squares line, which
+/// bursts at either end distort less than the mean.
+fn slope(ends: &[u64]) -> f64 {
+    let middle = (count(ends.len()) - 1.0) / 2.0;
+    let begun = ends.first().copied().unwrap_or(0);
+    let (mut product, mut square) = (0.0, 0.0);
+    for (index, end) in ends.iter().enumerate() {
+        let from_middle = count(index) - middle;
+        product += from_middle * Nanos::new(end - begun).seconds();
+        square += from_middle * from_middle;
+    }
+    product / square
+}
+
+/// Returns the unit, up to the size of the pattern, whose boundaries are exactly where the pattern is cheap,
+/// if there is one.
+fn pattern(cheap: &[bool], step: u64) -> Option<Boundary> {
+    let sizes = std::iter::successors(Some(2 * step), |size| Some(size * 2))
+        .take_while(|size| *size <= step * cheap.len() as u64);
+    let units = sizes.flat_map(|size| (0..size / step).filter_map(move |index| boundary(size, index * step)));
+    let fits = |unit: &Boundary| {
+        cheap.iter().zip(0..).all(|(cheap, index)| unit.is_aligned(ByteOffset::new(index * step)) == *cheap)
+    };
+    units.into_iter().find(fits)
+}
+
+fn boundary(size: u64, phase: u64) -> Option<Boundary> {
+    Boundary::new(ByteCount::new(size), ByteCount::new(phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_that_of_one_unit_or_of_none() {
+        let at = |cheap: [u8; 8]| pattern(&cheap.map(|cheap| cheap == 1), 512);
+        assert_eq!(at([0, 0, 0, 0, 0, 0, 0, 1]), boundary(4096, 3584));
+        assert_eq!(at([0, 1, 0, 0, 0, 1, 0, 0]), boundary(2048, 512));
+        assert_eq!(at([1, 0, 1, 0, 1, 0, 1, 0]), boundary(1024, 0));
+        assert_eq!(at([0, 1, 1, 1, 1, 1, 1, 1]), None);
+        assert_eq!(at([1; 8]), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! Conditions under which the figures of a measurement may be misleading.
+//!
+//! The law of this module: a warning is given only for a condition that was observed, and says what was
+//! observed.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::bench::{Measured, Workload, median};
+use rustix::fs::SeekFrom;
+use straddle_device::sysfs::of_number;
+use straddle_units::io::Nanos;
+
+use crate::real::open::{Io, Kind, Opened};
+
+/// Requests of other processes disturb a measurement if they exceed this share of all requests.
+const FOREIGN_SHARE: f64 = 0.05;
+/// The shortest time in which a disk can make a write durable: a twentieth of a revolution at 15,000
+/// revolutions per minute.
+const TOO_SOON: Nanos = Nanos::new(200_000);
+/// In seconds. The duration of a shorter turn is mostly clock and scheduler noise.
+const SHORT_TURN: f64 = 0.05;
+/// Relative change from the first third of the turns to the last above which a run has drifted.
+const DRIFT: f64 = 0.2;
+/// Median deviation of the turns from their median, as a share of it, above which a run is noisy.
+const NOISE: f64 = 0.25;
+/// Bytes of a page of memory on most machines, the largest block of a page cache.
+const PAGE: u64 = 4096;
+/// The value of `queue/rotational` for a rotating disk. The kernel does not report the revolutions per
+/// minute.
+const ROTATES: &str = "1";
+/// Its value for flash and other devices without an arm.
+const NEVER_ROTATES: &str = "0";
+
+/// What the kernel reports about the device under a target, before the measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// The device's directory in sysfs.
+    folder: Option<PathBuf>,
+    rotates: bool,
+    is_flash: bool,
+    write_back: bool,
+    /// Bytes of the device's logical sector; 0 if the kernel does not report it.
+    logical: u64,
+    discards: bool,
+    thin: bool,
+    /// Requests that the device had completed.
+    completed: u64,
+    /// Whether the file has holes: ranges for which the file system has not allocated space yet.
+    holes: bool,
+}
+
+/// What was observed while measuring.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'a> {
+    /// The workload that was run.
+    pub workload: &'a Workload,
+    /// Its results.
+    pub measured: &'a Measured,
+    /// Requests that the measurement has sent since [`Before::look`].
+    pub sent: u64,
+    /// Whether the areas held only zeroes.
+    pub blank: bool,
+}
+
+/// Whether the device with this folder in sysfs is a thin volume of LVM. It stands on the internal device of its
+/// pool, to whose UUID LVM appends `-tpool` (`lib/activate/dev_manager.c`).
+fn is_thin(folder: &Path) -> bool {
+    let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
+    below
+        .filter_map(|device| fs::read_to_string(device.path().join("dm/uuid")).ok())
+        .any(|uuid| uuid.starts_with("LVM-") && uuid.trim_end().ends_with("-tpool"))
+}
+
+impl Before {
+    /// Reads the state of the device under `opened`.
+    pub fn look(opened: &Opened) -> Self {
+        let Ok(metadata) = opened.file.metadata() else { return Self::default() };
+        let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
+        let own = of_number(number);
+        // A partition has the queue of its disk.
+        let folder = [own.clone(), own.join("..")].into_iter().find(|folder| folder.join("queue").is_dir());
+        let holes = opened.kind == Kind::File
+            && rustix::fs::seek(&opened.file, SeekFrom::Hole(0)).is_ok_and(|hole| hole < opened.size);
+        let Some(folder) = folder else { return Self { holes, ..Self::default() } };
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
+        Self {
+            rotates: text("queue/rotational") == ROTATES,
+            is_flash: text("queue/rotational") == NEVER_ROTATES,
+            write_back: text("queue/write_cache") == "write back",
+            logical: text("queue/logical_block_size").parse().unwrap_or(0),
+            discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
+            thin: is_thin(&folder),
+            completed: completed(&text("stat")),
+            folder: Some(folder),
+            holes,
+        }
+    }
+
+    /// Whether the kernel reports a rotating disk.
+    pub const fn rotates(&self) -> bool {
+        self.rotates
+    }
+
+    /// What a probe measures on a file: no property of a drive alone.
+    pub fn notes_on_file(&self, opened: &Opened) -> Vec<String> {
+        if opened.kind != Kind::File {
+            return Vec::new();
+        }
+        let file = "a file: its file system and the layers below it are measured along with the drive, and boundaries count from the \
+                    start of the file, not of the drive";
+        let holes = "the file has holes: reads of them come from no drive, and the first write to one measures how the file system \
+                     allocates space; for figures of the drive, fill it first (cp --sparse=never)";
+        let mut notes = vec![file.to_owned()];
+        notes.extend(self.holes.then(|| holes.to_owned()));
+        notes
+    }
+
+    /// The warnings that apply to the figures.
+    pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
+        let all = [
+            self.page_cache(opened, seen),
+            self.volatile(seen),
+            self.flash(seen),
+            self.too_soon(opened, seen),
+            Self::short(seen),
+            Self::drift(seen),
+            Self::noise(seen),
+            self.foreign(seen),
+            self.unwritten(opened, seen),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    fn page_cache(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if opened.io != Io::Buffered {
+            return None;
+        }
+        Some(if seen.workload.writes() {
+            let block = match opened.kind {
+                Kind::Block => soft_block_size(opened.size, self.logical),
+                Kind::File => PAGE,
+            };
+            format!(
+                "writes went through the page cache, which works in blocks of {block} bytes here: of a block that was written in part the \
+                 kernel read the rest first, and wrote it whole, so the drive saw other requests than the program's, and no misaligned \
+                 ones if its own sectors are no larger; such ratios are the kernel's (--io direct measures the drive)"
+            )
+        } else {
+            "reads went through the page cache: what was read before came from memory".to_owned()
+        })
+    }
+
+    fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
+        (self.write_back && seen.workload.is_volatile()).then(|| {
+            "the drive's write cache is on and writes were not flushed one by one: the latencies are the cache's; the times and ratios hold, because each turn ends with a flush that counts (--sync flush for single writes)"
+                .to_owned()
+        })
+    }
+
+    fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
+        (self.is_flash && seen.workload.writes()).then(|| {
+            "the device does not rotate, as an SSD: it is not known whether the writes reached flash and a steady state, or its buffer or SLC cache took them, nor how many bytes were written to flash (wear); equal times do not show that the wear is equal (straddle bench drive:NAME models both)"
+                .to_owned()
+        })
+    }
+
+    fn too_soon(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if !self.rotates || opened.kind != Kind::Block || !seen.workload.writes() {
+            return None;
+        }
+        let flushes = seen.measured.sweep.arms().iter().map(|arm| &arm.samples.flush_latency);
+        let soonest =
+            flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
+        (soonest < TOO_SOON).then(|| {
+            format!("half of the flushes took less than {soonest}, sooner than a disk turns: something between here and the medium ignores them, or has a battery")
+        })
+    }
+
+    fn short(seen: &Conditions<'_>) -> Option<String> {
+        let shortest = seen.measured.course.iter().copied().fold(f64::INFINITY, f64::min);
+        #[allow(clippy::cast_precision_loss, reason = "a length of a turn")]
+        let turn = shortest * seen.measured.requests as f64;
+        (turn < SHORT_TURN).then(|| {
+            format!("a turn took {:.1} ms only: more requests (--count), or a larger area (--area), would tell more", turn * 1e3)
+        })
+    }
+
+    fn drift(seen: &Conditions<'_>) -> Option<String> {
+        let course = &seen.measured.course;
+        let third = course.len() / 3;
+        if third < 3 {
+            return None;
+        }
+        let (first, last) = (middle(&course[..third]), middle(&course[course.len() - third..]));
+        let share = last / first - 1.0;
+        (share.abs() > DRIFT).then(|| {
+            format!("the same offset became {:.0} % {} during the run (heat, a filling cache, others at work); the arms took turns, so their ratios hold", share.abs() * 100.0, if share > 0.0 { "slower" } else { "faster" })
+        })
+    }
+
+    fn noise(seen: &Conditions<'_>) -> Option<String> {
+        let course = &seen.measured.course;
+        let middle_turn = middle(course);
+        let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle_turn - 1.0).abs()).collect();
+        let typical = middle(&off);
+        (typical > NOISE).then(|| {
+            format!("turns of the same offset differ by {:.0} % and more: the machine or the drive is busy with something else", typical * 100.0)
+        })
+    }
+
+    fn foreign(&self, seen: &Conditions<'_>) -> Option<String> {
+        let folder = self.folder.as_ref()?;
+        let after = completed(&fs::read_to_string(folder.join("stat")).ok()?);
+        let all = after.saturating_sub(self.completed);
+        // Requests of the measurement may be split or merged on the way, so only twice as many are a sign of
+        // others.
+        let foreign = all.saturating_sub(seen.sent.saturating_mul(2));
+        #[allow(clippy::cast_precision_loss, reason = "a share")]
+        let share = foreign as f64 / all.max(1) as f64;
+        (share > FOREIGN_SHARE).then(|| {
+            format!("the device completed {all} requests meanwhile, of which the measurement sent {}: others use it", seen.sent)
+        })
+    }
+
+    fn unwritten(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if self.holes {
+            return Some(format!(
+                "{} has holes: writes first find room for themselves, reads of a hole touch no medium",
+                opened.path.display()
+            ));
+        }
+        if self.thin {
+            return Some("a thin volume: writes first find room for themselves".to_owned());
+        }
+        (seen.blank && self.discards).then(|| {
+            "all that was there were zeroes, and the device discards: sectors without contents may never be read, not even for a read-modify-write"
+                .to_owned()
+        })
+    }
+}
+
+/// The size of the blocks in which the page cache of a block device works: the largest power of two, from the
+/// logical sector to a page, that divides the device's size (`set_init_blocksize` in the kernel's block/bdev.c).
+fn soft_block_size(size: u64, logical: u64) -> u64 {
+    let mut block = if logical.is_power_of_two() { logical.max(512) } else { 512 };
+    while block < PAGE && size & block == 0 {
+        block *= 2;
+    }
+    block
+}
+
+/// The number of reads, writes and flushes that a device has completed. The fields are those of the kernel's
+/// Documentation/block/stat.rst.
+fn completed(stat: &str) -> u64 {
+    let words: Vec<u64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    [0, 4, 15].iter().filter_map(|index| words.get(*index)).sum()
+}
+
+fn middle(values: &[f64]) -> f64 {
+    median(values).unwrap_or_default()
+}

@@ -1,0 +1,368 @@
+//! Opens a file or block device for measuring, and finds its smallest addressable unit.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use straddle_device::claim::{self, Claim, LockError};
+use straddle_device::image::Format;
+use straddle_device::live::Machine;
+use straddle_device::{FileId, Target};
+
+use crate::real::area;
+use crate::real::memory::Memory;
+
+/// How data is transferred to and from the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Io {
+    /// Past the page cache (`O_DIRECT`): the drive receives the requests unchanged.
+    #[default]
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// The type of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// The intended use of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reading only.
+    Read,
+    /// Writing to free space, while other processes may use partitions of the device. No process may use the
+    /// disk as a whole. A file must have no user at all.
+    Share,
+    /// Writing, while no other process may. A block device is claimed (`O_EXCL`), which fails if it is
+    /// mounted or held.
+    Claim,
+}
+
+/// Why a target cannot be opened for measuring.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused to open it.
+    #[error("{path}: cannot open", path = path.display())]
+    Unusable {
+        /// The target.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Another process uses it.
+    #[error("{path}: in use: {by}", path = path.display())]
+    InUse {
+        /// The target.
+        path: PathBuf,
+        /// The users.
+        by: String,
+    },
+    /// The path no longer names the file that was found there before.
+    #[error("{path}: was replaced while it was opened", path = path.display())]
+    Replaced {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The owner has not named the target again.
+    #[error("{path}: {again} is not the same target, so its contents are not given up", path = path.display(), again = again.display())]
+    NotNamed {
+        /// The target.
+        path: PathBuf,
+        /// The other name.
+        again: PathBuf,
+    },
+    /// Neither a file nor a block device.
+    #[error("{path}: neither a regular file nor a block device", path = path.display())]
+    NotATarget {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file system does not support direct I/O.
+    #[error("{path}: the file system takes no direct I/O; measure through the page cache (--io buffered)", path = path.display())]
+    NoDirect {
+        /// The target.
+        path: PathBuf,
+    },
+    /// A disk image format other than raw: writing into it would destroy its contents.
+    #[error("{path}: is {what}: nothing is written to it; measure on a raw file", path = path.display())]
+    NotRaw {
+        /// The target.
+        path: PathBuf,
+        /// The format.
+        what: String,
+    },
+    /// Its partitions are being moved, or a copy to it is not complete.
+    #[error("{path}: {note}", path = path.display())]
+    Unfinished {
+        /// The target.
+        path: PathBuf,
+        /// What is unfinished, and the commands that end it.
+        note: String,
+    },
+    /// It cannot be read where an unfinished move would be.
+    #[error("{path}: cannot see whether a move of its partitions is unfinished; nothing was written", path = path.display())]
+    Unseen {
+        /// The target.
+        path: PathBuf,
+        /// The failed read.
+        source: straddle_device::ReadError,
+    },
+    /// The file has no bytes.
+    #[error("{path}: empty", path = path.display())]
+    Empty {
+        /// The target.
+        path: PathBuf,
+    },
+}
+
+straddle_units::error_kind! {
+    OpenError: Failed;
+    Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => Refused,
+}
+
+/// Returns the size of what is at `path` and the unit in which its offsets are counted, both in bytes: its smallest unit, or
+/// 512 in a file without direct I/O.
+///
+/// # Errors
+///
+/// If it cannot be opened.
+pub fn extent(path: &Path, io: Io) -> Result<(u64, u64), OpenError> {
+    const USUAL: u64 = 512;
+    match Opened::for_reading(path, io) {
+        Ok(opened) => Ok((opened.size(), opened.sector())),
+        Err(OpenError::NoDirect { .. }) => {
+            Opened::for_reading(path, Io::Buffered).map(|opened| (opened.size(), USUAL))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// An open target, as it was found. What may be written to it depends on its size and its file, so other
+/// crates can only read them.
+#[derive(Debug)]
+pub struct Opened {
+    /// The path as given.
+    pub(crate) path: PathBuf,
+    /// The open file. Only this crate writes through it.
+    pub(crate) file: File,
+    /// The type.
+    pub(crate) kind: Kind,
+    /// Identifies the file or device, whatever its name.
+    pub(crate) id: FileId,
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// The smallest unit that can be read, in bytes.
+    pub(crate) sector: u64,
+    /// How data is transferred.
+    pub(crate) io: Io,
+    /// Locks that last as long as this.
+    _claim: Claim,
+}
+
+/// The units that are tried, smallest first, in bytes.
+const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
+
+impl Opened {
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its size in bytes.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The smallest unit that can be read, in bytes.
+    pub const fn sector(&self) -> u64 {
+        self.sector
+    }
+
+    /// How data is transferred.
+    pub const fn io(&self) -> Io {
+        self.io
+    }
+
+    /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
+    pub fn title(&self) -> String {
+        match self.kind {
+            Kind::File => self.title_with(None),
+            Kind::Block => self.title_with(area::examine(self).ok().as_ref()),
+        }
+    }
+
+    /// As [`title`](Self::title), of a target that was examined.
+    pub(crate) fn title_with(&self, examined: Option<&Target>) -> String {
+        let unnamed = if self.kind == Kind::File { "a file" } else { "a block device" };
+        let model = examined.and_then(|target| target.identity.model.clone());
+        model.unwrap_or_else(|| unnamed.to_owned())
+    }
+
+    /// Opens `path` for reading only.
+    pub fn for_reading(path: &Path, io: Io) -> Result<Self, OpenError> {
+        Self::open(path, Access::Read, io)
+    }
+
+    /// Opens `path`. For writing, it is locked until the file is closed, and no other process may use it.
+    pub(crate) fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
+        let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+        let metadata = path.metadata().map_err(unusable)?;
+        let found = metadata.file_type();
+        let kind = match (found.is_file(), found.is_block_device()) {
+            (true, _) => Kind::File,
+            (_, true) => Kind::Block,
+            _ => return Err(OpenError::NotATarget { path: path.to_owned() }),
+        };
+        if kind == Kind::File
+            && access != Access::Read
+            && let Some(what) = Format::not_raw(path).map_err(unusable)?
+        {
+            return Err(OpenError::NotRaw { path: path.to_owned(), what });
+        }
+        let unseen = |source| OpenError::Unseen { path: path.to_owned(), source };
+        let unfinished = match access {
+            Access::Read => None,
+            Access::Claim | Access::Share => straddle_repair::moves::unfinished(path).map_err(unseen)?,
+        };
+        if let Some(unfinished) = unfinished {
+            let note = unfinished.journal.note(&straddle_device::shown::quote_path(path));
+            return Err(OpenError::Unfinished { path: path.to_owned(), note });
+        }
+        // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
+        let mut flags = OFlags::NONBLOCK;
+        flags.set(OFlags::DIRECT, io == Io::Direct);
+        flags.set(OFlags::EXCL, access == Access::Claim && kind == Kind::Block);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access != Access::Read)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+            .open(path)
+            .map_err(|source| match Errno::from_io_error(&source) {
+                Some(Errno::BUSY) => {
+                    let uses = Machine::read(None).uses(path);
+                    let unknown = || "another layer or program holds it".to_owned();
+                    let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
+                    OpenError::InUse { path: path.to_owned(), by }
+                }
+                // Another process holds a lease, as a session does; the kernel has asked it to release the
+                // file.
+                Some(Errno::AGAIN) => OpenError::InUse {
+                    path: path.to_owned(),
+                    by: "another program keeps it to itself".into(),
+                },
+                Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
+                _ if kind == Kind::Block => unusable(straddle_device::closed(source)),
+                _ => unusable(source),
+            })?;
+        let id = FileId::of_open(&file).map_err(unusable)?;
+        if id != FileId::of(&metadata) {
+            return Err(OpenError::Replaced { path: path.to_owned() });
+        }
+        let mut claim = Claim::default();
+        if access != Access::Read {
+            claim = take(&file, path, access)?;
+        }
+        let size = size(&file).map_err(unusable)?;
+        if size == 0 {
+            return Err(OpenError::Empty { path: path.to_owned() });
+        }
+        let sector = unit(&file, size, io).map_err(unusable)?;
+        Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _claim: claim })
+    }
+}
+
+impl Opened {
+    /// The current length of the file. The size of a device does not change.
+    pub(crate) fn length(&self) -> u64 {
+        match self.kind {
+            Kind::Block => self.size,
+            Kind::File => self.file.metadata().map_or(0, |metadata| metadata.len()),
+        }
+    }
+
+    /// Whether the file still has its length. A file that was cut short must not be extended by a write
+    /// beyond its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.length() >= self.size
+    }
+
+    /// Writes `bytes` at `at`, if the file still reaches that far.
+    pub(crate) fn write_inside(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let end = u64::try_from(bytes.len()).ok().and_then(|length| at.checked_add(length));
+        if end.is_none_or(|end| end > self.size) || !self.is_whole() {
+            return Err(io::Error::other("it has been cut short"));
+        }
+        self.file.write_all_at(bytes, at)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        claim::unlock(&self.file);
+    }
+}
+
+/// Locks the target and the layers below it. Then looks for other users, since those that take no lock are
+/// found only this way.
+fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
+    let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+    let refused = |error| match error {
+        LockError::Io(source) => unusable(source),
+        error => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
+    };
+    let mut claim = claim::lock(file).map_err(refused)?;
+    let metadata = file.metadata().map_err(unusable)?;
+    let machine = Machine::read(None);
+    claim.lock_below(&machine, &metadata, access == Access::Claim).map_err(refused)?;
+    let uses = if access == Access::Share && metadata.file_type().is_block_device() {
+        machine.uses_of_whole(&metadata)
+    } else {
+        machine.uses_of(&metadata, path)
+    };
+    if uses.is_empty() {
+        return Ok(claim);
+    }
+    Err(OpenError::InUse { path: path.to_owned(), by: uses.join("; ") })
+}
+
+/// The size of a file or device. For a device, `stat` does not report it.
+fn size(file: &File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let mut at_end = file;
+    at_end.seek(SeekFrom::End(0))
+}
+
+/// The smallest unit that can be read. It is 512 bytes through the page cache. For direct I/O, it is found by
+/// trying what the file system or device accepts.
+fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
+    if io == Io::Buffered {
+        return Ok(UNITS[0]);
+    }
+    let mut memory = Memory::new(8192);
+    for unit in UNITS {
+        let at = if size >= 2 * unit { unit } else { 0 };
+        let length = usize::try_from(unit).unwrap_or(8192);
+        match file.read_at(&mut memory.bytes_mut()[..length], at) {
+            Ok(_) => return Ok(unit),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::INVAL.into())
+}

@@ -1,0 +1,145 @@
+//! Detects other processes that open the target while it is measured.
+//!
+//! The law of this module: it asks the kernel and reads nothing of the target, which would fill its caches. A
+//! process that writes to a layer below the target, or to a part of the target, counts as one that writes to
+//! the target.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::PathBuf;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use straddle_device::FileId;
+use straddle_device::live::{Machine, sees_all_processes};
+
+mod partitions;
+
+use crate::real::open::{Access, Opened};
+use partitions::Partitions;
+
+/// The inotify events that are watched for.
+const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
+
+/// The result of a look for other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// No writer.
+    Nobody,
+    /// A process that may write has opened the target since the previous look.
+    Opened,
+    /// A process that had opened the target earlier, undetected, has written to it.
+    Writer,
+}
+
+/// Detects other processes that open the target after this process has.
+#[derive(Debug)]
+pub(crate) struct Others {
+    queue: OwnedFd,
+    /// New partitions, which raise no event in `queue`.
+    partitions: Partitions,
+    access: Access,
+    target: Metadata,
+    path: PathBuf,
+    /// The other paths to the same bytes, which are watched as well.
+    ways: Vec<(FileId, PathBuf)>,
+    /// Whether a process closed the target after writing while the target's users were being determined.
+    wrote: bool,
+}
+
+impl Others {
+    /// Starts to watch. The error names what cannot be watched.
+    pub(crate) fn of(opened: &Opened, access: Access) -> Result<Self, (PathBuf, io::Error)> {
+        let of_target = |error: Errno| (opened.path.clone(), error.into());
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
+        let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
+        let ways = Machine::read(None).other_ways(&target);
+        let partitions = Partitions::of(opened.id, &ways);
+        // Watches the open file, whatever its path names now.
+        let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
+        inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
+        for (id, way) in &ways {
+            let watched = match fs::metadata(way) {
+                Ok(found) if FileId::of(&found) == *id => {
+                    inotify::add_watch(&queue, way, WATCHED).map(|_| ()).map_err(io::Error::from)
+                }
+                // A device without a node cannot be opened.
+                Err(error) if id.is_device() && error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Ok(_) => Err(io::ErrorKind::NotFound.into()),
+                Err(error) => Err(error),
+            };
+            watched.map_err(|error| (way.clone(), error))?;
+        }
+        let path = opened.path.clone();
+        Ok(Self { queue, partitions, access, target, path, ways, wrote: false })
+    }
+
+    /// The users of the target, whether they came before or after the watch began.
+    pub(crate) fn users(&mut self) -> Vec<String> {
+        // To query the backing file of a loop device is to open the device, which raises events. So the
+        // queries come before the events are read. A close after writing is remembered; a process that opens
+        // the target from here on is found at the next look.
+        let machine = Machine::read(None);
+        self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
+        let mut users = if self.access == Access::Share && self.target.file_type().is_block_device() {
+            machine.uses_of_whole(&self.target)
+        } else {
+            machine.uses_of(&self.target, &self.path)
+        };
+        let ways = machine.other_ways(&self.target);
+        if let Some((_, new)) = ways.iter().find(|way| !self.ways.contains(way)) {
+            users.push(format!("{} was made", new.display()));
+        }
+        users
+    }
+
+    /// Checks that no other process uses the target so far. The error says which one does. Processes that
+    /// have opened and closed it already, this one included, count if they wrote.
+    pub(crate) fn check_alone(&mut self) -> Result<(), String> {
+        let wrote = || "another program has opened it for writing".to_owned();
+        match self.users().into_iter().next() {
+            Some(user) => Err(user),
+            None if std::mem::take(&mut self.wrote) => Err(wrote()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether another process has, or had, the target open for writing since the previous look.
+    pub(crate) fn look(&mut self) -> Seen {
+        let seen = self.events();
+        let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
+        // A partition that was made is opened next, and no event reports that.
+        if self.partitions.has_new() {
+            return Seen::Opened;
+        }
+        match (seen.contains(ReadFlags::OPEN), wrote) {
+            (false, false) => Seen::Nobody,
+            (true, wrote) if wrote || self.is_used() => Seen::Opened,
+            (true, _) => Seen::Nobody,
+            (false, true) => Seen::Writer,
+        }
+    }
+
+    /// The events since the previous call.
+    fn events(&self) -> ReadFlags {
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut events = inotify::Reader::new(&self.queue, &mut buffer);
+        let mut seen = ReadFlags::empty();
+        while let Ok(event) = events.next() {
+            seen |= event.events();
+        }
+        seen
+    }
+
+    /// Whether the process that opened it may write. The event does not say so, and not every process can be
+    /// examined: then it counts as one that may.
+    fn is_used(&mut self) -> bool {
+        !self.users().is_empty() || !sees_all_processes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

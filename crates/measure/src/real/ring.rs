@@ -1,0 +1,162 @@
+//! Many requests at a time: io_uring.
+//!
+//! The law of this module: it is the only one of the crate with `unsafe`. The kernel reads and writes the
+//! ring's memory while a request is on its way. So the ring owns that memory, nothing else reads it
+//! meanwhile, and neither is freed before every request has completed.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+
+use crate::real::memory::Memory;
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Read,
+    Write,
+    /// A write that is durable when it completes (`RWF_DSYNC`).
+    WriteDurable,
+    Flush,
+}
+
+/// A place in the ring's memory: the index of the piece, the first byte, and the number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) piece: usize,
+    pub(crate) from: usize,
+    pub(crate) length: u32,
+}
+
+pub(crate) struct Ring {
+    ring: IoUring,
+    memory: Vec<Memory>,
+    /// Whether the buffers are registered, which saves the kernel from mapping them for each request.
+    registered: bool,
+    on_their_way: usize,
+}
+
+/// The index of the only registered file.
+const FILE: types::Fixed = types::Fixed(0);
+
+impl Ring {
+    /// Sets up a ring on `file` for `depth` requests at a time. It has no memory yet.
+    pub(crate) fn new(file: &File, depth: u32) -> io::Result<Self> {
+        let entries = depth.next_power_of_two().clamp(1, 32_768);
+        // Kernels before 6.1 lack these flags. They are not needed, so they are left out if refused.
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_coop_taskrun()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        ring.submitter().register_files(&[file.as_raw_fd()])?;
+        Ok(Self { ring, memory: Vec::new(), registered: false, on_their_way: 0 })
+    }
+
+    /// Gives it the memory of its requests. Once it has some, more is ignored.
+    pub(crate) fn give(&mut self, memory: Vec<Memory>) {
+        if !self.memory.is_empty() {
+            return;
+        }
+        self.memory = memory;
+        let mut pieces: Vec<libc::iovec> = Vec::new();
+        for piece in &self.memory {
+            let bytes = piece.bytes();
+            pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+        }
+        // SAFETY: the ring owns the memory. It is never replaced, it does not move (each piece is on the
+        // heap), and it outlives the ring: fields are dropped in order, and `drop` waits for all requests
+        // before that.
+        let registered = unsafe { self.ring.submitter().register_buffers(&pieces) };
+        // An unprivileged process may lock only a limited amount of memory (`ulimit -l`).
+        self.registered = registered.is_ok();
+    }
+
+    /// Queues a request. The kernel receives it with the next [`wait`](Self::wait).
+    pub(crate) fn push(&mut self, ask: Ask, place: Place, offset: u64, id: u64) -> io::Result<()> {
+        let entry = if ask == Ask::Flush {
+            opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()
+        } else {
+            let length = usize::try_from(place.length).map_err(|_| Errno::INVAL)?;
+            let bytes = self.memory.get_mut(place.piece).ok_or(Errno::INVAL)?.bytes_mut();
+            let part =
+                bytes.get_mut(place.from..).and_then(|rest| rest.get_mut(..length)).ok_or(Errno::INVAL)?;
+            let index = u16::try_from(place.piece).map_err(|_| Errno::INVAL)?;
+            let (start, flags) =
+                (part.as_mut_ptr(), if ask == Ask::WriteDurable { libc::RWF_DSYNC } else { 0 });
+            match (ask, self.registered) {
+                (Ask::Read, true) => {
+                    opcode::ReadFixed::new(FILE, start, place.length, index).offset(offset).build()
+                }
+                (Ask::Read, false) => opcode::Read::new(FILE, start, place.length).offset(offset).build(),
+                (_, true) => opcode::WriteFixed::new(FILE, start, place.length, index)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+                (_, false) => {
+                    opcode::Write::new(FILE, start, place.length).offset(offset).rw_flags(flags).build()
+                }
+            }
+        };
+        let entry = entry.user_data(id);
+        // SAFETY: the request's memory is a part of the ring's own memory, as checked above, which lives
+        // until every request has completed.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.ring.submit()?;
+        }
+        self.on_their_way += 1;
+        Ok(())
+    }
+
+    /// Waits for the next request to complete. Returns its id, and the number of bytes or the error. `None`
+    /// if no request is on its way.
+    pub(crate) fn wait(&mut self) -> io::Result<Option<(u64, io::Result<u32>)>> {
+        loop {
+            if let Some(done) = self.ring.completion().next() {
+                self.on_their_way -= 1;
+                let result = done.result();
+                let transferred = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+                return Ok(Some((done.user_data(), transferred)));
+            }
+            if self.on_their_way == 0 {
+                return Ok(None);
+            }
+            self.ring.submit_and_wait(1)?;
+        }
+    }
+
+    /// The ring's memory; `None` while requests are on their way.
+    pub(crate) fn memory(&self) -> Option<&[Memory]> {
+        (self.on_their_way == 0).then_some(&self.memory)
+    }
+
+    /// Waits until no request is on its way. `of` receives the id and the result of each. Fails if the ring
+    /// itself is broken; the kernel ends its requests when it is closed.
+    pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) -> io::Result<()> {
+        loop {
+            match self.wait() {
+                Ok(Some((id, done))) => of(id, done),
+                Ok(None) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let _ = self.drain(|_, _| {});
+        // The kernel frees a ring only some time after its process has ended. Until then the device would
+        // appear to be in use.
+        let _ = self.ring.submitter().unregister_files();
+        if self.on_their_way > 0 {
+            // The kernel may still write to this memory: leaking it is safer than freeing it.
+            std::mem::forget(std::mem::take(&mut self.memory));
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! A file or device as a target of workloads.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::bench::{Clock, Description, Target, TargetError};
+use rustix::io::Errno;
+use straddle_units::io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::real::claimed::Overwritable;
+use crate::real::finished::Finished;
+use crate::real::journal::{Kept, Pending, lay};
+use crate::real::memory::Memory;
+use crate::real::open::Opened;
+use crate::real::ring::{Ask, Place, Ring};
+use crate::real::serial::Serial;
+
+/// What is written to a target.
+pub(crate) enum Writes {
+    /// Nothing: the target is only read.
+    Nothing,
+    /// The previous contents of areas, in ascending order, which a journal holds. Only these areas are
+    /// written.
+    Kept(Kept),
+    /// Random bytes from this seed, anywhere in these areas. The target was made for the measurement, or its
+    /// contents were given up.
+    Random(Vec<Span>, u64),
+}
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests at a time (queue depth): pread and pwrite for one, io_uring for more.
+    pub depth: u32,
+    /// The largest request, in bytes.
+    pub largest: u64,
+}
+
+/// Why a target cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RealError {
+    /// Its contents cannot be read.
+    #[error("{path}: cannot read {length} bytes at byte {offset}")]
+    Read {
+        /// The target.
+        path: String,
+        /// The offset, in bytes.
+        offset: u64,
+        /// The number of bytes.
+        length: u64,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Areas can be added during the run only at a queue depth of 1, and where contents are kept.
+    #[error("areas can be prepared for one request at a time only")]
+    Depth,
+    /// The ring failed, so the results of its requests are unknown.
+    #[error("the results of requests on their way are unknown")]
+    OnTheirWay,
+    /// The engine for the requests cannot be set up.
+    #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
+    Ring(#[source] io::Error),
+}
+
+straddle_units::error_kind!(RealError: Failed);
+
+/// The least size of the buffer of random bytes, from which all writes are made. It is larger if the largest
+/// request is.
+const RANDOM: usize = 1 << 20;
+
+enum Engine {
+    Serial(Box<Serial>),
+    Ring(Box<Ring>),
+}
+
+/// A file or device that is being measured.
+pub struct Real {
+    description: Description,
+    opened: Opened,
+    engine: Engine,
+    /// Where writes are allowed, in ascending order. With kept contents, there is one piece of memory per
+    /// area, in the same order.
+    areas: Vec<Span>,
+    kept: bool,
+    /// Nothing is written. Each request on its way has its own place in memory for what it reads.
+    only_read: bool,
+    /// The bytes of the largest request.
+    largest: usize,
+    begun: Instant,
+    stop: Arc<AtomicBool>,
+    /// The requests on their way, by id. The caller's ids are below the queue depth.
+    requests: Vec<Option<Request>>,
+    done: VecDeque<Completion>,
+    /// Number of requests that were sent, for comparison with the device's own count.
+    sent: u64,
+    unwritten: Option<io::Error>,
+}
+
+/// Differences are reported in sectors of this many bytes.
+const SECTOR: usize = 512;
+/// Bytes that are read at once when contents are read or compared.
+const CHUNK: usize = 1 << 20;
+
+impl Real {
+    /// A target that is only read. Once `stop` is true, requests are refused ([`TargetError::Interrupted`]).
+    pub fn reading(
+        opened: Opened,
+        title: String,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Nothing))
+    }
+
+    /// A target whose contents may be lost: random bytes from `seed` are written anywhere in its areas.
+    pub fn given_up(
+        target: Overwritable,
+        title: String,
+        seed: u64,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        let (opened, areas) = target.into_parts();
+        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Random(areas, seed)))
+    }
+
+    /// Sets up the engine for `opened`. There are no requests before [`with`](Self::with) gives it memory.
+    pub(crate) fn new(
+        opened: Opened,
+        title: String,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        let depth = usize::try_from(settings.depth).unwrap_or(1).max(1);
+        let engine = if settings.depth > 1 {
+            Engine::Ring(Box::new(Ring::new(&opened.file, settings.depth).map_err(RealError::Ring)?))
+        } else {
+            Engine::Serial(Box::new(Serial::new(&opened.file).map_err(RealError::Ring)?))
+        };
+        let name = opened.path.display().to_string();
+        Ok(Self {
+            description: Description { name, title, clock: Clock::Wall },
+            opened,
+            engine,
+            areas: Vec::new(),
+            kept: false,
+            only_read: true,
+            largest: usize::try_from(settings.largest).unwrap_or(RANDOM),
+            begun: Instant::now(),
+            stop,
+            requests: vec![None; depth],
+            done: VecDeque::with_capacity(depth),
+            sent: 0,
+            unwritten: None,
+        })
+    }
+
+    /// Makes it ready for requests. Its time begins.
+    pub(crate) fn with(mut self, writes: Writes) -> Self {
+        self.only_read = matches!(writes, Writes::Nothing);
+        self.kept = matches!(writes, Writes::Kept(_));
+        let mut memory: Vec<Memory>;
+        (self.areas, memory) = match writes {
+            Writes::Nothing => (Vec::new(), Vec::new()),
+            Writes::Kept(kept) => kept.into_areas().into_iter().unzip(),
+            Writes::Random(areas, seed) => (areas, vec![Memory::random(self.largest.max(RANDOM), seed)]),
+        };
+        // The last piece receives what is read. If nothing is written, each request has its own place in it.
+        let places = if self.only_read { self.requests.len() } else { 1 };
+        memory.push(Memory::new(self.largest.saturating_mul(places)));
+        match &mut self.engine {
+            Engine::Serial(serial) => serial.give(memory),
+            Engine::Ring(ring) => ring.give(memory),
+        }
+        self.begun = Instant::now();
+        self
+    }
+
+    /// Ends the measurement: no more requests can be sent.
+    pub fn finish(self) -> Finished {
+        Finished::of(self)
+    }
+
+    /// The target.
+    pub(crate) const fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Requests that were sent so far.
+    pub(crate) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether every byte that was read beforehand is zero. Such sectors may have been discarded or never
+    /// written, and a drive may answer without reading its medium.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.kept
+            && self.memory().is_some_and(|memory| {
+                memory.iter().take(self.areas.len()).all(|piece| piece.bytes().iter().all(|byte| *byte == 0))
+            })
+    }
+
+    /// Returns the parts of `span` that are kept and were read as zeroes.
+    pub(crate) fn zeroes(&self, span: Span) -> Vec<Span> {
+        let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
+        let part = |(area, piece): (&Span, &Memory)| {
+            let start = area.start().max(span.start());
+            let part = Span::new(start, area.end().min(span.end()).checked_since(start)?)?;
+            let from = usize::try_from(start.checked_since(area.start())?.get()).ok()?;
+            let to = from.checked_add(usize::try_from(part.len().get()).ok()?)?;
+            let bytes = piece.bytes().get(from..to)?;
+            bytes.iter().all(|byte| *byte == 0).then_some(part)
+        };
+        self.areas.iter().zip(pieces).filter_map(part).collect()
+    }
+
+    /// Returns where the areas differ from what was read from them, in ascending order. The measurement has
+    /// written only what it read, so another program has made each difference. It is not reverted.
+    pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
+        self.drain();
+        let on_their_way = || RealError::OnTheirWay;
+        let pieces = if self.kept { self.memory().ok_or_else(on_their_way)? } else { &[] };
+        let mut changed = Vec::new();
+        for (area, piece) in self.areas.iter().zip(pieces) {
+            let start = area.start().get();
+            // A part that was cut off counts as changed, also if the file shrinks during the comparison.
+            let reaches = || self.opened.length().saturating_sub(start).min(area.len().get());
+            let mut there = reaches();
+            while let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
+                match read_area(&self.opened, rest) {
+                    Ok(now) => {
+                        differing(start, now.bytes(), &piece.bytes()[..now.bytes().len()], &mut changed);
+                        break;
+                    }
+                    Err(_) if reaches() < there => there = reaches(),
+                    Err(error) => return Err(error),
+                }
+            }
+            if there < area.len().get() {
+                add(&mut changed, start + there, area.len().get() - there);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Takes the first error of a write or flush that was sent: the medium may lack what a cache holds.
+    pub(crate) fn take_unwritten(&mut self) -> Option<io::Error> {
+        self.unwritten.take()
+    }
+
+    /// Waits until nothing is on its way.
+    fn drain(&mut self) {
+        let Self { engine: Engine::Ring(ring), requests, unwritten, .. } = self else { return };
+        let ended = ring.drain(|id, done| {
+            if let Some(request) = taken(requests, id) {
+                let _ = completed(done, &request, unwritten);
+            }
+        });
+        if let Err(error) = ended {
+            unwritten.get_or_insert(error);
+        }
+    }
+
+    /// Reads `span` into `pending`, unless all of it is kept. It can be written once a journal holds it ([`admit`](Self::admit)).
+    pub(crate) fn read(&self, span: Span, pending: &mut Pending) -> Result<(), RealError> {
+        let (true, Engine::Serial(serial)) = (self.kept, &self.engine) else { return Err(RealError::Depth) };
+        pending.read(&self.opened, span, (&self.areas, serial.memory()))
+    }
+
+    /// Allows writes where a journal holds the contents. Bytes that are kept already stay as they are. Areas
+    /// that only touch are not joined, which would copy all of them each time.
+    pub(crate) fn admit(&mut self, kept: Kept) -> Result<(), RealError> {
+        let (true, Engine::Serial(serial)) = (self.kept, &mut self.engine) else {
+            return Err(RealError::Depth);
+        };
+        for (span, mut memory) in kept.into_areas() {
+            let first = self.areas.partition_point(|area| area.end() <= span.start());
+            let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
+            let pieces = first..first + meeting;
+            let known = &self.areas[pieces.clone()];
+            let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
+            let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
+            let union = end.checked_since(start).and_then(|length| Span::new(start, length)).unwrap_or(span);
+            if !known.is_empty() {
+                let mut joined = Memory::new(usize::try_from(union.len().get()).unwrap_or(0));
+                lay(&mut joined, union, &memory, span);
+                for (area, piece) in known.iter().zip(&serial.memory()[pieces.clone()]) {
+                    lay(&mut joined, union, piece, *area);
+                }
+                memory = joined;
+            }
+            serial.replace(pieces.clone(), memory);
+            self.areas.splice(pieces, [union]);
+        }
+        Ok(())
+    }
+
+    fn memory(&self) -> Option<&[Memory]> {
+        match &self.engine {
+            Engine::Serial(serial) => Some(serial.memory()),
+            Engine::Ring(ring) => ring.memory(),
+        }
+    }
+
+    /// Checks that a write does not grow the file.
+    fn check_end(&self, request: &Request) -> io::Result<()> {
+        if !self.opened.is_whole() {
+            return Err(io::Error::other("the file has been cut short, and is not to be grown"));
+        }
+        let end = request.offset.get().checked_add(request.length.get());
+        if end.is_none_or(|end| end > self.opened.size) {
+            return Err(io::Error::other("the write ends beyond the end of the target"));
+        }
+        Ok(())
+    }
+
+    /// Where the bytes of a request are in memory. An error if the request may not be sent.
+    fn place(&self, request: &Request) -> io::Result<(Ask, Place)> {
+        let ask = match request.operation {
+            Operation::Read => Ask::Read,
+            Operation::Write => Ask::Write,
+            Operation::WriteFua => Ask::WriteDurable,
+            Operation::Flush => return Ok((Ask::Flush, Place { piece: 0, from: 0, length: 0 })),
+            Operation::Discard => return Err(Errno::OPNOTSUPP.into()),
+        };
+        let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
+        if ask == Ask::Read {
+            // Each outstanding read has a slot of its own, as long as the largest request.
+            let slot =
+                if self.only_read { usize::try_from(request.id.0).map_err(|_| Errno::INVAL)? } else { 0 };
+            let from = slot.checked_mul(self.largest).ok_or(Errno::INVAL)?;
+            let piece = if self.kept { self.areas.len() } else { usize::from(!self.only_read) };
+            return Ok((ask, Place { piece, from, length }));
+        }
+        // The last check before the system call.
+        let span = Span::new(request.offset, request.length).ok_or(Errno::INVAL)?;
+        let index = self.areas.partition_point(|area| area.end() < span.end());
+        let area = self.areas.get(index).filter(|area| area.contains(span)).ok_or(Errno::PERM)?;
+        let from = if self.kept { request.offset.get() - area.start().get() } else { 0 };
+        let piece = if self.kept { index } else { 0 };
+        Ok((ask, Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length }))
+    }
+
+    /// The places of a write that lies in several adjacent kept areas; `None` for any other request.
+    fn across(&self, request: &Request) -> Option<Vec<Place>> {
+        if !self.kept || !request.operation.is_write() {
+            return None;
+        }
+        let span = Span::new(request.offset, request.length)?;
+        let first = self.areas.partition_point(|area| area.end() <= span.start());
+        let mut places = Vec::new();
+        let mut at = span.start();
+        for (index, area) in self.areas.iter().enumerate().skip(first) {
+            if at >= span.end() || area.start() > at {
+                break;
+            }
+            let end = area.end().min(span.end());
+            let from = usize::try_from(at.checked_since(area.start())?.get()).ok()?;
+            let length = u32::try_from(end.checked_since(at)?.get()).ok()?;
+            places.push(Place { piece: index, from, length });
+            at = end;
+        }
+        (at == span.end() && places.len() > 1).then_some(places)
+    }
+
+    fn write_across(&mut self, request: Request, places: &[Place]) -> Result<(), TargetError> {
+        let failed = |source| TargetError::Failed { request, source };
+        let Engine::Serial(serial) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
+        self.sent += 1;
+        let ask = if request.operation == Operation::WriteFua { Ask::WriteDurable } else { Ask::Write };
+        let done = serial.write_joined(ask, places, request.offset.get());
+        completed(done, &request, &mut self.unwritten)?;
+        self.done.push_back(Completion { id: request.id, at: since(self.begun) });
+        Ok(())
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn since(begun: Instant) -> Time {
+    Time::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Takes the request with this id from those on their way.
+fn taken(requests: &mut [Option<Request>], id: u64) -> Option<Request> {
+    usize::try_from(id).ok().and_then(|id| requests.get_mut(id)).and_then(Option::take)
+}
+
+/// The result of a request that was sent. Records the first failed write or flush in `unwritten`.
+fn completed(
+    done: io::Result<u32>,
+    request: &Request,
+    unwritten: &mut Option<io::Error>,
+) -> Result<(), TargetError> {
+    done.and_then(|done| whole(done, request)).map_err(|source| {
+        // EINVAL comes from the kernel, before the request is sent to the target.
+        let is_sent = Errno::from_io_error(&source) != Some(Errno::INVAL);
+        let writes = request.operation.is_write() || request.operation == Operation::Flush;
+        let (kind, cause) = (source.kind(), source.to_string());
+        let failed = TargetError::Failed { request: *request, source };
+        if is_sent && writes && unwritten.is_none() {
+            *unwritten = Some(io::Error::new(kind, format!("{failed}: {cause}")));
+        }
+        failed
+    })
+}
+
+/// Checks that all bytes were transferred. Fewer are an error: the target has shrunk or is full.
+fn whole(done: u32, request: &Request) -> io::Result<()> {
+    if request.operation == Operation::Flush || u64::from(done) == request.length.get() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("only {done} of {} bytes were done", request.length.get())))
+    }
+}
+
+impl Target for Real {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(self.opened.size)
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.opened.sector
+    }
+
+    fn now(&self) -> Time {
+        since(self.begun)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        if self.is_stopped() {
+            return Err(TargetError::Interrupted);
+        }
+        let failed = |source| TargetError::Failed { request, source };
+        if request.operation.is_write() {
+            self.check_end(&request).map_err(failed)?;
+        }
+        if let Some(places) = self.across(&request) {
+            return self.write_across(request, &places);
+        }
+        let (ask, place) = self.place(&request).map_err(failed)?;
+        self.sent += 1;
+        match &mut self.engine {
+            Engine::Serial(serial) => {
+                completed(serial.call(ask, place, request.offset.get()), &request, &mut self.unwritten)?;
+                let at = since(self.begun);
+                self.done.push_back(Completion { id: request.id, at });
+            }
+            Engine::Ring(ring) => {
+                let slot = usize::try_from(request.id.0).ok().and_then(|id| self.requests.get_mut(id));
+                let slot = slot.filter(|slot| slot.is_none()).ok_or_else(|| failed(Errno::INVAL.into()))?;
+                ring.push(ask, place, request.offset.get(), request.id.0).map_err(failed)?;
+                *slot = Some(request);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        let ring = match &mut self.engine {
+            Engine::Serial(_) => return self.done.pop_front().ok_or(TargetError::Idle),
+            Engine::Ring(ring) => ring,
+        };
+        loop {
+            let (id, done) = match ring.wait() {
+                Ok(Some(back)) => back,
+                Ok(None) => return Err(TargetError::Idle),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Err(TargetError::Interrupted);
+                    }
+                    continue;
+                }
+                Err(source) => {
+                    // What comes of those on their way is not known.
+                    self.unwritten.get_or_insert_with(|| io::Error::new(source.kind(), source.to_string()));
+                    return Err(TargetError::Failed { request: Request::flush(0), source });
+                }
+            };
+            let Some(request) = taken(&mut self.requests, id) else { continue };
+            completed(done, &request, &mut self.unwritten)?;
+            return Ok(Completion { id: RequestId(id), at: since(self.begun) });
+        }
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        std::thread::sleep(Duration::from_nanos(length.get()));
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+/// Adds the sectors, the first at byte `start`, in which two readings of the same place differ. Adjacent ones
+/// become one span.
+pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Span>) {
+    if now == then {
+        return;
+    }
+    let mut at = start;
+    for (now, then) in now.chunks(SECTOR).zip(then.chunks(SECTOR)) {
+        let length = now.len() as u64;
+        if now != then {
+            add(spans, at, length);
+        }
+        at += length;
+    }
+}
+
+/// Appends a span, joined to the last one if they are adjacent.
+pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
+    let (from, length) = match spans.last() {
+        Some(last) if last.end().get() == start => (last.start().get(), last.len().get() + length),
+        _ => (start, length),
+    };
+    if from != start {
+        spans.pop();
+    }
+    spans.extend(Span::new(ByteOffset::new(from), ByteCount::new(length)));
+}
+
+/// Reads a whole area.
+pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
+    use std::os::unix::fs::FileExt;
+    let (start, length) = (area.start().get(), area.len().get());
+    let failed = |offset, length, source| RealError::Read {
+        path: opened.path.display().to_string(),
+        offset,
+        length,
+        source,
+    };
+    let mut memory = Memory::new(usize::try_from(length).unwrap_or(0));
+    let mut at = start;
+    for chunk in memory.bytes_mut().chunks_mut(CHUNK) {
+        let length = chunk.len() as u64;
+        opened.file.read_exact_at(chunk, at).map_err(|source| failed(at, length, source))?;
+        at += length;
+    }
+    Ok(memory)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Carrying out a move that was prepared, in the initramfs.
+//!
+//! The law of this module: whatever ends a move, the kernel lists the partitions that move where the table has
+//! them, or not at all if it has none; otherwise the machine starts again. How it ended is recorded.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Target;
+use crate::apply::ApplyError;
+use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
+use crate::{Depth, Present};
+use straddle_device::shown::with_causes;
+use straddle_device::sysfs::{Directory, partitions};
+use straddle_device::{Options, ioctl};
+use straddle_layout::Partition;
+
+use crate::boot::hibernation::suspected;
+use crate::boot::installed::write;
+use crate::boot::prepare::moving;
+use crate::boot::{BootError, LOG, System, sysfs_of};
+
+/// The largest plan in bytes.
+const LARGEST_PLAN: u64 = 16 << 20;
+/// How often, and with what pauses, the kernel is asked to read a table that it does not have.
+const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
+/// How long the reason for starting again is shown.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Receives what a move at boot has to say.
+pub struct Console<'c> {
+    /// Receives the progress, and may stop the moves at a safe point.
+    pub watch: Watch<'c>,
+    /// Receives the list of what could not be read.
+    pub list: Listing<'c>,
+    /// Receives why the machine starts again, before it does.
+    pub restart: &'c mut dyn FnMut(&str),
+}
+
+/// How a move at boot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The partitions were in their places already.
+    AlreadyDone,
+    /// All data are in their places.
+    Complete {
+        /// Whether an earlier start had begun it.
+        is_resumed: bool,
+        /// How many areas could not be read.
+        unreadable: usize,
+    },
+    /// A rollback that had begun earlier is complete.
+    Back {
+        /// How many areas could not be read.
+        unreadable: usize,
+    },
+    /// It was stopped at a safe point.
+    Paused,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyDone => {
+                f.write_str("the partitions are in their places; --at-boot=cancel removes the hook")
+            }
+            Self::Complete { is_resumed: false, .. } => f.write_str("the move is complete"),
+            Self::Complete { is_resumed: true, .. } => {
+                f.write_str("the move is complete, after an interruption")
+            }
+            Self::Back { .. } => f.write_str("the old layout is back"),
+            Self::Paused => f.write_str("interrupted at a safe point: the next start resumes the move"),
+        }?;
+        match self {
+            Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {
+                write!(f, "; areas that could not be read: {unreadable}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl System {
+    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named `id`.
+    /// Starts the machine again if the kernel does not list what the table has then.
+    ///
+    /// # Errors
+    ///
+    /// [`BootError::NotMoved`] if nothing was written, and others if something was.
+    pub fn carry_out(
+        &self,
+        disk: &Path,
+        id: [u8; 16],
+        console: &mut Console<'_>,
+    ) -> Result<Ended, BootError> {
+        let mut begun = None;
+        let ended = self.moved(disk, id, console, &mut begun);
+        let ended = match begun {
+            None => ended.map_err(|error| BootError::NotMoved(Box::new(error))),
+            Some(realign) => agree_or_restart(disk, &realign, &ended, console).and(ended),
+        };
+        let text = match &ended {
+            Ok(ended) => ended.to_string(),
+            Err(error) => with_causes(error),
+        };
+        let log = format!("{}\n{text}\n", disk.display());
+        let recorded = write(&self.path(LOG), log.as_bytes(), 0o644);
+        ended.and_then(|ended| recorded.map(|()| ended))
+    }
+
+    /// Moves. `begun` is the plan of which something may have been written.
+    fn moved(
+        &self,
+        disk: &Path,
+        id: [u8; 16],
+        console: &mut Console<'_>,
+        begun: &mut Option<Realign>,
+    ) -> Result<Ended, BootError> {
+        let realign = self.plan()?;
+        let mut target = Target::open(disk, None)?;
+        match Run::find(&mut target, None) {
+            Ok(mut run) => {
+                let realign = begun.insert(run.realign().clone()).clone();
+                let is_back =
+                    run.is_turned().map_err(|error| BootError::Unfinished(Box::new(error.into())))?;
+                let outcome = finished(run, is_back, console);
+                return ended(outcome, &realign, &target, (true, is_back));
+            }
+            Err(MoveError::Nothing) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if realign.is_done(&target)? {
+            return Ok(Ended::AlreadyDone);
+        }
+        if let Some(why) = suspected(self) {
+            return Err(BootError::Hibernated(why));
+        }
+        let run = realign.begin(&mut target, JournalPlace::Inside, id)?;
+        *begun = Some(realign.clone());
+        let outcome = finished(run, false, console);
+        ended(outcome, &realign, &target, (false, false))
+    }
+
+    /// The plan that was prepared.
+    fn plan(&self) -> Result<Realign, BootError> {
+        let path = self.home().join("plan.json");
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|file| file.take(LARGEST_PLAN).read_to_string(&mut text));
+        read.map_err(|source| BootError::File { path, what: "read", source })?;
+        Ok(Realign::from_json(&text)?)
+    }
+}
+
+fn finished(run: Run<'_>, is_back: bool, console: &mut Console<'_>) -> Result<Outcome, MoveError> {
+    match is_back {
+        true => run.roll_back_listing(console.watch, console.list),
+        false => run.finish_listing(console.watch, console.list),
+    }
+}
+
+/// What the end of a run means, of a move that was resumed or not, forth or back.
+fn ended(
+    outcome: Result<Outcome, MoveError>,
+    realign: &Realign,
+    target: &Target<'_>,
+    (is_resumed, is_back): (bool, bool),
+) -> Result<Ended, BootError> {
+    let complete = |unreadable| match is_back {
+        true => Ended::Back { unreadable },
+        false => Ended::Complete { is_resumed, unreadable },
+    };
+    match outcome {
+        Ok(Outcome::Complete(bad)) => Ok(complete(bad.len())),
+        Ok(Outcome::Paused) => Ok(Ended::Paused),
+        // The table is written, and the kernel is asked again.
+        Err(MoveError::Apply(ApplyError::Kernel(_))) => Ok(complete(0)),
+        Err(error) => {
+            let is_done = matches!(realign.is_done(target), Ok(true));
+            let error = Box::new(error.into());
+            Err(if is_done { BootError::EndedBadly(error) } else { BootError::Unfinished(error) })
+        }
+    }
+}
+
+/// Starts the machine again if the kernel and the table disagree. `ended` is how the move ended.
+fn agree_or_restart(
+    disk: &Path,
+    realign: &Realign,
+    ended: &Result<Ended, BootError>,
+    console: &mut Console<'_>,
+) -> Result<(), BootError> {
+    let Err(error) = agree(disk, realign) else { return Ok(()) };
+    let ended = match ended {
+        Ok(ended) => ended.to_string(),
+        Err(error) => with_causes(error),
+    };
+    (console.restart)(&format!("{ended}; {}", with_causes(&error)));
+    std::thread::sleep(PAUSE);
+    // Going on would mount partitions that are elsewhere by now.
+    fs::write("/proc/sysrq-trigger", "b").map_err(BootError::NoRestart)?;
+    Err(error)
+}
+
+/// Makes sure that the kernel lists the partitions that move where the table has them, or not at all if it
+/// has none.
+fn agree(disk: &Path, realign: &Realign) -> Result<(), BootError> {
+    let Some(sys) = sysfs_of(disk) else { return Ok(()) };
+    let moving = moving(realign);
+    for _ in 0..REREADS.0 {
+        let present = Present::to_change(disk, &Options::default(), Depth::Contents)?;
+        let start = |p: &Partition| (p.number, p.span.start().get());
+        let partitions_of_table = present.stack().partitions.iter().map(start);
+        let mut table: Vec<(u32, u64)> =
+            partitions_of_table.filter(|(number, _)| moving.contains(number)).collect();
+        table.sort_unstable();
+        let listed = partitions(&Directory::new(sys.clone()));
+        let listed = listed.iter().map(|p| (p.number, p.span.start().get()));
+        let listed: Vec<(u32, u64)> = listed.filter(|(number, _)| moving.contains(number)).collect();
+        if table == listed {
+            return Ok(());
+        }
+        if let Ok(file) = File::open(disk) {
+            let _ = ioctl::reread_partitions(&file);
+        }
+        std::thread::sleep(REREADS.1);
+    }
+    Err(BootError::NotListed)
+}

@@ -1,0 +1,261 @@
+//! What is to be moved, as a value that is valid by construction.
+
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use serde::{Deserialize, Serialize};
+use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
+
+use crate::relocate::disk::SECTOR;
+use crate::relocate::error::RelocateError;
+use crate::relocate::sequence::Sequence;
+
+/// The most moves of a job.
+pub const MOST_MOVES: usize = 1024;
+/// The most bytes of a payload.
+pub const LARGEST_PAYLOAD: usize = 1 << 20;
+/// The largest window.
+pub const LARGEST_WINDOW: u64 = 64 * MIB;
+/// The largest physical sector.
+const LARGEST_BLOCK: u64 = MIB;
+/// The largest disk: sums of a few offsets stay within 64 bits.
+const LARGEST_DISK: u64 = 1 << 62;
+
+/// One move: the bytes of `from` to byte `to` of the same disk. Both may overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The bytes that move.
+    pub from: Span,
+    /// Where the first of them goes.
+    pub to: ByteOffset,
+}
+
+impl Move {
+    /// Where the bytes go; `None` if that exceeds 64 bits.
+    pub fn destination(self) -> Option<Span> {
+        Span::new(self.to, self.from.len())
+    }
+}
+
+/// What a [`Job`] is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The size of the disk.
+    pub size: ByteCount,
+    /// The physical sectors of the disk: every write covers whole ones. 4096 bytes are right for 512n, too.
+    pub blocks: Boundary,
+    /// How many bytes move at a time: a multiple of the physical sector.
+    pub window: ByteCount,
+    /// Names the job; another one has another.
+    pub id: [u8; 16],
+    /// The moves, in the order in which they are made.
+    pub moves: Vec<Move>,
+    /// Given back on recovery, and not looked at.
+    pub payload: Vec<u8>,
+}
+
+/// Moves that are possible, one after the other, on a disk of a certain size.
+///
+/// Spans count in 512-byte sectors. What a move is to bring somewhere else is never overwritten by an earlier
+/// one; a span that was moved may move again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Raw", into = "Raw")]
+pub struct Job(Parts);
+
+impl Job {
+    /// Checks the parts.
+    ///
+    /// # Errors
+    ///
+    /// [`RelocateError::Job`] with the reason.
+    pub fn new(parts: Parts) -> Result<Self, RelocateError> {
+        let refuse = |why: String| Err(RelocateError::Job(why));
+        let (block, window) = (parts.blocks.size(), parts.window);
+        let sector = ByteCount::new(SECTOR);
+        let is_phase = parts.blocks.phase().is_multiple_of(sector);
+        if !block.is_multiple_of(sector)
+            || !block.get().is_power_of_two()
+            || !is_phase
+            || block.get() > LARGEST_BLOCK
+        {
+            return refuse(format!("no physical sectors of {} bytes", block.get()));
+        }
+        if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
+            return refuse(format!("no window of {} bytes", window.get()));
+        }
+        if parts.size.get() > LARGEST_DISK {
+            return refuse(format!("no disk of {} bytes", parts.size.get()));
+        }
+        if parts.moves.is_empty() || parts.moves.len() > MOST_MOVES {
+            return refuse(format!("{} moves; there may be 1 to {MOST_MOVES}", parts.moves.len()));
+        }
+        if parts.payload.len() > LARGEST_PAYLOAD {
+            return refuse(format!("a payload of {} bytes; {LARGEST_PAYLOAD} at most", parts.payload.len()));
+        }
+        for one in &parts.moves {
+            let numbers = [one.from.start().get(), one.from.len().get(), one.to.get()];
+            if numbers.iter().any(|bytes| !ByteCount::new(*bytes).is_multiple_of(sector)) {
+                return refuse(format!("{one:?} does not count in sectors of {SECTOR} bytes"));
+            }
+            if one.from.is_empty() || one.from.start() == one.to {
+                return refuse(format!("{one:?} moves nothing"));
+            }
+            let disk = Span::first(parts.size);
+            if !one.destination().is_some_and(|to| disk.contains(to)) || !disk.contains(one.from) {
+                return refuse(format!("{one:?} reaches beyond the disk"));
+            }
+        }
+        simulate(&parts.moves)?;
+        Ok(Self(parts))
+    }
+
+    /// Returns the largest window, up to `most`, with which moves over a distance of `shortest` bytes need no
+    /// copy in the journal; `most` if the distance is so short that copies are better.
+    pub fn window(shortest: ByteCount, block: ByteCount, most: ByteCount) -> ByteCount {
+        let half = ByteCount::new(shortest.get() / 2).floor_to(block);
+        if half.get() >= MIB.min(most.get()) { half.min(most.floor_to(block)) } else { most.floor_to(block) }
+    }
+
+    /// The size of the disk.
+    pub fn size(&self) -> ByteCount {
+        self.0.size
+    }
+
+    /// The physical sectors of the disk.
+    pub fn blocks(&self) -> Boundary {
+        self.0.blocks
+    }
+
+    /// How many bytes move at a time.
+    pub fn window_len(&self) -> ByteCount {
+        self.0.window
+    }
+
+    /// The job's name.
+    pub fn id(&self) -> [u8; 16] {
+        self.0.id
+    }
+
+    /// The moves, in order.
+    pub fn moves(&self) -> &[Move] {
+        &self.0.moves
+    }
+
+    /// What the caller keeps in the journal.
+    pub fn payload(&self) -> &[u8] {
+        &self.0.payload
+    }
+
+    /// The sum of the lengths of all moves.
+    pub fn total(&self) -> ByteCount {
+        ByteCount::new(self.0.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
+    }
+
+    /// The number of windows that are copied to the journal, and of all.
+    pub fn windows(&self) -> (u64, u64) {
+        let sequence = Sequence::forward(self);
+        let copied = (0..sequence.count()).filter(|index| !sequence.window(*index).is_direct).count();
+        (copied as u64, sequence.count())
+    }
+
+    /// The physical sectors that `span` touches, as far as the disk has them.
+    pub(crate) fn round_out(&self, span: Span) -> Span {
+        round_out(self.0.blocks, self.0.size, span)
+    }
+}
+
+pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
+    let start = blocks.floor(span.start()).unwrap_or(ByteOffset::ZERO);
+    let end = blocks.ceil(span.end()).map_or(size.get(), |end| end.get().min(size.get()));
+    let len = ByteCount::new(end.saturating_sub(start.get()));
+    Span::new(start, len).unwrap_or(span)
+}
+
+/// Follows the data through all moves: none is overwritten while it is needed.
+fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
+    let refuse = |one: &Move, other: Span| {
+        Err(RelocateError::Job(format!("{one:?} overwrites or moves part of the data at {other:?}")))
+    };
+    // What is not moved for a second time is there from the beginning.
+    let (mut moved, mut live) = (Vec::new(), Vec::new());
+    for one in moves {
+        match moved.iter().position(|span| *span == one.from) {
+            Some(index) => drop(moved.swap_remove(index)),
+            None => live.push(one.from),
+        }
+        moved.extend(one.destination());
+    }
+    for (index, span) in live.iter().enumerate() {
+        if let Some(other) = live[..index].iter().find(|other| other.overlaps(*span)) {
+            let why = format!("{span:?} and {other:?} have bytes in common");
+            return Err(RelocateError::Job(why));
+        }
+    }
+    for one in moves {
+        let Some(index) = live.iter().position(|span| *span == one.from) else {
+            return refuse(one, one.from);
+        };
+        live.swap_remove(index);
+        let Some(to) = one.destination() else { return refuse(one, one.from) };
+        if let Some(other) = live.iter().find(|span| span.overlaps(to)) {
+            return refuse(one, *other);
+        }
+        live.push(to);
+    }
+    Ok(())
+}
+
+/// A job as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    size: u64,
+    block: u64,
+    phase: u64,
+    window: u64,
+    id: String,
+    /// Start, length and destination of each.
+    moves: Vec<[u64; 3]>,
+    payload: String,
+}
+
+/// The digits of a byte of the payload.
+pub(crate) const DIGITS_OF_BYTE: usize = 2;
+
+impl From<Job> for Raw {
+    fn from(Job(parts): Job) -> Self {
+        let numbers = |one: &Move| [one.from.start().get(), one.from.len().get(), one.to.get()];
+        Self {
+            size: parts.size.get(),
+            block: parts.blocks.size().get(),
+            phase: parts.blocks.phase().get(),
+            window: parts.window.get(),
+            id: HEXLOWER.encode(&parts.id),
+            moves: parts.moves.iter().map(numbers).collect(),
+            payload: HEXLOWER.encode(&parts.payload),
+        }
+    }
+}
+
+impl TryFrom<Raw> for Job {
+    type Error = RelocateError;
+
+    fn try_from(raw: Raw) -> Result<Self, RelocateError> {
+        let invalid = |what: &str| RelocateError::Job(what.to_owned());
+        let mut moves = Vec::with_capacity(raw.moves.len().min(MOST_MOVES));
+        for [start, len, to] in raw.moves {
+            let from = Span::new(ByteOffset::new(start), ByteCount::new(len));
+            let from = from.ok_or_else(|| invalid("a span reaches beyond 64 bits"))?;
+            moves.push(Move { from, to: ByteOffset::new(to) });
+        }
+        let digits = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+        let id = digits(&raw.id).and_then(|id| id.try_into().ok());
+        Self::new(Parts {
+            size: ByteCount::new(raw.size),
+            blocks: Boundary::new(ByteCount::new(raw.block), ByteCount::new(raw.phase))
+                .ok_or_else(|| invalid("no physical sectors of 0 bytes"))?,
+            window: ByteCount::new(raw.window),
+            id: id.ok_or_else(|| invalid("its name is not 16 bytes"))?,
+            moves,
+            payload: digits(&raw.payload).ok_or_else(|| invalid("its payload is not hexadecimal"))?,
+        })
+    }
+}

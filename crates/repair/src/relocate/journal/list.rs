@@ -1,0 +1,135 @@
+//! The list of what could not be read.
+//!
+//! Each block has no entries first, and is written once after that, so that a torn one hides no other. It has a
+//! magic, the title, a number of entries, the entries (where, how much, and where it was to go) and a hash.
+
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::record::Reader;
+use super::{HASH, Journal, hash, in_memory};
+use crate::relocate::bad::{Bad, Skip, normal};
+use crate::relocate::disk::Disks;
+use crate::relocate::error::RelocateError;
+use crate::relocate::fault::{self, Fault};
+use crate::relocate::job::Job;
+
+pub(super) const MAGIC: &[u8; 8] = b"relobad1";
+/// The list has no more bytes, or two blocks.
+const LARGEST: u64 = 4 << 20;
+pub(super) const HEAD: usize = 8 + 16 + 8;
+const ENTRY: usize = 3 * 8;
+
+/// The blocks of the list: one for each window, within limits.
+pub(super) fn blocks(job: &Job) -> u64 {
+    let most = (LARGEST / job.blocks().size().get()).clamp(2, 1024);
+    (job.total().get() / job.window_len().get()).clamp(2, most)
+}
+
+/// Whether a sector begins a block of the list of the journal that this title names.
+pub(super) fn is_of(sector: &[u8], title: [u8; 16]) -> bool {
+    sector.strip_prefix(MAGIC).is_some_and(|rest| rest.starts_with(&title))
+}
+
+impl Journal {
+    /// Reads the list.
+    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let mut skip = Skip::default();
+        for (index, block) in (1..).zip(bytes.chunks(self.block())) {
+            if let Some(bad) = self.decode(block).filter(|bad| !bad.is_empty()) {
+                skip.list.extend(bad);
+                skip.next = index;
+            }
+        }
+        skip.list = normal(skip.list);
+        Ok(skip)
+    }
+
+    /// Whether nothing is missing of what is listed: each block is there up to one without entries, as they are
+    /// written in order.
+    pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let mut blocks = bytes.chunks(self.block()).map(|block| self.decode(block));
+        Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
+    }
+
+    /// The blocks of the list that are none: a crash has torn them, or something has overwritten them.
+    pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>, RelocateError> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        let blocks = (0..).zip(bytes.chunks(self.block()));
+        Ok(blocks.filter(|(_, block)| self.decode(block).is_none()).map(|(index, _)| index).collect())
+    }
+
+    /// Writes that nothing is listed in this block.
+    pub(super) fn clear_block(&self, disks: &mut Disks<'_>, index: u64) -> Result<(), RelocateError> {
+        disks.write(self.device, self.layout.list(index), &self.padded(&self.encoded(&[])))
+    }
+
+    /// Writes that nothing is listed.
+    pub(super) fn clear_list(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        let block = self.padded(&self.encoded(&[]));
+        let blocks = block.repeat(in_memory(ByteCount::new(self.layout.list)));
+        disks.write(self.device, self.layout.list(0), &blocks)
+    }
+
+    /// A block of the list with these entries.
+    fn encoded(&self, entries: &[Bad]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.title);
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for bad in entries {
+            for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        bytes.extend(hash(&bytes));
+        bytes
+    }
+
+    /// Lists what could not be read, durably. Returns whether there was room.
+    pub(crate) fn list(
+        &self,
+        disks: &mut Disks<'_>,
+        skip: &mut Skip,
+        bad: &[Bad],
+    ) -> Result<bool, RelocateError> {
+        let blocks = bad.chunks(((self.block() - HEAD - HASH) / ENTRY).max(1));
+        if skip.next + blocks.len() as u64 > self.layout.list {
+            return Ok(false);
+        }
+        for block in blocks {
+            let bytes = self.padded(&self.encoded(block));
+            disks.write(self.device, self.layout.list(skip.next), &bytes)?;
+            skip.next += 1;
+        }
+        skip.list = normal(skip.list.iter().chain(bad).copied().collect());
+        if !fault::on(Fault::LateList) {
+            disks.flush()?;
+        }
+        Ok(true)
+    }
+
+    fn decode(&self, block: &[u8]) -> Option<Vec<Bad>> {
+        let mut reader = Reader(block);
+        if reader.take() != *MAGIC || reader.take() != self.title {
+            return None;
+        }
+        let count = usize::try_from(u64::from_le_bytes(reader.take())).ok()?;
+        let len = count.checked_mul(ENTRY)?.checked_add(HEAD)?;
+        if block.get(len..len.checked_add(HASH)?)? != hash(block.get(..len)?) {
+            return None;
+        }
+        let entry = |_| {
+            let mut number = || u64::from_le_bytes(reader.take());
+            let (start, len, to) = (number(), number(), number());
+            Some(Bad {
+                from: Span::new(ByteOffset::new(start), ByteCount::new(len))?,
+                to: ByteOffset::new(to),
+            })
+        };
+        (0..count).map(entry).collect()
+    }
+}

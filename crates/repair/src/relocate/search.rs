@@ -1,0 +1,63 @@
+//! A journal whose place is not known.
+//!
+//! The law of this module: a title is found by how it begins, and believed only if the body that its hash
+//! belongs to names the place that the title is at. One intact title with its body is enough.
+
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
+
+use crate::relocate::disk::{Disks, SECTOR};
+use crate::relocate::journal::{Journal, in_memory, is_title};
+
+/// The bytes that are read at a time.
+const PIECE: u64 = 4 * MIB;
+/// Titles that are followed to their bodies, which may be long: more are none of ours.
+const MOST: usize = 32;
+
+/// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be others,
+/// left over from earlier moves.
+///
+/// Reads the whole disk if there is none. Sectors that cannot be read are passed over.
+pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
+    let device = disks.device_of_journal();
+    let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
+    let mut left = MOST;
+    while end > 0 && left > 0 {
+        let start = end.saturating_sub(PIECE);
+        let piece = Span::new(ByteOffset::new(start), ByteCount::new(end - start))?;
+        let found = named(&mut disks, piece, &mut left);
+        if let Some(place) = found.into_iter().rev().find(|place| counts(*place)) {
+            return Some(place);
+        }
+        end = start;
+    }
+    None
+}
+
+/// The places that journals with a title in these bytes name as their own, whether or not the rest of them is there.
+pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
+    named(&mut disks, bytes, &mut { MOST })
+}
+
+/// The same. `left` counts the titles that are still followed.
+fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
+    let titles = titles(disks, bytes);
+    let followed = titles.len().min(*left);
+    *left -= followed;
+    titles.into_iter().rev().take(followed).rev().filter_map(|at| Journal::located(disks, at)).collect()
+}
+
+/// The titles in these bytes, in order.
+fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
+    let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
+    let starts = || (span.start().get()..).step_by(sector).map(ByteOffset::new);
+    let mut bytes = vec![0; in_memory(span.len())];
+    let disk = disks.get(device);
+    if disk.read(span.start(), &mut bytes).is_err() {
+        for (at, bytes) in starts().zip(bytes.chunks_mut(sector)) {
+            if disk.read(at, bytes).is_err() {
+                bytes.fill(0);
+            }
+        }
+    }
+    starts().zip(bytes.chunks(sector)).filter_map(|(at, sector)| is_title(sector).then_some(at)).collect()
+}

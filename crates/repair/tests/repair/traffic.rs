@@ -1,0 +1,106 @@
+//! What a job says that it reads and writes is what it reads and writes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io;
+use std::ops::ControlFlow;
+
+use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, Verify, begin, journal_len};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+/// A disk in memory that counts.
+struct Counting {
+    bytes: Vec<u8>,
+    read: u64,
+    written: u64,
+    flushes: u64,
+}
+
+impl Counting {
+    fn new(len: u64) -> Self {
+        // Nothing is a hole.
+        Self { bytes: vec![1; usize::try_from(len).unwrap()], read: 0, written: 0, flushes: 0 }
+    }
+
+    fn at(&mut self, at: ByteOffset, len: usize) -> &mut [u8] {
+        &mut self.bytes[usize::try_from(at.get()).unwrap()..][..len]
+    }
+}
+
+impl Disk for Counting {
+    fn size(&self) -> ByteCount {
+        ByteCount::new(self.bytes.len() as u64)
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        self.read += bytes.len() as u64;
+        bytes.copy_from_slice(self.at(at, bytes.len()));
+        Ok(())
+    }
+
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len() as u64;
+        self.at(at, bytes.len()).copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flushes += 1;
+        Ok(())
+    }
+}
+
+fn check(moves: &[(u64, u64, u64)], verify: Verify) {
+    let (size, window) = (4 << 20, 64 << 10);
+    let one = |(start, len, to): &(u64, u64, u64)| Move {
+        from: Span::new(ByteOffset::new(start * 512), ByteCount::new(len * 512)).unwrap(),
+        to: ByteOffset::new(to * 512),
+    };
+    let job = Job::new(Parts {
+        size: ByteCount::new(size),
+        blocks: Boundary::multiples_of(ByteCount::new(4096)).unwrap(),
+        window: ByteCount::new(window),
+        id: [1; 16],
+        moves: moves.iter().map(one).collect(),
+        payload: Vec::new(),
+    })
+    .unwrap();
+    let traffic = job.traffic(verify);
+    let (copied, windows) = job.windows();
+    let all = job.window_traffic(0..windows);
+    assert_eq!(all.len() as u64, windows);
+    let (mut data, mut journal) = (Counting::new(size), Counting::new(journal_len(&job).unwrap().get()));
+    let place = Span::first(journal.size());
+    let unfinished = begin(Disks::two(&mut data, &mut journal), place, job).unwrap();
+    drop(unfinished);
+    let (before, flushes) = (journal.written, data.flushes);
+    data.read = 0;
+    let found = straddle_repair::relocate::open(Disks::two(&mut data, &mut journal), place).unwrap().unwrap();
+    let straddle_repair::relocate::Recovered::Unfinished(unfinished) = found else { panic!() };
+    let ended = unfinished.resume(verify, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(matches!(ended, Ended::Complete(_)));
+    drop(ended);
+    let what = format!("{moves:?}, {copied} of {windows} windows copied");
+    assert_eq!(data.read, traffic.read.get(), "read: {what}");
+    assert_eq!(data.written, traffic.written.get(), "written: {what}");
+    // The record of the end, and its copy.
+    assert_eq!(journal.written - before, traffic.journal.get() + 2 * 4096, "journal: {what}");
+    assert!(data.flushes - flushes >= traffic.flushes, "flushes: {what}");
+}
+
+#[test]
+fn a_job_reads_and_writes_what_it_says() {
+    // Short ones are copied to the journal, long ones are not; ends within physical sectors; a detour.
+    let shapes: [&[(u64, u64, u64)]; 5] = [
+        &[(63, 3000, 64)],
+        &[(2049, 3000, 2048)],
+        &[(63, 2000, 4096)],
+        &[(2063, 1001, 4096), (63, 2000, 1024)],
+        &[(8, 800, 4000), (808, 800, 8), (4000, 800, 808)],
+    ];
+    for moves in shapes {
+        for verify in [Verify::Read, Verify::None] {
+            check(moves, verify);
+        }
+    }
+}

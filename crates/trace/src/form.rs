@@ -1,0 +1,275 @@
+//! What `trace --json` prints.
+
+use crate::{Account, Coalesced, Effect, Format, Histogram, Recording, SECTOR, Size, Volume, Window};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
+/// removed, not when a field is added.
+pub const SCHEMA: u32 = 1;
+
+/// What `straddle trace --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle trace")]
+pub struct TraceReport {
+    /// The schema version of this output.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The traces that were read.
+    files: Vec<FileReport>,
+    /// The number of lines that are not requests: headers, and events of other kinds.
+    other_lines: u64,
+    /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if the times
+    /// were not read, as those of a Parquet file that is only counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_ns: Option<u64>,
+    /// The start that the offsets are counted from, in sectors of 512 bytes.
+    started_at_sectors: u64,
+    /// How long a write is held at most to be merged with others, in nanoseconds; with `--merge-within`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge_within_ns: Option<u64>,
+    /// With `--merge-within`, the number of requests that were earlier than the one before them. They are merged as if
+    /// they had come at its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_requests: Option<u64>,
+    /// All volumes together.
+    total: VolumeReport,
+    /// The volumes by name, in order.
+    volumes: Vec<VolumeReport>,
+}
+
+/// A trace.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "File")]
+struct FileReport {
+    /// The trace as named on the command line.
+    name: String,
+    /// The format, by its name for `--format`; absent if the trace is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
+}
+
+/// What is asked of a volume.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Volume")]
+struct VolumeReport {
+    /// Its name; absent for all volumes together, and if the trace does not name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Its reads.
+    reads: OperationReport,
+    /// Its writes.
+    writes: OperationReport,
+    /// Its discards.
+    discards: OperationReport,
+    /// The number of its flushes.
+    flushes: u64,
+}
+
+/// The requests of one operation.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Requests")]
+struct OperationReport {
+    /// The number of requests.
+    requests: u64,
+    /// The number of bytes of the sectors that they touch.
+    bytes: u64,
+    /// The number of requests that do not begin and end on sectors of 512 bytes. They count with the sectors they
+    /// touch.
+    off_sector_requests: u64,
+    /// Their lengths, the shortest first.
+    sizes: Vec<SizeReport>,
+    /// What they do to units of each size.
+    units: Vec<UnitReport>,
+}
+
+/// The requests of one length.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Size")]
+struct SizeReport {
+    /// The length, rounded out to sectors of 512 bytes; absent for all of 2 MiB or more together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length_bytes: Option<u64>,
+    /// The number of requests.
+    requests: u64,
+    /// The number of bytes of all of them.
+    bytes: u64,
+}
+
+/// What requests do to units of one size, each request alone.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Unit")]
+struct UnitReport {
+    /// The size of the unit.
+    unit_bytes: u64,
+    /// With the start given.
+    #[serde(flatten)]
+    effect: EffectReport,
+    /// The start with the fewest units covered in part; with `--best`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<BestReport>,
+    /// What is left behind a cache that holds each write for some time; for writes, with `--merge-within`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged: Option<MergedReport>,
+}
+
+/// What writes do to units behind a cache.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Merged")]
+struct MergedReport {
+    /// Units that are written.
+    written_units: u64,
+    /// Of these, the ones of which only a part is new: each is a read-modify-write.
+    partial_units: u64,
+    /// Of these, the ones that were written early because no more could be held. If there are any, a larger cache
+    /// writes fewer.
+    early_units: u64,
+    /// The bytes of the units written relative to the bytes of the requests. Absent if there are no requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amplification: Option<f64>,
+}
+
+/// What requests do to units from one start.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Effect")]
+struct EffectReport {
+    /// Requests that do not begin and end on boundaries of units.
+    misaligned_requests: u64,
+    /// Requests that touch a unit more than their length needs.
+    straddling_requests: u64,
+    /// Requests that begin inside a unit.
+    partial_head_requests: u64,
+    /// Requests that end inside a unit.
+    partial_tail_requests: u64,
+    /// Units that a request covers in part. For a write, each is a read-modify-write.
+    partial_units: u64,
+    /// Units that requests touch, each counted once for each request.
+    touched_units: u64,
+    /// The bytes of the units touched relative to the bytes of the requests: for writes the write amplification,
+    /// if nothing is merged. Absent if there are no requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amplification: Option<f64>,
+}
+
+/// The start with the fewest units covered in part.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Best")]
+struct BestReport {
+    /// The start in sectors of 512 bytes, modulo the unit.
+    started_at_sectors: u64,
+    /// With this start.
+    #[serde(flatten)]
+    effect: EffectReport,
+}
+
+/// A trace that was read.
+pub struct TraceFile {
+    /// Its name.
+    pub name: String,
+    /// Its format; `None` if it is empty.
+    pub format: Option<Format>,
+}
+
+/// The requests of traces, to be reported.
+pub struct Counted<'a> {
+    /// The traces that were read.
+    pub files: &'a [TraceFile],
+    /// What was counted.
+    pub account: &'a Account,
+    /// All volumes together.
+    pub total: Volume,
+    /// The sizes of units in sectors.
+    pub units: &'a [u64],
+    /// The start in sectors.
+    pub start: u64,
+    /// Whether the best start is reported.
+    pub best: bool,
+    /// The window behind which writes were merged.
+    pub window: Option<&'a Window>,
+}
+
+impl From<(&Recording, Option<Format>)> for TraceFile {
+    fn from((recording, format): (&Recording, Option<Format>)) -> Self {
+        Self { name: recording.name.clone(), format }
+    }
+}
+
+impl TraceReport {
+    /// Reports what was counted.
+    pub fn of(counted: &Counted<'_>) -> Self {
+        let volume = |(name, volume)| volume_report(counted, Some(name), volume);
+        let files = counted.files.iter();
+        Self {
+            schema: SCHEMA,
+            straddle: env!("CARGO_PKG_VERSION"),
+            files: files
+                .map(|file| FileReport { name: file.name.clone(), format: file.format.map(Format::name) })
+                .collect(),
+            other_lines: counted.account.others(),
+            span_ns: counted.account.span().map(straddle_units::io::Time::get),
+            started_at_sectors: counted.start,
+            merge_within_ns: counted.window.map(|window| window.within.get()),
+            late_requests: counted.window.map(|_| counted.account.late()),
+            total: volume_report(counted, None, &counted.total),
+            volumes: counted.account.volumes().map(volume).collect(),
+        }
+    }
+}
+
+fn volume_report(counted: &Counted<'_>, name: Option<&str>, volume: &Volume) -> VolumeReport {
+    VolumeReport {
+        name: name.filter(|name| !name.is_empty()).map(str::to_owned),
+        reads: operation(counted, &volume.reads, &[]),
+        writes: operation(counted, &volume.writes, &volume.coalesced),
+        discards: operation(counted, &volume.discards, &[]),
+        flushes: volume.flushes,
+    }
+}
+
+fn operation(counted: &Counted<'_>, histogram: &Histogram, coalesced: &[Coalesced]) -> OperationReport {
+    let unit = |unit: &u64| {
+        let effects = histogram.effects(*unit)?;
+        let best = counted
+            .best
+            .then(|| effects.best())
+            .map(|(start, effect)| BestReport { started_at_sectors: start, effect: effect_report(&effect) });
+        let effect = effect_report(&effects.started_at(counted.start));
+        let merged = coalesced.iter().find(|coalesced| coalesced.unit == *unit).map(|merged| MergedReport {
+            written_units: merged.written,
+            partial_units: merged.partial,
+            early_units: merged.early,
+            amplification: merged.amplification(histogram.sectors()),
+        });
+        Some(UnitReport { unit_bytes: unit * SECTOR, effect, best, merged })
+    };
+    let size = |size: Size| SizeReport {
+        length_bytes: size.sectors.map(|sectors| sectors * SECTOR),
+        requests: size.requests,
+        bytes: whole(size.total * u128::from(SECTOR)),
+    };
+    OperationReport {
+        requests: histogram.requests(),
+        bytes: whole(histogram.sectors() * u128::from(SECTOR)),
+        off_sector_requests: histogram.inexact(),
+        sizes: histogram.sizes().into_iter().map(size).collect(),
+        units: counted.units.iter().filter_map(unit).collect(),
+    }
+}
+
+fn effect_report(effect: &Effect) -> EffectReport {
+    EffectReport {
+        misaligned_requests: effect.misaligned,
+        straddling_requests: effect.straddling,
+        partial_head_requests: effect.heads,
+        partial_tail_requests: effect.tails,
+        partial_units: effect.partial,
+        touched_units: whole(effect.touched),
+        amplification: effect.amplification(),
+    }
+}
+
+/// Returns a count as JSON's readers take it.
+fn whole(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

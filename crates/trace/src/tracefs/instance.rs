@@ -1,0 +1,225 @@
+//! An instance of tracefs: buffers and events of this process alone.
+//!
+//! The law of this module: the folder is `instances/straddle-PID`. It is removed when the value is dropped; one that a
+//! killed process left is removed by the next recording.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::tracefs::error::RecordError;
+
+/// How the names of instances begin.
+const PREFIX: &str = "straddle-";
+
+/// The events that are recorded.
+pub(crate) const EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// An instance.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    path: PathBuf,
+}
+
+/// The buffer of a processor, opened to be read without waiting.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) processor: u32,
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+}
+
+impl Instance {
+    /// Makes an instance where tracefs is mounted.
+    pub(crate) fn new() -> Result<Self, RecordError> {
+        let all = mounted()?.join("instances");
+        remove_orphans(&all);
+        let path = all.join(format!("{PREFIX}{}", std::process::id()));
+        let refused = match fs::create_dir(&path) {
+            // What a process of the same number left, or a kernel that has just not yet let go of it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_dir(&path).and_then(|()| fs::create_dir(&path)).err()
+            }
+            made => made.err(),
+        };
+        match refused {
+            None => Ok(Self { path }),
+            Some(source) => Err(failed(path)(source)),
+        }
+    }
+
+    /// Writes a setting.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), RecordError> {
+        let path = self.path.join(name);
+        fs::write(&path, value).map_err(failed(path))
+    }
+
+    /// Reads a file of the instance.
+    pub(crate) fn text(&self, name: &str) -> Result<String, RecordError> {
+        let path = self.path.join(name);
+        text(&path).map_err(failed(path))
+    }
+
+    /// Reads the description of pages, which old kernels have for all instances only.
+    pub(crate) fn page_format(&self) -> Result<(PathBuf, String), RecordError> {
+        let own = self.path.join("events/header_page");
+        let all = self.path.ancestors().nth(2).map(|root| root.join("events/header_page"));
+        let path = if own.exists() { own } else { all.unwrap_or(own) };
+        match text(&path) {
+            Ok(text) => Ok((path, text)),
+            Err(source) => Err(failed(path)(source)),
+        }
+    }
+
+    /// Reads the description of an event.
+    pub(crate) fn event_format(&self, event: &str) -> Result<(PathBuf, String), RecordError> {
+        let path = self.path.join("events/block").join(event).join("format");
+        match text(&path) {
+            Ok(text) => Ok((path, text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RecordError::NoEvents),
+            Err(source) => Err(failed(path)(source)),
+        }
+    }
+
+    /// Switches the events on or off.
+    pub(crate) fn enable(&self, is_on: bool) -> Result<(), RecordError> {
+        EVENTS.iter().try_for_each(|event| {
+            self.set(&format!("events/block/{event}/enable"), if is_on { "1" } else { "0" })
+        })
+    }
+
+    /// Opens the buffers of all processors.
+    pub(crate) fn buffers(&self) -> Result<Vec<Buffer>, RecordError> {
+        let folder = self.path.join("per_cpu");
+        let entries = fs::read_dir(&folder).map_err(failed(folder))?;
+        let mut buffers = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(processor) = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse().ok())
+            else {
+                continue;
+            };
+            let path = entry.path().join("trace_pipe_raw");
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = rustix::fs::open(&path, flags, Mode::empty());
+            let file = file.map_err(|error| failed(path.clone())(error.into()))?;
+            buffers.push(Buffer { processor, file: file.into(), path });
+        }
+        buffers.sort_by_key(|buffer| buffer.processor);
+        Ok(buffers)
+    }
+
+    /// Returns the number of events that the buffers had no room for.
+    pub(crate) fn lost(&self, buffers: &[Buffer]) -> Result<u64, RecordError> {
+        buffers.iter().try_fold(0_u64, |sum, buffer| {
+            let stats = self.text(&format!("per_cpu/cpu{}/stats", buffer.processor))?;
+            Ok(sum.saturating_add(lost(&stats)))
+        })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // The kernel keeps it while a buffer is open; those have been closed. Its events are off before it is removed,
+        // which the kernel would do as well.
+        let _ = self.enable(false);
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Returns the number of events that were lost, by the `stats` file of a processor.
+fn lost(stats: &str) -> u64 {
+    const KEYS: [&str; 3] = ["overrun", "commit overrun", "dropped events"];
+    let number = |line: &str| {
+        let (key, number) = line.split_once(':')?;
+        KEYS.contains(&key.trim()).then(|| number.trim().parse().ok()).flatten()
+    };
+    stats.lines().filter_map(number).fold(0, u64::saturating_add)
+}
+
+/// Reads a file of tracefs. The first call has room for all of it: `header_page` has no more to say to a second one,
+/// wherever the first one ended.
+fn text(path: &Path) -> io::Result<String> {
+    const LARGEST: usize = 1 << 16;
+    let mut bytes = vec![0; LARGEST];
+    let (mut file, mut filled) = (File::open(path)?, 0);
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Turns an I/O error at a path of tracefs into one of this crate.
+pub(crate) fn failed(path: PathBuf) -> impl FnOnce(io::Error) -> RecordError {
+    move |source| match source.kind() {
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            RecordError::Denied { path, source }
+        }
+        _ => RecordError::Tracefs { path, source },
+    }
+}
+
+/// Returns where tracefs is mounted.
+fn mounted() -> Result<PathBuf, RecordError> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let found = mount_point(&mounts).or_else(|| {
+        // debugfs mounts it there when it is first looked up.
+        let within = Path::new("/sys/kernel/debug/tracing");
+        within.join("instances").is_dir().then(|| within.to_owned())
+    });
+    found.ok_or_else(|| {
+        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let is_known = known.lines().any(|line| line.split_whitespace().last() == Some("tracefs"));
+        if is_known { RecordError::NotMounted } else { RecordError::NoTracefs }
+    })
+}
+
+/// Returns the first place where tracefs is mounted, as `/proc/self/mounts` lists it.
+fn mount_point(mounts: &str) -> Option<PathBuf> {
+    let mut lines = mounts.lines().map(|line| line.split(' '));
+    lines.find_map(|mut fields| {
+        let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        // A blank in the path is written as \040; nobody mounts tracefs there.
+        (kind == "tracefs").then(|| PathBuf::from(path))
+    })
+}
+
+/// Removes the instances of processes that are gone.
+fn remove_orphans(all: &Path) {
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_is_summed_up() {
+        let stats = "entries: 170\noverrun: 630\ncommit overrun: 2\nbytes: 10936\noldest event ts:    17.119420\n\
+                     now ts:    17.137407\ndropped events: 3\nread events: 393\n";
+        assert_eq!(lost(stats), 635);
+        assert_eq!(lost("overrun: many\noverrun\n"), 0);
+        assert_eq!(lost(&format!("overrun: {0}\ndropped events: {0}\n", u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn tracefs_is_found_where_it_is_mounted() {
+        let mounts = "sysfs /sys sysfs rw 0 0\ntracefs /sys/kernel/tracing tracefs rw,nosuid 0 0\n";
+        assert_eq!(mount_point(mounts), Some(PathBuf::from("/sys/kernel/tracing")));
+        assert_eq!(mount_point("sysfs /sys sysfs rw 0 0\nx\n"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the fields of events and pages are: tracefs describes them in text.
+//!
+//! The law of this module: no offset is assumed that the kernel states. What it states is checked against the bytes
+//! when they are read.
+
+use crate::tracefs::error::FormatError;
+
+/// A field of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    offset: usize,
+    size: usize,
+}
+
+impl Field {
+    /// Returns the field's bytes.
+    pub(crate) fn bytes(self, record: &[u8]) -> Option<&[u8]> {
+        record.get(self.offset..self.offset.checked_add(self.size)?)
+    }
+
+    /// Returns a number without a sign; of a negative one of less than eight bytes, its bits.
+    pub(crate) fn number(self, record: &[u8]) -> Option<u64> {
+        let bytes = self.bytes(record)?;
+        match self.size {
+            1 => bytes.first().copied().map(u64::from),
+            2 => Some(u16::from_ne_bytes(bytes.try_into().ok()?).into()),
+            4 => Some(u32::from_ne_bytes(bytes.try_into().ok()?).into()),
+            8 => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Returns a number of at most 32 bits.
+    pub(crate) fn narrow(self, record: &[u8]) -> Option<u32> {
+        u32::try_from(self.number(record)?).ok()
+    }
+}
+
+/// A description: its number, and its fields by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Description<'a> {
+    id: Option<u32>,
+    fields: Vec<(&'a str, Field)>,
+}
+
+impl<'a> Description<'a> {
+    fn of(text: &'a str) -> Self {
+        let id = text.lines().find_map(|line| line.strip_prefix("ID:")?.trim().parse().ok());
+        Self { id, fields: text.lines().filter_map(field).collect() }
+    }
+
+    fn field(&self, name: &'static str) -> Result<Field, FormatError> {
+        let found = self.fields.iter().find(|(known, _)| *known == name);
+        found.map(|(_, field)| *field).ok_or(FormatError::NoField { name })
+    }
+}
+
+/// Parses `field:unsigned int nr_sector; offset:24; size:4; signed:0;`.
+fn field(line: &str) -> Option<(&str, Field)> {
+    let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
+    let declared = parts.next()?.split('[').next()?;
+    let name = declared.rsplit([' ', '*']).next().filter(|name| !name.is_empty())?;
+    let (mut offset, mut size) = (None, None);
+    for part in parts {
+        match part.split_once(':') {
+            Some(("offset", number)) => offset = number.parse().ok(),
+            Some(("size", number)) => size = number.parse().ok(),
+            _ => {}
+        }
+    }
+    Some((name, Field { offset: offset?, size: size? }))
+}
+
+/// The fields of an event of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub(crate) id: u32,
+    pub(crate) device: Field,
+    pub(crate) sector: Field,
+    pub(crate) sectors: Field,
+    /// The length in bytes, which requests without sectors have too.
+    pub(crate) bytes: Option<Field>,
+    pub(crate) letters: Field,
+    pub(crate) name: Option<Field>,
+    pub(crate) error: Option<Field>,
+    pub(crate) process: Field,
+}
+
+impl Layout {
+    /// Reads the `format` file of an event.
+    pub fn of(text: &str) -> Result<Self, FormatError> {
+        let description = Description::of(text);
+        Ok(Self {
+            id: description.id.ok_or(FormatError::NoField { name: "ID" })?,
+            device: description.field("dev")?,
+            sector: description.field("sector")?,
+            sectors: description.field("nr_sector")?,
+            bytes: description.field("bytes").ok(),
+            letters: description.field("rwbs")?,
+            name: description.field("comm").ok(),
+            // Linux before 5.17 has the other name.
+            error: description.field("error").or_else(|_| description.field("errors")).ok(),
+            process: description.field("common_pid")?,
+        })
+    }
+}
+
+/// The number of an event, which all have at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Type(Field);
+
+impl Type {
+    pub(crate) fn of(text: &str) -> Result<Self, FormatError> {
+        Description::of(text).field("common_type").map(Self)
+    }
+
+    pub(crate) fn number(self, record: &[u8]) -> Option<u32> {
+        self.0.narrow(record)
+    }
+}
+
+/// The fields of a page of the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLayout {
+    pub(crate) time: Field,
+    pub(crate) commit: Field,
+    /// Where the events begin.
+    pub(crate) data: usize,
+    size: usize,
+}
+
+impl PageLayout {
+    /// The largest page that is read.
+    const LARGEST: usize = 1 << 24;
+
+    /// Reads `events/header_page`.
+    pub fn of(text: &str) -> Result<Self, FormatError> {
+        let description = Description::of(text);
+        let data = description.field("data")?;
+        let (time, commit) = (description.field("timestamp")?, description.field("commit")?);
+        let size = data.offset.checked_add(data.size).filter(|size| *size <= Self::LARGEST);
+        let size = size.ok_or(FormatError::Large { most: Self::LARGEST })?;
+        Ok(Self { time, commit, data: data.offset, size })
+    }
+
+    /// Returns the size of a page in bytes.
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+}

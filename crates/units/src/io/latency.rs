@@ -1,0 +1,98 @@
+//! Latencies of many requests, in memory that does not grow with their number.
+
+use crate::io::time::Nanos;
+use hdrhistogram::Histogram;
+
+/// Significant digits kept by the histogram: percentiles are exact to a thousandth.
+const DIGITS: u8 = 3;
+
+/// The latencies of many requests.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    histogram: Histogram<u64>,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Latency {
+    /// An empty set of latencies.
+    pub fn new() -> Self {
+        #[allow(clippy::unwrap_used, reason = "1 to 5 figures are possible, and that is all that is checked")]
+        let histogram = Histogram::new(DIGITS).unwrap();
+        Self { histogram, sum: 0, min: u64::MAX, max: 0 }
+    }
+
+    /// Records `time` `count` times.
+    pub fn record_many(&mut self, time: Nanos, count: u64) {
+        if count > 0 {
+            let nanos = time.get();
+            let _ = self.histogram.record_n(nanos, count);
+            self.sum += u128::from(nanos) * u128::from(count);
+            (self.min, self.max) = (self.min.min(nanos), self.max.max(nanos));
+        }
+    }
+
+    /// Records one time.
+    pub fn record(&mut self, time: Nanos) {
+        let nanos = time.get();
+        // The histogram resizes itself. It refuses a value only on machines where 64 bits do not fit a
+        // pointer.
+        let _ = self.histogram.record(nanos);
+        self.sum += u128::from(nanos);
+        self.min = self.min.min(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    /// Adds all times of `other`.
+    pub fn join(&mut self, other: &Self) {
+        // The histogram resizes itself, as when recording.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// The number of recorded times.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The number of recorded times up to `time`, which is rounded to a thousandth.
+    pub fn count_within(&self, time: Nanos) -> u64 {
+        if self.count() == 0 { 0 } else { self.histogram.count_between(0, time.get()) }
+    }
+
+    /// The sum of all times.
+    pub fn total(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.sum).unwrap_or(u64::MAX))
+    }
+
+    /// The exact mean; zero if nothing was recorded.
+    pub fn mean(&self) -> Nanos {
+        let mean = self.sum.checked_div(u128::from(self.count())).unwrap_or(0);
+        Nanos::new(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    /// The exact minimum; zero if nothing was recorded.
+    pub const fn min(&self) -> Nanos {
+        Nanos::new(if self.min > self.max { 0 } else { self.min })
+    }
+
+    /// The exact maximum; zero if nothing was recorded.
+    pub const fn max(&self) -> Nanos {
+        Nanos::new(self.max)
+    }
+
+    /// The time within which `share` (0 to 1) of the requests completed, to a thousandth.
+    pub fn quantile(&self, share: f64) -> Nanos {
+        let value = self.histogram.value_at_quantile(share);
+        Nanos::new(value.clamp(self.min().get(), self.max))
+    }
+}
