@@ -30,6 +30,12 @@ pub struct Bar {
     what: String,
 }
 
+impl Default for Bar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Bar {
     /// Begins the time after which the bar appears.
     pub fn new() -> Self {

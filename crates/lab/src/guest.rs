@@ -10,9 +10,9 @@
 pub const LIBRARY: &str = include_str!("../init/lib.sh");
 
 mod bay;
+mod booted;
 mod confine;
 mod folder;
-mod guest;
 mod host;
 mod hosted;
 mod job;

@@ -8,20 +8,20 @@
 
 mod behaviour;
 mod budget;
-mod probe;
 mod report;
 mod rotation;
 mod scan;
 mod session;
 mod statistics;
+mod steps;
 mod survey;
 mod sustained;
 
 pub use budget::{Budget, ProbeError};
-pub use probe::probe;
 pub use report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
 pub use scan::{Contrast, PhaseScan};
 pub use session::Durable;
+pub use steps::probe;
 pub use survey::Survey;
 pub use sustained::Sustained;
 

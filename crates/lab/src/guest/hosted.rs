@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::guest::booted::{Guest, LOOK_EVERY, More, on_processor, socket};
 use crate::guest::folder::{Folder, Setup};
-use crate::guest::guest::{Guest, LOOK_EVERY, More, on_processor, socket};
 use crate::guest::host::{self, Kernel, Library};
 use crate::guest::job::{GuestError, HostedEnded, HostedJob, Stream};
 

@@ -12,8 +12,8 @@ use rustix::thread::CpuSet;
 use straddle_units::io::Time;
 
 use crate::guest::bay::Bay;
+use crate::guest::booted::{Guest, LOOK_EVERY, More, on_processor, socket};
 use crate::guest::folder::{CLOCK, EVENTS, Folder, Setup};
-use crate::guest::guest::{Guest, LOOK_EVERY, More, on_processor, socket};
 use crate::guest::host::{self, Kernel, Library};
 use crate::guest::job::{Ended, GuestError, Job, Spent, Stream, Watching};
 use crate::guest::link::{self, Message};
