@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use straddle_audit::examine::Examiner;
 use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Recognised, Severity, Subject};
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_device::{Assume, Options, Target};
-use straddle_audit::examine::Examiner;
 use straddle_layout::{MAX_PARTITIONS, Partition, PartitionType, Role, Stack, TableKind};
 use straddle_units::{ByteCount, Lba, LbaCount, Span};
 
@@ -153,7 +153,11 @@ fn audit(
 /// Examines the disk as an image, as `check` does.
 pub(crate) fn examine(disk: Disk) {
     let open = Options { logical: disk.forced_block, ..Options::default() };
-    let examiner = Examiner::new(straddle_audit::examine::Options { open, moves: Some(straddle_repair::moves::of), ..straddle_audit::examine::Options::default() });
+    let examiner = Examiner::new(straddle_audit::examine::Options {
+        open,
+        moves: Some(straddle_repair::moves::of),
+        ..straddle_audit::examine::Options::default()
+    });
     let Ok(examined) = examiner.examine_target(TARGET.to_owned(), Target::image(Box::new(disk))) else {
         return;
     };

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Write};
 
 use straddle_drive::{Drive, Profile, disksim};
-use straddle_units::io::Nanos;
 use straddle_trace::{
     Account, Columns, Format, How, Input, Options, Reader, Target, UNITS, Window, Writer, replay, unpacked,
 };
+use straddle_units::io::Nanos;
 
 /// Traces with more requests or bytes are only parsed, not replayed: the model's time is not a property of
 /// the parsers.
