@@ -113,7 +113,7 @@ for stack; do
 		"stack_$stack" || { echo "$stack: not set up" >&2; exit 1; }
 		sync
 		said=$(STACK=$stack FIX=$fix DISK=/dev/$D DEVICE=$device STOP=$stop \
-			"$FIXES" --exact --ignored --nocapture --test-threads=1 in_the_guest 2>&1)
+			"$FIXES" --exact --ignored --nocapture --test-threads=1 fixes::in_the_guest 2>&1)
 		status=$?
 		sed -n 's/^FIX: //p' <<<"$said" >>"$OUT/tried"
 		mountpoint -q /mnt && umount /mnt

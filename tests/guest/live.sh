@@ -24,7 +24,7 @@ modprobe -a loop dm-mod 2>/dev/null
 
 probe() { # tree NAME | compare DISK | fill NODE | verify DISK LAYER
 	local said
-	if said=$(PROBE_DO="$*" "$PROBE" --exact --ignored --nocapture --test-threads=1 in_the_guest 2>&1); then
+	if said=$(PROBE_DO="$*" "$PROBE" --exact --ignored --nocapture --test-threads=1 live_guest::in_the_guest 2>&1); then
 		sed -n 's/^.*PROBE: //p' <<<"$said"
 	else
 		printf '%s: probe %s failed\n%s\n' "$stack" "$*" "$said" >&2
