@@ -170,7 +170,7 @@ const VARIABLES: [(&[&str], &str, &str); 11] = [
 const RELATED: [(&str, &[&str]); 20] = [
     ("", &["lsblk(8)", "parted(8)", "sfdisk(8)", "fio(1)"]),
     ("apply", &["straddle-plan(1)", "straddle-realign(1)", "straddle-undo(1)", "sfdisk(8)"]),
-    ("bench", &["straddle-measure(1)", "straddle-drive(1)", "fio(1)", "hdparm(8)"]),
+    ("bench", &["straddle-probe(1)", "straddle-drive(1)", "fio(1)", "hdparm(8)"]),
     (
         "check",
         &[
@@ -182,13 +182,13 @@ const RELATED: [(&str, &[&str]); 20] = [
             "blkid(8)",
         ],
     ),
-    ("drive", &["straddle-measure(1)", "straddle-lab(1)", "straddle-lab(1)", "straddle-sim(1)"]),
+    ("drive", &["straddle-bench(1)", "straddle-lab(1)", "straddle-serve(1)", "straddle-sim(1)"]),
     ("efficiency", &["straddle-explain(1)"]),
     ("explain", &["straddle-check(1)", "fdisk(8)", "parted(8)", "gdisk(8)"]),
-    ("lab", &["straddle-drive(1)", "straddle-lab(1)", "straddle-lab(1)"]),
+    ("lab", &["straddle-drive(1)", "straddle-reproduce(1)", "straddle-serve(1)"]),
     ("map", &["straddle-check(1)", "lsblk(8)", "parted(8)"]),
     ("plan", &["straddle-apply(1)", "straddle-realign(1)", "sfdisk(8)", "parted(8)"]),
-    ("probe", &["straddle-measure(1)", "straddle-check(1)", "hdparm(8)", "nvme(1)", "sg_vpd(8)"]),
+    ("probe", &["straddle-bench(1)", "straddle-check(1)", "hdparm(8)", "nvme(1)", "sg_vpd(8)"]),
     ("realign", &["straddle-apply(1)", "straddle-resume(1)", "sfdisk(8)", "resize2fs(8)", "ntfsresize(8)"]),
     ("report", &["straddle-check(1)"]),
     ("reproduce", &["straddle-drive(1)", "straddle-lab(1)"]),
@@ -243,7 +243,7 @@ mod tests {
         assert!(page.contains(".TP\nNO_COLOR\n") && !page.contains("XDG_STATE_HOME"), "{page}");
         assert!(page.contains("SEE ALSO\"\n.BR straddle (1) ,\n.BR straddle\\-drive (1) ,\n"), "{page}");
         assert!(
-            around("straddle-measure").contains("XDG_STATE_HOME")
+            around("straddle-bench").contains("XDG_STATE_HOME")
                 && !around("straddle").contains("straddle (1)")
         );
     }
