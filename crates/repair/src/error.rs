@@ -272,6 +272,26 @@ pub enum PlanError {
     Read(#[from] ReadError),
 }
 
+straddle_units::error_kind! {
+    PlanError: Refused;
+    Self::Syntax(_)
+    | Self::Toml(_)
+    | Self::Nothing
+    | Self::Contradiction(_)
+    | Self::UnknownType { .. }
+    | Self::GptOnly { .. }
+    | Self::ReservedType { .. }
+    | Self::TooManyPrimaries
+    | Self::Percents(_)
+    | Self::TwoRests
+    | Self::Empty(_)
+    | Self::Name { .. }
+    | Self::NotASector { .. }
+    | Self::Outside { .. }
+    | Self::NoSuchPartition(_) => Usage,
+    Self::NoTable { .. } | Self::Invalid(_) | Self::Read(_) => Failed,
+}
+
 /// Names the boundaries on both sides of a start. A partition cannot start at byte 0.
 fn around(before: u64, after: u64) -> String {
     if before == 0 { format!("byte {after} is") } else { format!("byte {before} or {after} is") }

@@ -22,7 +22,6 @@ mod contents;
 pub mod copy;
 mod encode;
 mod error;
-mod error_kind;
 mod fingerprint;
 mod foresee;
 mod grain;

@@ -61,6 +61,19 @@ pub enum TargetError {
     Replaced,
 }
 
+straddle_units::error_kind! {
+    TargetError: Refused;
+    Self::Partition(_) => Usage,
+    Self::Open(OpenError::NotRead { .. } | OpenError::Image(_))
+    | Self::NotRaw(_)
+    | Self::Zoned(_)
+    | Self::ReadOnly
+    | Self::InUse(_)
+    | Self::Replaced => Refused,
+    Self::Open(error) => error.kind(),
+    Self::Io(_) => Failed,
+}
+
 /// Opens the target at `path` for reading, and checks that a table could be written to it: a raw image or a
 /// whole disk, whose zones allow it.
 ///

@@ -63,14 +63,7 @@ fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
         io_min: claims.minimum_io.map(|bytes| size(bytes, "claims.minimum_io_bytes")),
         io_opt: claims.optimal_io.map(|bytes| size(bytes, "claims.optimal_io_bytes")),
         indirection_unit: unit,
-        chunk: None,
-        stripe: None,
-        erase_block: None,
-        atomic: None,
-        stacked_optimum: None,
-        formats: None,
-        may_hide: false,
-        guest: None,
+        ..Topology::unknown()
     })
 }
 

@@ -264,7 +264,6 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
 /// Returns where the table on the disk and the kernel's list of partitions differ. Extended partitions are
 /// left out: the kernel lists only their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
-    // Of a dynamic disk, Linux lists the volumes of its database.
     // A table that Linux does not read, damaged or for another disk, is a finding of its own.
     let is_unread = |problem: &Problem| {
         matches!(
@@ -281,6 +280,7 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
             |problem: &Problem| matches!(problem, Problem::OutOfRange { number: one, .. } if *one == number);
         on_disk.problems.iter().any(is_it)
     };
+    // Of a dynamic disk, Linux lists the volumes of its database.
     let is_of_kernel =
         matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_));
     if is_of_kernel || (on_disk.kind == TableKind::Mbr && on_disk.dynamic().is_some()) {

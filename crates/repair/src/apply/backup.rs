@@ -78,6 +78,8 @@ pub enum BackupError {
     },
 }
 
+straddle_units::error_kind!(BackupError: Failed);
+
 /// One step, with the bytes before and after in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

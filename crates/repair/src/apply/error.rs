@@ -102,6 +102,18 @@ pub enum ApplyError {
     Kernel(String),
 }
 
+straddle_units::error_kind! {
+    ApplyError: Refused;
+    Self::Plan(error) => error.kind(),
+    Self::Backup(error) => error.kind(),
+    Self::Read(_)
+    | Self::Write { .. }
+    | Self::Flush { .. }
+    | Self::Differs { .. }
+    | Self::OtherTable(_)
+    | Self::Kernel(_) => Failed,
+}
+
 fn outgrown(used: &Option<ByteCount>) -> String {
     match used {
         Some(used) => format!("what is in it uses {used}: shrink that first"),
