@@ -24,6 +24,7 @@ pub mod live;
 mod looped;
 mod medium;
 pub mod quirks;
+mod remembered;
 pub mod shown;
 mod standby;
 pub mod sysfs;
@@ -36,6 +37,7 @@ pub use assume::{Assume, AssumeError};
 pub use claim::FileId;
 pub use evidence::Identity;
 pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
+pub use remembered::Remembered;
 pub use standby::{Standby, UnknownPower};
 pub use sysfs::{DeviceKind, KernelPartition};
 pub use target::{

@@ -203,22 +203,22 @@ pub struct RivalContent {
     pub shows_partition: bool,
 }
 
-/// Returns the content of `medium` as a whole, if the table in `stack` leaves its signature in place and no
-/// partition with recognised content covers that. Images of optical media have both by design and are left
-/// out.
-pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalContent>, ReadError> {
+/// Returns the content of the medium as a whole, if the table in `stack` leaves its signature in place and no
+/// partition with recognised content covers that; `found` is what is [`beside`] the table. Images of optical media have
+/// both by design and are left out.
+pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
     let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let table = match stack.kind {
         TableKind::Gpt | TableKind::HybridMbr => "gpt",
         TableKind::Mbr => "dos",
-        _ => return Ok(None),
+        _ => return None,
     };
     let first = listed.clone().next().map(|partition| partition.number);
     let is_unread = |problem: &Problem| {
         matches!(problem, Problem::GptUnusable { .. } | Problem::ProtectiveWithoutGpt { .. })
     };
     if first.is_none() && !stack.problems.iter().any(is_unread) {
-        return Ok(None);
+        return None;
     }
     let is_of_known =
         |at: Span| listed.clone().any(|partition| partition.content.is_some() && covers(partition, at));
@@ -226,9 +226,9 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
         let content = found.content().filter(|it| !it.is_optical() && !it.is_array_member());
         content.filter(|_| !is_of_known(found.at))
     };
-    let found = beside(medium, stack)?.iter().find_map(is_whole);
+    let content = found.iter().find_map(is_whole)?;
     let shows_partition = listed.any(|partition| partition.content.is_some());
-    Ok(found.map(|content| RivalContent { content, table, partition: first, shows_partition }))
+    Some(RivalContent { content, table, partition: first, shows_partition })
 }
 
 /// Whether a member's array does not use the first bytes of the disk, where a table is.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     Asked, Context, Effect, Finding, Findings, Judgement, Kind, Moves, Place, Reason, Recognised, Reported,
 };
-use straddle_device::{DeviceKind, Medium, ReadError, Target};
+use straddle_device::{DeviceKind, Medium, ReadError, Remembered, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
@@ -198,6 +198,7 @@ pub(crate) fn examine(
     mut target: Target,
 ) -> Result<Examined, ExamineError> {
     let options = examiner.options();
+    target.medium = target.medium.map(|medium| Box::new(Remembered::new(medium)) as Box<dyn Medium>);
     let mut stack = read::read(&mut target, &options.open)?;
     if let Some(node) = gone(&target, options) {
         return Err(ExamineError::Gone(node.to_owned()));
@@ -226,7 +227,7 @@ pub(crate) fn examine(
     read_through(&mut target, &findings);
     ready.extend(object::remark_copy(&mut target, &findings));
 
-    let recognised = recognised::all(&target, &stack, examiner, unsure);
+    let recognised = recognised::all(&target, &stack, &beside, examiner, unsure);
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
     {

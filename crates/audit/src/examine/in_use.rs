@@ -19,7 +19,8 @@ pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Resu
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
             if !is_in_partitions(target, examiner) && is_content(target, examiner) =>
         {
-            let is_rival = straddle_layout::rival_content(medium, stack)?.is_some();
+            let beside = straddle_layout::beside(medium, stack)?;
+            let is_rival = straddle_layout::rival_content(stack, &beside).is_some();
             Ok(is_rival.then(|| straddle_layout::read_whole_in_use(medium, block, forced)).transpose()?)
         }
         _ => Ok(None),

@@ -103,8 +103,8 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
 
 /// Returns why a target with a table is not judged: the whole of it also holds known content that the table
 /// does not touch, and nothing is recognised in a partition.
-pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
-    let rival = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
+pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
+    let rival = straddle_layout::rival_content(stack, beside)?;
     let (content, table) = (rival.content, rival.table);
     let lists = rival.partition.map_or_else(
         || "that cannot be read".to_owned(),

@@ -122,9 +122,16 @@ fn in_layer(layer: &Layer) -> Option<&'static str> {
     }
 }
 
-/// Returns what there is to judge on the target; `unsure` is why its sectors are in doubt.
-pub(crate) fn all(target: &Target, stack: &Stack, examiner: &Examiner, unsure: Option<String>) -> Recognised {
-    match recognised(target, stack, examiner) {
+/// Returns what there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are in
+/// doubt.
+pub(crate) fn all(
+    target: &Target,
+    stack: &Stack,
+    beside: &[Beside],
+    examiner: &Examiner,
+    unsure: Option<String>,
+) -> Recognised {
+    match recognised(target, stack, beside, examiner) {
         Recognised::Known => {
             unsure.or_else(|| not_read(target, stack)).map_or(Recognised::Known, Recognised::Part)
         }
@@ -133,7 +140,7 @@ pub(crate) fn all(target: &Target, stack: &Stack, examiner: &Examiner, unsure: O
 }
 
 /// Returns whether there is anything on the target that could be judged.
-fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
+fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Examiner) -> Recognised {
     match (target.kind, &stack.kind) {
         // A modelled device holds nothing; the device itself is what was asked about.
         (DeviceKind::Modelled, _) => Recognised::Known,
@@ -156,7 +163,7 @@ fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised
         (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
             if !in_use::is_in_partitions(target, examiner) =>
         {
-            member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
+            member::beside_table(stack, beside).map_or(Recognised::Known, Recognised::Nothing)
         }
         _ => Recognised::of(stack, || is_blank(target)),
     }
