@@ -10,7 +10,6 @@ set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 
-lvm_setup
 printf secret >/tmp/key
 modprobe -a loop dm-mod 2>/dev/null
 
@@ -60,10 +59,6 @@ stack_ext4-hints() {
 stack_xfs-hints() {
 	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=384 "$device" && fill
 }
-stack_lv-fat-1k() {
-	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&
-		lvcreate -qq -y -Wn -Zn -n it -L 40M vg && device=/dev/vg/it && mkfs.fat -F 16 -s 2 "$device" >/dev/null
-}
 # A container in a partition that was enlarged afterwards by less than an encryption sector: it can no longer
 # be opened.
 stack_luks2-4096-odd() {
@@ -106,7 +101,7 @@ after_swap-63() {
 after_swap-63-room() { after_swap-63; }
 
 failed=0
-[ $# -gt 0 ] || set -- swap-63 swap-63-room luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-fat-1k
+[ $# -gt 0 ] || set -- swap-63 swap-63-room luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints
 for stack; do
 	for ((fix = 0; ; fix++)); do
 		undo=() device='' stop=:
