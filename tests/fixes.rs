@@ -436,40 +436,6 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
     }
 }
 
-/// ntfsresize refuses to shrink a volume a second time before Windows has checked it: one that fits already
-/// is not resized.
-#[test]
-fn an_ntfs_that_fits_is_not_shrunk_again() {
-    if !present(&["sfdisk", "mkfs.ntfs", "ntfsresize"]) {
-        return;
-    }
-    let dir = Dir::new("ntfs-fits");
-    let image = dir.image("disk.img", 64 << 20);
-    // It fills the disk from sector 63 on: there is no room for a move unless the bytes at its end are freed.
-    shell("printf 'label: dos\nstart=63,type=7\n' | sfdisk -q --no-tell-kernel disk.img", dir.path());
-    let sectors = (64 << 11) - 63;
-    shell(&format!("truncate -s {} part; mkfs.ntfs -QFq -p 63 -H 255 -S 63 part", sectors * 512), dir.path());
-    let put =
-        "dd if=part of=disk.img bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc,sparse status=none";
-    shell(put, dir.path());
-    let line = |report: &Value| fixes(report).iter().find(|fix| fix.of.0 == "S001").unwrap().line.clone();
-    assert!(line(&tools::check(&image, &[])).contains("ntfsresize"));
-    shell("yes | ntfsresize -f -s 60000000 part", dir.path());
-    shell(put, dir.path());
-    let tried = try_all(&dir, &image, &[], |line, _| line.to_owned());
-    assert!(tried.iter().any(|line| line.contains("--move-data")), "{tried:?}");
-    assert!(!tried.iter().any(|line| line.contains("ntfsresize")), "{tried:?}");
-    let moved = line(&tools::check(&image, &[])).replace(&*image.to_string_lossy(), "disk.img");
-    shell(&tools::pasted(&moved), dir.path());
-    let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_bytes");
-    shell(
-        &format!("dd if=disk.img of=part bs=64K iflag=skip_bytes skip={start} conv=sparse status=none"),
-        dir.path(),
-    );
-    // ntfsresize reads the whole volume, and prints its size.
-    assert!(shell("ntfsresize -i -f -P part", dir.path()).contains("Current volume size: 5"));
-}
-
 #[test]
 fn a_container_that_misplaces_blocks_is_converted() {
     if !present(&["qemu-img", "sfdisk"]) {

@@ -1,25 +1,22 @@
 //! Runs every printed fix: the printed commands have to do what straddle says they do.
 //!
 //! The commands run on copies of images, in a directory of their own where the image has the name used in the
-//! commands. sfdisk and sgdisk have to preserve everything except the place. parted makes a partition again:
-//! it preserves the number, the type, the boot flag and a GPT's name, and loses the UUID, as the fix's
-//! caution says. tests/pasted.rs tests what happens to file systems.
+//! commands. sfdisk has to preserve everything except the size. tests/pasted.rs tests what happens to file systems.
 
 #[path = "fixes_run/realigned.rs"]
 mod realigned;
 use crate::tools;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use straddle_units::io::SplitMix64;
-use tools::skip::{cases, is_quick};
 use tools::{
     Dir, at_once, bytes, check_in, disk_codes, list, number, pasted, present, run, word, write_table,
 };
@@ -36,10 +33,8 @@ struct Case {
     sgdisk: &'static [&'static str],
     /// The topology of the assumed disk.
     assume: &'static str,
-    /// The partitions that have a fix.
+    /// The partitions that sfdisk makes larger or smaller.
     fixed: &'static [u64],
-    /// The tools in the fixes of all partitions.
-    tools: &'static [&'static str],
 }
 
 const IMAGE: u64 = 16 << 20;
@@ -53,19 +48,16 @@ const CASES: &[Case] = &[
                  attrs=\"RequiredPartition LegacyBIOSBootable GUID:48\"\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 3],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
-    // There is a single free sector before the first partition. sfdisk does not find it, so the partition is
-    // moved elsewhere.
+    // There is a single free sector before the first partition.
     Case {
         name: "gap in the numbers.img",
         block: 512,
         script: "label: gpt\n1 : start=2049, size=1000\n4 : start=4097, size=1000\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 4],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "gpt-4096.img",
@@ -73,8 +65,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 6\n2 : start=7, size=100, name=\"four Kn\"\n1 : start=257, size=101\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
-        fixed: &[1, 2],
-        tools: &["parted"],
+        fixed: &[],
     },
     Case {
         name: "it's an MBR.img",
@@ -82,8 +73,7 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=63, size=1001, type=7\nstart=3000, size=999, bootable\nstart=5000, size=1, type=da\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 2],
-        tools: &["parted", "sfdisk"],
+        fixed: &[2],
     },
     Case {
         name: "-dash.img",
@@ -91,11 +81,8 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=7, size=101, type=7\nstart=257, size=99, bootable\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
-        fixed: &[1, 2],
-        tools: &["parted", "sfdisk"],
+        fixed: &[],
     },
-    // sfdisk sees none of these gaps (before 1 MiB; between logical partitions, too small), so it can do
-    // less.
     Case {
         name: "logical.img",
         block: 512,
@@ -104,8 +91,7 @@ const CASES: &[Case] = &[
                  7 : start=6145, size=1501\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 5, 6, 7],
-        tools: &["parted", "sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "wide logical.img",
@@ -114,10 +100,8 @@ const CASES: &[Case] = &[
                  6 : start=10001, size=1500, type=7\n7 : start=20001, size=1500\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[5, 6, 7],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
-    // libfdisk sees the last gap only for the partition that is listed last, and partition 3 is not.
     Case {
         name: "behind the extended one.img",
         block: 512,
@@ -125,8 +109,7 @@ const CASES: &[Case] = &[
                  3 : start=16385, size=1000\n5 : start=10241, size=1000\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 3, 5],
-        tools: &["parted"],
+        fixed: &[],
     },
     // The layout of old fdisk: each logical partition is 63 sectors after its EBR, and all of them are
     // adjacent.
@@ -137,9 +120,7 @@ const CASES: &[Case] = &[
                  5 : start=4158, size=4011\n6 : start=8232, size=3969\n7 : start=12264, size=3864\n",
         sgdisk: &[],
         assume: "512e",
-        // Partition 1 has room on a finer grain than 1 MiB only: the plan to realign is the fix.
-        fixed: &[5, 6],
-        tools: &[],
+        fixed: &[6],
     },
     Case {
         name: "whole disk from 63.img",
@@ -147,8 +128,7 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=63, size=32705, bootable\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "end.img",
@@ -157,7 +137,6 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         fixed: &[1, 2, 4],
-        tools: &["sfdisk"],
     },
     Case {
         name: "tight.img",
@@ -165,8 +144,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=34, size=3000\nstart=3034, size=3000\nstart=6034, size=26701\n",
         sgdisk: &[],
         assume: "512e",
-        fixed: &[1, 2, 3],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "iu.img",
@@ -174,8 +152,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2056, size=1000\nstart=4096, size=1000\nstart=8200, size=24535\n",
         sgdisk: &[],
         assume: "512e,iu=16KiB",
-        fixed: &[1, 3],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "stripe.img",
@@ -183,8 +160,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2048, size=2048\nstart=4224, size=2048\nstart=6272, size=2000\n",
         sgdisk: &[],
         assume: "512e,chunk=64KiB,stripe=192KiB",
-        fixed: &[1, 3],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "phase.img",
@@ -192,8 +168,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2048, size=1000\nstart=4096, size=28639\n",
         sgdisk: &[],
         assume: "physical=4096,offset=3584",
-        fixed: &[2, 3],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "atomic.img",
@@ -201,8 +176,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2056, size=1000\nstart=4097, size=1000\n",
         sgdisk: &[],
         assume: "512e,atomic=64KiB",
-        fixed: &[1, 2],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
     Case {
         name: "names; \"$(date)\" 'and' \\quotes.img",
@@ -218,8 +192,7 @@ const CASES: &[Case] = &[
             "-c6:'\"'\\'",
         ],
         assume: "512e",
-        fixed: &[1, 2, 3, 4, 5, 6],
-        tools: &["sgdisk"],
+        fixed: &[],
     },
     Case {
         name: "hybrid.img",
@@ -227,8 +200,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2049, size=1000\n",
         sgdisk: &["-h1"],
         assume: "512e",
-        fixed: &[1, 2],
-        tools: &["sfdisk"],
+        fixed: &[],
     },
 ];
 
@@ -256,36 +228,27 @@ impl Case {
         check_in(dir, Path::new(self.name), &["--assume", self.assume])
     }
 
-    /// Tries every command that is printed for the case. Returns their number, and all tools, also those that
-    /// do not run here.
-    fn try_all(&self) -> (usize, BTreeSet<String>) {
+    /// Tries every command of sfdisk that is printed for the case; returns the partitions that they are for.
+    fn try_all(&self) -> Vec<u64> {
         let dir = Dir::new("fixes");
         self.build(&dir);
         let report = self.check(dir.path());
         let fixes = fixes(&report);
-        assert_eq!(fixes.keys().copied().collect::<Vec<_>>(), self.fixed, "{}: {report:#}", self.name);
-        let (mut tried, mut tools) = (0, BTreeSet::new());
         for (&partition, fix) in &fixes {
-            assert!(!grave(&report, partition).is_empty(), "{}: fixed without a cause", self.name);
-            for command in fix.get("commands").and_then(Value::as_array).into_iter().flatten() {
-                let (tool, line) = (word(command, "tool"), word(command, "line"));
-                tools.insert(tool.clone());
-                if runs_here(&line) {
-                    self.try_out(&dir, partition, &tool, &line);
-                    tried += 1;
-                }
-                // The caution has to state what parted loses, and that data is left behind.
-                assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
-                let grows = word(fix, "summary").starts_with("grow it");
-                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data") && !grows;
-                assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
+            let line = word(&fix["commands"][0], "line");
+            if runs_here(&line) {
+                self.try_out(&dir, partition, &line);
             }
+            // The caution has to state that data is left behind.
+            let grows = word(fix, "summary").starts_with("grow it");
+            let leaves_data = word(fix, "risk") != "safe" && !grows;
+            assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
         }
-        (tried, tools)
+        fixes.into_keys().collect()
     }
 
     /// Runs `line` on a copy of the image in `dir` and checks the effect on partition `fixed`.
-    fn try_out(&self, dir: &Dir, fixed: u64, tool: &str, line: &str) {
+    fn try_out(&self, dir: &Dir, fixed: u64, line: &str) {
         let copy = Dir::new("fixed");
         fs::copy(dir.join(self.name), copy.join(self.name)).expect("the image can be copied");
         tools::shell(&pasted(line), copy.path());
@@ -299,7 +262,7 @@ impl Case {
             expected.insert("S038".to_owned());
         }
         assert_eq!(expected, disk_codes(&after), "{place}");
-        self.nothing_else_changed(dir, &copy, fixed, tool, &place);
+        self.nothing_else_changed(dir, &copy, fixed, &place);
         // All other partitions' bytes must stay in place.
         for (number, (start, len)) in spans(&before) {
             let old = dir.join(self.name);
@@ -308,34 +271,15 @@ impl Case {
         }
     }
 
-    /// Asserts that sfdisk and sgdisk change only the place of one entry; parted preserves the number and a
-    /// GPT's name.
-    fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, fixed: u64, tool: &str, place: &str) {
+    /// Asserts that sfdisk changes only the size of one entry.
+    fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, fixed: u64, place: &str) {
         let (header, mut before) = tools::table(&dir.join(self.name), self.block);
-        let (new_header, mut after) = tools::table(&copy.join(self.name), self.block);
-        let (old, new) = (before.remove(&fixed), after.remove(&fixed));
-        let (mut old, mut new) =
-            (old.expect("it was there"), new.unwrap_or_else(|| panic!("{place}\nloses it")));
-        assert_eq!(before, after, "{place}\nchanges another partition");
+        let (new_header, after) = tools::table(&copy.join(self.name), self.block);
+        let old = before.get_mut(&fixed).expect("it was there");
+        let new = after.get(&fixed).unwrap_or_else(|| panic!("{place}\nloses it"));
         assert_ne!(old, new, "{place}\nchanges nothing");
-        if tool == "parted" {
-            // parted requires a name in a GPT, even if there was none, and assigns a new UUID.
-            let named = match word(&old, "name") {
-                name if name.is_empty() && word(&new, "type").contains('-') => format!("partition{fixed}"),
-                name => name,
-            };
-            assert_eq!(word(&new, "name"), named, "{place}");
-            for field in ["name", "uuid"] {
-                old[field] = Value::Null;
-                new[field] = Value::Null;
-            }
-        }
-        for field in ["start", "size"] {
-            old[field] = Value::Null;
-            new[field] = Value::Null;
-        }
-        assert_eq!(old, new, "{place}\nkeeps not all of the entry");
-        assert!(tool == "parted" || header == new_header, "{place}\nchanges the table");
+        old["size"] = new["size"].clone();
+        assert_eq!((before, header), (after, new_header), "{place}\nchanges more than the size");
     }
 }
 
@@ -358,14 +302,13 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
     list(report, "findings").iter().filter(is_grave).collect()
 }
 
-/// The fixes of a report by other programs, by partition.
+/// The fixes of a report by sfdisk, by partition.
 fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
     let mut fixes = BTreeMap::new();
     for finding in list(report, "findings") {
-        let Some(number) = finding["partition"].as_u64() else { continue };
-        let mut all = [finding.get("alternative"), finding.get("fix")].into_iter().flatten();
-        if let Some(fix) = all.find(|fix| !is_realigned(fix) && !is_copied(fix)) {
-            fixes.entry(number).or_insert(fix);
+        let fix = &finding["fix"];
+        if fix["commands"][0]["tool"] == "sfdisk" {
+            fixes.entry(number(finding, "partition")).or_insert(fix);
         }
     }
     fixes
@@ -377,34 +320,20 @@ fn is_realigned(fix: &Value) -> bool {
     fix["commands"][0]["line"].as_str().is_some_and(is_plan)
 }
 
-/// Whether this fix is a copy to another disk.
-fn is_copied(fix: &Value) -> bool {
-    fix["commands"][0]["line"].as_str().is_some_and(|line| line.contains(" --to "))
-}
-
 #[test]
 fn every_printed_command_fixes() {
-    if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
+    if !present(&["sfdisk", "fdisk", "sgdisk"]) {
         return;
     }
-    let found = Mutex::new((0, Vec::new(), BTreeSet::new()));
-    at_once(cases(CASES.iter(), 2), |case| {
-        let (tried, tools) = case.try_all();
-        let mut found = found.lock().expect("no thread panics here");
-        found.0 += tried;
-        if !tools.iter().eq(case.tools) {
-            found.1.push(format!("{}: {tools:?}", case.name));
+    let others = Mutex::new(Vec::new());
+    at_once(CASES, |case| {
+        let tried = case.try_all();
+        if tried != case.fixed {
+            others.lock().expect("no thread panics here").push((case.name, tried));
         }
-        found.2.extend(tools);
     });
-    let (tried, wrong, all) = found.into_inner().expect("no thread panics here");
-    assert!(wrong.is_empty(), "the tools are others: {wrong:#?}");
-    println!("{tried} commands tried");
-    let least = if is_quick() { 12 } else { 35 };
-    assert!(
-        tried >= least && all.len() >= if is_quick() { 2 } else { 3 },
-        "only {tried} commands were tried, of {all:?}"
-    );
+    let others = others.into_inner().expect("no thread panics here");
+    assert!(others.is_empty(), "other partitions: {others:#?}");
 }
 
 /// Random tables, the same in every run.
@@ -444,45 +373,32 @@ impl Tables {
     fn case(&mut self) -> Case {
         let script = self.script().leak();
         let assume = self.0.one_of(&["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]);
-        Case { name: "random.img", block: 512, script, sgdisk: &[], assume, fixed: &[], tools: &[] }
+        Case { name: "random.img", block: 512, script, sgdisk: &[], assume, fixed: &[] }
     }
 }
 
 #[test]
 fn every_command_for_random_tables_fixes() {
-    if !present(&["sfdisk", "sgdisk", "parted"]) {
+    if !present(&["sfdisk", "fdisk"]) {
         return;
     }
-    let count = std::env::var("STRADDLE_RANDOM_TABLES").map_or(16, |text| text.parse().expect("a number"));
+    let count = std::env::var("STRADDLE_RANDOM_TABLES").map_or(48, |text| text.parse().expect("a number"));
     let mut tables = Tables(SplitMix64::new(2010));
     let cases: Vec<Case> = (0..count).map(|_| tables.case()).collect();
-    let tried: Mutex<BTreeMap<String, u32>> = Mutex::default();
-    let count = |tool: String| *tried.lock().expect("no thread panics here").entry(tool).or_default() += 1;
+    let tried = AtomicUsize::new(0);
     at_once(cases, |case| {
-        let dir = Dir::new("random");
         // A table that sfdisk itself refuses (a logical partition in a small gap) is skipped.
+        let dir = Dir::new("random");
         let scratch = dir.image("scratch.img", IMAGE);
         let sfdisk = &mut Command::new("sfdisk");
-        if !tools::output(sfdisk.arg("--no-tell-kernel").arg(&scratch), case.script).status.success() {
-            return;
-        }
-        println!("{}: {}", case.assume, case.script);
-        case.build(&dir);
-        for (partition, fix) in fixes(&case.check(dir.path())) {
-            let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
-            for command in commands {
-                let tool = word(command, "tool");
-                case.try_out(&dir, partition, &tool, &word(command, "line"));
-                count(tool);
-            }
-            if list(fix, "commands").is_empty() {
-                count("none".to_owned());
-            }
+        if tools::output(sfdisk.arg("--no-tell-kernel").arg(&scratch), case.script).status.success() {
+            println!("{}: {}", case.assume, case.script);
+            tried.fetch_add(case.try_all().len(), Ordering::Relaxed);
         }
     });
-    let tried = tried.into_inner().expect("no thread panics here");
-    println!("tried {tried:?}");
-    assert!(tried["sfdisk"] >= 5, "{tried:?}");
+    let tried = tried.into_inner();
+    println!("{tried} commands tried");
+    assert!(tried >= 5, "{tried}");
 }
 
 /// Whether this machine's sfdisk understands `line`. Debian 12's does not know `--sector-size`, as the
@@ -493,85 +409,4 @@ fn runs_here(line: &str) -> bool {
         tools::not_run(&format!("sfdisk is older than 2.41: {line}"));
     }
     runs
-}
-
-#[test]
-fn every_printed_move_takes_the_data_along() {
-    if !present(&["sfdisk", "fdisk", "sgdisk"]) {
-        return;
-    }
-    let tried = AtomicU32::new(0);
-    at_once(CASES, |case| {
-        let dir = Dir::new("moves");
-        let image = case.build(&dir);
-        let report = case.check(dir.path());
-        for (partition, fix) in fixes(&report) {
-            let line = word(&fix["commands"][0], "line");
-            if !line.contains("--move-data") || !runs_here(&line) {
-                continue;
-            }
-            case.try_out(&dir, partition, "sfdisk", &line);
-            let copy = Dir::new("moved");
-            fs::copy(&image, copy.join(case.name)).expect("the image can be copied");
-            tools::shell(&pasted(&line), copy.path());
-            let (from, len) = spans(&report)[&partition];
-            let (to, _) = spans(&case.check(copy.path()))[&partition];
-            assert_ne!(from, to, "{}: {line}", case.name);
-            assert!(
-                bytes(&image, from, len) == bytes(&copy.join(case.name), to, len),
-                "{}: {line}",
-                case.name
-            );
-            tried.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    let tried = tried.into_inner();
-    println!("{tried} moves tried");
-    assert!(tried >= 10, "only {tried} moves were tried");
-}
-
-/// Moves a file system with the printed command and compares its files.
-fn move_file_system(script: &str, partition: u64, up: bool) {
-    let dir = Dir::new("ext4");
-    let image = dir.image("disk.img", 64 << 20);
-    write_table(&image, 512, script);
-    let content = pattern(0, 3 << 20);
-    fs::create_dir(dir.join("files")).expect("a directory can be made");
-    fs::write(dir.join("files/content"), &content).expect("a file can be written");
-    let assume = ["--assume", "512e"];
-    let report = tools::check(&image, &assume);
-    let (from, len) = spans(&report)[&partition];
-    let (from_text, size) = (format!("offset={from}"), format!("{}k", len / 1024));
-    let files = dir.join("files");
-    let mkfs = &mut Command::new("mkfs.ext4");
-    run(mkfs.args(["-q", "-F", "-b", "4096", "-E", &from_text, "-d"]).arg(&files).arg(&image).arg(size), "");
-    let before = bytes(&image, from, len);
-
-    let line = word(&fixes(&report)[&partition]["commands"][0], "line");
-    tools::shell(&pasted(&line), dir.path());
-    let after = tools::check(&image, &assume);
-    let (to, _) = spans(&after)[&partition];
-    assert_eq!(to > from, up, "{line}");
-    assert!(grave(&after, partition).is_empty(), "{line}\n{after}");
-    let moved = bytes(&image, to, len);
-    assert!(before == moved, "{line}\nchanged what it moved");
-    let extracted = dir.join("partition.img");
-    fs::write(&extracted, moved).expect("a file can be written");
-    run(Command::new("e2fsck").arg("-fn").arg(&extracted), "");
-    run(
-        Command::new("debugfs").args(["-R", "dump /content content"]).arg(&extracted).current_dir(dir.path()),
-        "",
-    );
-    assert!(fs::read(dir.join("content")).expect("it was dumped") == content, "{line}\nchanged a file");
-}
-
-#[test]
-fn a_file_system_moves_up_and_down() {
-    if !present(&["sfdisk", "mkfs.ext4", "e2fsck", "debugfs"]) {
-        return;
-    }
-    // From sector 63 to 1 MiB, where source and target overlap; and one sector down, with the next partition
-    // directly behind.
-    move_file_system("label: dos\nstart=63, size=40000\n", 1, true);
-    move_file_system("label: gpt\nfirst-lba: 34\nstart=2049, size=40000\nstart=42049, size=2048\n", 1, false);
 }

@@ -490,6 +490,6 @@ fn nothing_is_moved_on_a_zoned_disk() {
         );
         let shown = straddle(&["check", "--sysroot", tree.dir.path().to_str().unwrap(), "/dev/sda"]).out;
         assert_eq!(shown.contains(&format!("{zoned} zoned, zones of 256 MiB")), is_zoned, "{shown}");
-        assert_eq!(shown.contains("--move-data"), !is_zoned, "{shown}");
+        assert_eq!(shown.contains("straddle realign /dev/sda"), !is_zoned, "{shown}");
     }
 }

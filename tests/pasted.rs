@@ -7,6 +7,7 @@ use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
@@ -242,7 +243,6 @@ fn is_one_fix_for_one_cause(report: &Value) -> usize {
 /// How often each case occurred.
 #[derive(Default)]
 struct Counts {
-    moved: usize,
     realigned: usize,
     copied: usize,
     shrunk: usize,
@@ -252,7 +252,6 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, other: &Self) {
-        self.moved += other.moved;
         self.realigned += other.realigned;
         self.copied += other.copied;
         self.shrunk += other.shrunk;
@@ -272,7 +271,6 @@ fn paste_all(disk: &Disk, check: &str) -> Counts {
         if risk == "destroys" || all.starts_with("losetup ") {
             continue;
         }
-        counts.moved += usize::from(all.contains("--move-data"));
         counts.realigned += usize::from(all.contains("straddle realign"));
         counts.written += usize::from(all.contains("printf"));
         // Without a DEVICE in the commands, both variants are the same.
@@ -324,15 +322,10 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
         let found = paste_all(&Disk::build(table, make), check);
         counts.lock().unwrap().add(&found);
     });
-    let Counts { moved, realigned, copied, shrunk, written, following } = counts.into_inner().unwrap();
-    println!(
-        "moved {moved}, realigned {realigned}, copied {copied}, shrunk {shrunk}, hidden sectors written {written}"
-    );
+    let Counts { realigned, copied, shrunk, written, following } = counts.into_inner().unwrap();
+    println!("realigned {realigned}, copied {copied}, shrunk {shrunk}, hidden sectors written {written}");
     let least = if is_quick() { 1 } else { 4 };
-    assert!(
-        moved >= 2 * least + 2 && shrunk >= least && following >= 2 * least + 2,
-        "{moved} {shrunk} {following}"
-    );
+    assert!(shrunk >= least && following >= 2 * least + 2, "{shrunk} {following}");
     assert!(realigned >= 2 * least + 2 && copied > least, "{realigned} {copied}");
     assert!(written >= (least / 2).max(1), "{written}");
 }
@@ -366,7 +359,7 @@ fn no_block_overwrites_what_no_partition_lists() {
         let starts = [63, 2049, 4100, 20_481].into_iter();
         starts.flat_map(move |start| [0, 3, 100, 1500].map(|distance| (label, start, distance)))
     });
-    let counts = Mutex::new([0; 2]);
+    let counts = AtomicUsize::new(0);
     at_once(cases(disks, 5), |(label, start, distance)| {
         let (disk, places) = with_unlisted(label, start, distance);
         let report = tools::check(&disk.image, &ARGS);
@@ -378,10 +371,9 @@ fn no_block_overwrites_what_no_partition_lists() {
             }
             disk.is_whole(&copy, "e2fsck -fn FS", &said);
             let _ = fs::remove_file(disk.dir.join("NEW"));
-            counts.lock().unwrap()[usize::from(said.contains("--move-data"))] += 1;
+            counts.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let [own, others] = counts.into_inner().unwrap();
-    println!("{own} plans and copies, {others} commands of sfdisk");
-    assert!(own > 2 && others > 0, "{own} {others}");
+    let tried = counts.into_inner();
+    assert!(tried > 2, "{tried}");
 }

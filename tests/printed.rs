@@ -324,30 +324,6 @@ fn names_on_disks_are_printed_and_not_obeyed() {
     assert_eq!(report["targets"][0]["partitions"][0]["name"], name);
 }
 
-#[test]
-fn sgdisk_is_given_no_name_that_it_would_cut() {
-    if !present(&["sfdisk", "sgdisk"]) {
-        return;
-    }
-    let dir = Dir::new("colon");
-    for name in ["a:b c", "a b c"] {
-        let image = dir.image("disk", 16 << 20);
-        let script = format!("label: gpt\nstart=2049, size=8192, name=\"{name}\"\n");
-        run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(&image), &script);
-        let report = tools::check(&image, &[]);
-        let fix =
-            tools::list(&report, "findings").iter().find_map(|finding| finding.get("alternative")).unwrap();
-        let commands = tools::list(fix, "commands");
-        let by_sgdisk = commands.iter().any(|command| tools::word(command, "tool") == "sgdisk");
-        assert!(!commands.is_empty(), "{fix}");
-        assert!(!by_sgdisk || !name.contains(':'), "{fix}");
-        let line = tools::word(&commands[0], "line");
-        run(Command::new("sh").args(["-c", &line]), "");
-        let (_, partitions) = tools::table(&image, 512);
-        assert_eq!(tools::word(&partitions[&1], "name"), name, "{line}");
-    }
-}
-
 /// Tables leave out columns, or wrap their cells, on a terminal that is narrower than they are.
 #[test]
 fn tables_fit_a_narrow_terminal() {

@@ -377,28 +377,6 @@ fn a_table_in_other_sectors_is_read_beside_a_stale_boot_sector() {
     }
 }
 
-#[test]
-fn what_moves_a_boot_sector_says_so() {
-    if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs"]) {
-        return;
-    }
-    for (make, says) in [
-        ("mkfs.ntfs -Q -q -F -p 2049 FS", true),
-        ("mkfs.fat -s 8 -h 2049 FS", true),
-        ("mkfs.fat -s 8 FS", false),
-        ("mkfs.ext4 -q -F FS", false),
-    ] {
-        let dir = Dir::new("moves");
-        let image = dir.image("disk.img", 64 << 20);
-        write_table(&image, 512, "label: dos\nstart=2049, size=40000, type=7, bootable\n");
-        put(&dir, &image, make, 2049, 40000);
-        let report = tools::check(&image, &ARGS);
-        let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S001").unwrap();
-        assert!(word(&finding["alternative"]["commands"][0], "line").contains("--move-data"), "{finding}");
-        assert_eq!(word(&finding["alternative"], "caution").contains("S068"), says, "{make}: {finding}");
-    }
-}
-
 /// A 40 MiB FAT, with 16 bits, or with 32 bits and one-sector clusters; and the offsets of its root directory
 /// and of its first table.
 fn fat(dir: &Dir, is_32: bool) -> (PathBuf, u64, u64) {
@@ -565,9 +543,6 @@ fn a_fat_is_judged_and_moved_by_its_clusters() {
             assert!(tools::transcript(&plan).contains("nothing to do"), "{}", tools::transcript(&plan));
             continue;
         }
-        // Another program would place the start.
-        let others = list(&report, "findings").iter().filter(|one| one["alternative"].is_object()).count();
-        assert!(fills || others == 0, "{how} at {start}: {report:#}");
         let line = "straddle realign disk.img --save m.json && straddle apply m.json --write disk.img";
         tools::shell(&tools::pasted(line), dir.path());
         let report = tools::check(&image, &[]);

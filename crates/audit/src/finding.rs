@@ -61,8 +61,8 @@ impl Command {
     }
 
     /// A command that moves data with their entry.
-    pub(crate) fn of_data(tool: &'static str, line: String) -> Self {
-        Self { tool, line, effect: Effect::Data }
+    pub(crate) fn of_data(line: String) -> Self {
+        Self { tool: "straddle", line, effect: Effect::Data }
     }
 
     /// A command that makes or plans a copy.
@@ -120,11 +120,6 @@ impl Fix {
     /// Whether one of its commands writes a partition table, here or on a copy.
     pub fn writes_table(&self) -> bool {
         self.commands.iter().any(|command| command.effect != Effect::Other)
-    }
-
-    /// Whether one of its commands moves data along.
-    pub(crate) fn moves_data(&self) -> bool {
-        self.commands.iter().any(|command| command.effect == Effect::Data)
     }
 
     /// Removes the commands and keeps the summary, for a target whose name contains characters that a
@@ -206,7 +201,7 @@ pub struct Finding {
     pub message: String,
     /// Its fix, if there is one.
     pub fix: Option<Fix>,
-    /// Another fix, with other programs; it has commands. Never both.
+    /// Another fix; it has commands. Never both.
     pub alternative: Option<Fix>,
     /// The findings from which it merely follows: the fix is given there, and not here.
     pub follows: Vec<Cause>,

@@ -30,19 +30,12 @@ struct Place {
 /// What the command of a fix does besides changing the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Nothing, or it moves the data as well.
+    /// Nothing.
     Entry,
     /// It makes the swap in it again.
     Swap,
     /// It makes what is in it smaller first.
     Shrink(shrink::First),
-}
-
-/// A place, with the fix that puts the partition there.
-struct Candidate {
-    fix: Fix,
-    /// Whether its commands also move the partition's data.
-    keeps_data: bool,
 }
 
 /// The fix for everything that is wrong with the placement of `partition`; `None` if no place in the free
@@ -80,19 +73,17 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
         .into_iter()
         .map(|place| (in_the_way(context, partition, place), place))
         .partition(|(byte, _)| byte.is_some());
-    let candidates: Vec<Candidate> =
-        places.into_iter().filter_map(|(_, place)| candidate(context, partition, place, free)).collect();
-    if candidates.is_empty()
+    let fixes: Vec<Fix> =
+        places.into_iter().filter_map(|(_, place)| put(context, partition, place, free)).collect();
+    if fixes.is_empty()
         && let Some((Some(byte), _)) = blocked.first()
     {
         return Some(Fix::advice(format!(
             "none in place: its new place would cover byte {byte}, where something is written that no partition lists"
         )));
     }
-    // A place for which there is a command is preferred, and most of all one whose command also moves the
-    // data.
-    let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.fix.commands.is_empty());
-    candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.fix.clone())
+    // A place for which there is a command is preferred.
+    fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
 /// Keeps the partition's length at a place to which it would be moved and grow to whole sectors, if its
@@ -117,13 +108,8 @@ fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Opt
     new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 
-/// The fix that puts `partition` at `place`.
-fn candidate(
-    context: &Context<'_>,
-    partition: &Partition,
-    mut place: Place,
-    free: Span,
-) -> Option<Candidate> {
+/// The fix that puts `partition` at `place`. Only swap is put at another start by a command: it is made again there.
+fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Fix> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
     let count = block.blocks_floor(place.len);
@@ -131,48 +117,35 @@ fn candidate(
         return None;
     }
     if context.stack.kind == TableKind::Kernel {
-        let fix = Fix::advice(format!("start it at LBA {start} with {count} sectors"));
-        return Some(Candidate { fix, keeps_data: false });
+        return Some(Fix::advice(format!("start it at LBA {start} with {count} sectors")));
     }
-    let mut entry = Entry { context, partition, start, count };
+    let entry = Entry { context, partition, start, count };
     let old = partition.span;
     let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
-    let by_sfdisk = room::sfdisk_finds_it(context, partition, old, place, free);
+    let by_sfdisk = room::sfdisk_finds_it(context, partition, place, free);
     let remade = swap::of(partition).filter(|_| by_sfdisk && (moves || shrinks));
     let remade = remade.and_then(|layer| swap::remake(layer, &entry));
-    let mut how = How::Entry;
-    let (keeps_data, commands) = if let Some(command) = remade {
-        how = How::Swap;
-        (true, Some(command))
-    } else if shrinks && is_known(partition) {
-        let steps = shrink::steps(context, partition, place, free);
-        if let Some((_, shorter, first)) = &steps {
-            (place, entry.count, how) = (*shorter, block.blocks_floor(shorter.len), How::Shrink(*first));
-        }
-        (steps.is_some(), steps.map(|(command, ..)| command))
-    } else if !moves && !shrinks {
-        (true, entry.table_only(by_sfdisk))
-    } else if !shrinks && by_sfdisk {
-        // sfdisk moves data only to a place of the same size or larger.
-        (true, Some(entry.sfdisk_moving()))
-    } else if is_known(partition) || partition.unclaimed == Unclaimed::All {
-        // The table alone would lead to other bytes than those that are in it, or to fewer.
-        (false, None)
+    let (how, command) = if remade.is_some() {
+        (How::Swap, remade)
+    } else if moves {
+        (How::Entry, None)
+    } else if !shrinks {
+        (How::Entry, by_sfdisk.then(|| entry.sfdisk()))
+    } else if is_known(partition) {
+        shrink::steps(&entry).map_or((How::Entry, None), |(first, line)| (How::Shrink(first), Some(line)))
+    } else if partition.unclaimed == Unclaimed::All {
+        // The table alone would lead to fewer bytes than those that are in it.
+        (How::Entry, None)
     } else {
-        (false, entry.table_only(by_sfdisk))
+        (How::Entry, by_sfdisk.then(|| entry.sfdisk()))
     };
-    let commands: Vec<Command> = commands.into_iter().collect();
-    let fix = Fix {
-        summary: summary(partition, place, start, entry.count),
-        risk: if moves || shrinks || partition.unclaimed == Unclaimed::All {
-            Risk::Backup
-        } else {
-            Risk::Safe
-        },
-        caution: caution(context, partition, (place, how), &commands),
-        commands,
+    let commands: Vec<Command> = command.into_iter().collect();
+    let risk = match moves || shrinks || partition.unclaimed == Unclaimed::All {
+        true => Risk::Backup,
+        false => Risk::Safe,
     };
-    Some(Candidate { fix, keeps_data })
+    let caution = caution(context, partition, (place, how), &commands);
+    Some(Fix { summary: summary(partition, place, start, count), commands, risk, caution })
 }
 
 /// Whether the partition's content is recognised. Unrecognised content may still be data.

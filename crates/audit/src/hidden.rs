@@ -15,13 +15,6 @@ use crate::shell::operand;
 /// The offset of that number in the boot sectors of FAT and NTFS: 32 bits, little endian (`BPB_HiddSec`).
 const HIDDEN_AT: u64 = 28;
 
-/// The kind of file system in `partition`, if it records its start, which is then wrong once the partition
-/// has moved.
-pub(crate) fn moved_with(partition: &Partition) -> Option<FsKind> {
-    let (kind, fs) = in_boot_sector(partition)?;
-    fs.hidden_sectors.is_some_and(|hidden| hidden != 0).then_some(kind)
-}
-
 fn in_boot_sector(partition: &Partition) -> Option<(FsKind, &FileSystem)> {
     let layer = partition.layer.as_ref()?;
     let kind = layer.kind.file_system().filter(|kind| kind.has_boot_sector())?;

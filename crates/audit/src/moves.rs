@@ -192,8 +192,6 @@ pub struct Planned {
     pub journal: Option<ByteCount>,
     /// Whether the disk is in use.
     pub in_use: bool,
-    /// Whether starts are on a finer grain than 1 MiB, as there is no empty room for all on that.
-    pub is_fine: bool,
 }
 
 /// A copy that `straddle realign --to` plans.
@@ -281,7 +279,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     ];
     Some(Fix {
         summary: what,
-        commands: lines.map(|line| Command::of_data("straddle", line)).into(),
+        commands: lines.map(Command::of_data).into(),
         risk: Risk::Backup,
         caution: Some(caution),
     })
@@ -318,7 +316,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
         None if context.moves.refused.is_some() => {
             "copy the disk to another one, NEW, with aligned partitions".to_owned()
         }
-        None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one".to_owned(),
+        None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one (straddle realign says what is missing)".to_owned(),
     };
     let mut caution =
         "the source is opened read-only, and the copy has its identities: do not use both at the same time"

@@ -1,7 +1,7 @@
 //! Rules about where a partition starts and ends.
 
 use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
-use straddle_layout::{Partition, Role, Stack, TableKind, Unclaimed};
+use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries, outgrows_blocks};
@@ -41,7 +41,6 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_in_doubt(context, partition, &mut found);
     weigh::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
-    let mut alternative = None;
     let fix = match stays {
         // A new start would misalign data that is now aligned.
         true => Some(Fix::advice(
@@ -51,18 +50,17 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
             Some(Fix::advice("correct what S042 says first: the partition reaches past the disk's end"))
         }
         false if found.iter().any(|f| curable(&f)) => {
-            let (first, second) = fixes(context, partition);
-            alternative = second;
-            if first.as_ref().is_some_and(realigns) {
+            let fix = fix(context, partition);
+            if fix.as_ref().is_some_and(realigns) {
                 leave_ends(&mut found);
             }
-            first
+            fix
         }
         false => None,
     };
     if let Some(fix) = fix {
         for finding in found.iter_mut().filter(|f| curable(&&**f)) {
-            (finding.fix, finding.alternative) = (Some(fix.clone()), alternative.clone());
+            finding.fix = Some(fix.clone());
         }
     }
     findings.append(&mut found);
@@ -73,39 +71,22 @@ fn reaches_past_end(context: &Context<'_>, partition: &Partition) -> bool {
     partition.span.end().get() > context.size.get()
 }
 
-/// The fix for a badly placed partition, and another one: a plan of `straddle realign` comes first, unless it is
-/// a copy of a disk that another program changes in place.
-fn fixes(context: &Context<'_>, partition: &Partition) -> (Option<Fix>, Option<Fix>) {
+/// The fix for a badly placed partition: `straddle realign` moves it, or copies the disk.
+fn fix(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     if let Some(zone) = context.zone {
-        return (Some(moves::between_zones(zone)), None);
+        return Some(moves::between_zones(zone));
     }
-    let here = moves::fix(context, partition.number);
     let copy = moves::copy(context, partition.number);
-    let is_format = context.moves.copy.as_ref().is_some_and(|copy| copy.format.is_some());
-    let (first, last) = if is_format { (copy, None) } else { (None, copy) };
     if let Some(why) = &context.moves.refused {
-        let why = Some(Fix::advice(format!("none in place: {why}")));
-        let mut all = [first.or(last), why].into_iter().flatten();
-        return (all.next(), all.next());
+        return copy.or_else(|| Some(Fix::advice(format!("none in place: {why}"))));
     }
-    let other = fix::relocate(context, partition);
-    // What keeps the plan from the usual grain keeps other programs from it as well, and they do not look.
-    let is_fine = context.moves.planned.as_ref().is_some_and(|planned| planned.is_fine);
-    // What is swapped out is not worth a move: the swap is made again where it belongs, and takes a boundary itself.
+    let here = fix::relocate(context, partition);
+    // What is swapped out is not worth a move: the swap is made again where it belongs.
     let remakes = |fix: &Fix| fix.commands.iter().any(|command| command.effect == Effect::Swap);
-    let in_place = other.clone().filter(|fix| !fix.commands.is_empty() && (!is_fine || remakes(fix)));
-    // Data of which nothing is known come along with a copy, and not with a change of the table.
-    let is_last =
-        partition.unclaimed == Unclaimed::All && in_place.as_ref().is_some_and(|fix| !fix.moves_data());
-    let (in_place, last) = if is_last { (last, in_place) } else { (in_place, last) };
-    let order = if in_place.as_ref().is_some_and(remakes) {
-        [in_place, here, first, last]
-    } else {
-        [here, first, in_place, last]
-    };
-    let mut all = order.into_iter().flatten();
-    let (first, second) = (all.next(), all.next());
-    (first.or(other), second)
+    if here.as_ref().is_some_and(remakes) {
+        return here;
+    }
+    moves::fix(context, partition.number).or(copy).or(here)
 }
 
 /// Whether a fix is a plan of `straddle realign`.

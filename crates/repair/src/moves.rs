@@ -98,11 +98,9 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     }
     let not_converted = not_converted(target, stack);
     let moves = Moves { in_the_way: in_the_way(target, stack), not_converted, ..moves };
-    // Arrays and mappings have no table of their own as a rule.
-    let is_disk = !matches!(target.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Modelled);
     // A damaged table is mended first.
     let is_listed = (1..=MOST).contains(&stack.partitions.len());
-    if !is_disk || target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
+    if target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return moves;
     }
     match planned(examiner, target, stack) {

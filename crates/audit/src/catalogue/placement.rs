@@ -26,8 +26,8 @@ pub(super) const START_STRADDLES: Definition = Definition {
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1217 s). Reads \
            cost little.",
     fix: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
-           all drives. For an existing partition the data has to move with the start (straddle realign, or sfdisk --move-data); one that has no room \
-           to move is shrunk first: its file system, then its entry.",
+           all drives. For an existing partition the data has to move with the start: straddle realign moves it, or with --to copies the \
+           disk to another one where there is no room; what is in a partition may also be made smaller first.",
     sources: &[
         "Linux block/blk-settings.c, queue_limit_alignment_offset",
         "Documentation/ABI/stable/sysfs-block, alignment_offset",

@@ -1,22 +1,25 @@
 //! Cautions to print before the command that moves a partition.
 
-use straddle_layout::{Partition, PartitionType, Unclaimed};
+use straddle_layout::{Partition, Unclaimed};
 
 use super::{How, Place, explicit_sector_size, is_known, swap};
 use crate::Context;
-use crate::finding::{Command, Effect};
+use crate::finding::Command;
 
 /// The caution for every command that changes a table and leaves the data where it is.
 pub(super) const TABLE_ONLY: &str =
     "this changes the table only: for an empty partition, or with its data restored from a backup afterwards";
 
-/// Why there is no command for a partition in which nothing is recognised.
+/// The caution where a table that has to be corrected keeps a partition from being moved.
+const TABLE_FIRST: &str = "correct what is wrong with the table first, and check again";
+
+/// What to do with a partition in which nothing is recognised, and for which there is no command.
 fn without_command(partition: &Partition) -> &'static str {
     if partition.unclaimed == Unclaimed::All {
         "it is not empty, and what is in it is not known: a command that changes only the table would lose it; back it up, make the partition again like \
          this, and restore it there"
     } else {
-        "no tool does this to the one partition alone"
+        "nothing is in it: remove the partition, and make it again like this"
     }
 }
 
@@ -29,9 +32,11 @@ pub(super) fn caution(
 ) -> Option<String> {
     let old = partition.span;
     let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
-    let runs = |tool: &str| commands.iter().any(|command| command.tool == tool);
     let mut parts: Vec<String> = Vec::new();
     let mut say = |text: &str| parts.push(text.to_owned());
+    if commands.is_empty() && moves && !context.stack.problems.is_empty() {
+        return Some(TABLE_FIRST.to_owned());
+    }
     if commands.is_empty() && !is_known(partition) {
         return Some(without_command(partition).to_owned());
     }
@@ -46,45 +51,16 @@ pub(super) fn caution(
              (mkswap --uuid --label)",
         );
     } else if commands.is_empty() {
-        say(match (moves, shrinks) {
-            (_, false) => {
-                "no tool moves its data there: make the partition again at that place, and restore its contents from a backup"
-            }
-            _ => {
-                "no command is known that shrinks what is in it and then moves it: back up what it holds, make the partition \
-                 again like this, and restore it there"
-            }
-        });
+        say(
+            "no command is known that does this: back up what it holds, make the partition again like this, and restore it there",
+        );
     } else if let How::Shrink(first) = how {
         say(first.caution());
-    } else if commands.iter().any(|command| command.effect == Effect::Data) {
-        say("this moves the data as well: run it offline; it cannot resume if interrupted");
-        if !is_known(partition) && partition.unclaimed != Unclaimed::All {
-            say("for an empty partition leave --move-data out");
-        }
     } else if moves || shrinks {
         say(TABLE_ONLY);
     }
-    if moves && let Some(kind) = crate::hidden::moved_with(partition) {
-        say(if kind.boots_from_recorded_start() {
-            "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
-        } else {
-            "the exFAT in it records where it starts: what reads that field needs the new value (S068)"
-        });
-    }
-    if runs("sfdisk") && explicit_sector_size(context).is_some() {
+    if !commands.is_empty() && explicit_sector_size(context).is_some() {
         say("sfdisk knows --sector-size since util-linux 2.41");
-    }
-    if runs("parted") {
-        say(match partition.kind {
-            PartitionType::Mbr(_) => {
-                "parted makes the partition again, and may give the disk a new identifier"
-            }
-            _ if partition.attributes.name.is_empty() => {
-                "parted makes the partition again, with a name and another UUID"
-            }
-            _ => "parted makes the partition again, with another UUID",
-        });
     }
     if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
         say(&format!(

@@ -2,7 +2,7 @@
 //!
 //! libfdisk moves an entry within its own blocks and into the gaps beside it, but it does not see all gaps
 //! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that
-//! it refuses is not a fix. The law of this module: in doubt it says no; there are other tools.
+//! it refuses is not a fix. The law of this module: in doubt it says no.
 
 use straddle_layout::{Partition, Role};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -14,15 +14,14 @@ use crate::boundaries::GRAIN;
 /// libfdisk ignores a gap of up to this many blocks at the end of the disk, and elsewhere a gap of one block.
 const SMALL_GAP: u64 = 3;
 
-/// Whether sfdisk can move `partition` from `old` to `place`, where `free` is its own space and the free
-/// space around it.
+/// Whether sfdisk can put `partition` at `place`, where `free` is its own space and the free space around it.
 pub(super) fn sfdisk_finds_it(
     context: &Context<'_>,
     partition: &Partition,
-    old: Span,
     place: Place,
     free: Span,
 ) -> bool {
+    let old = partition.span;
     let goes_down = place.start < old.start();
     let goes_up = place.start.checked_add(place.len).is_none_or(|end| end > old.end());
     // Every partition may shrink within its own blocks.

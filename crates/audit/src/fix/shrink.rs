@@ -1,17 +1,15 @@
-//! Fixes that shrink a partition with content: first the content, if it extends past the new end, then the
-//! entry, and last the place.
+//! Fixes that shrink a partition with content: first the content, if it extends past the new end, then the entry.
 //!
 //! The law of this module: the steps are one line joined by `&&`, so that none is done unless those before it
 //! succeeded. A line that is pasted with DEVICE in it fails at its first step and changes nothing. A line
 //! that is pasted twice does nothing the second time.
 
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{Content, FsKind, Partition, VolumeKind};
-use straddle_units::{ByteCount, KIB, Lba, MIB, Span};
+use straddle_layout::{Content, FsKind, VolumeKind};
+use straddle_units::{ByteCount, KIB, MIB};
 
 use super::entry::Entry;
-use super::{Place, room, swap};
-use crate::Context;
+use super::swap;
 use crate::finding::Command;
 
 /// What is done before the partition becomes smaller.
@@ -53,50 +51,18 @@ const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 /// The size of a PV is a multiple of this, whatever its disk's sectors are.
 const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
-/// How many extra physical sectors a partition may be shrunk by, so that sfdisk finds room to move it.
-const TRIES: u64 = 3;
-
-/// The line that shrinks the content of `partition` and moves the partition to `place`, or to a slightly
-/// shorter one, and that final place. `None` if no tool can do this.
-pub(super) fn steps(
-    context: &Context<'_>,
-    partition: &Partition,
-    place: Place,
-    free: Span,
-) -> Option<(Command, Place, First)> {
-    let physical = context.topology.physical.value();
-    let old = partition.span;
-    (0..=TRIES).find_map(|tries| {
-        let less = ByteCount::new(physical.get().checked_mul(tries)?);
-        let len = ByteCount::new(place.len.get().checked_sub(less.get())?);
-        let shrunk = Span::new(old.start(), len)?;
-        let place = Place { len, ..place };
-        let moves = place.start != old.start();
-        if len == ByteCount::ZERO || moves && !room::sfdisk_finds_it(context, partition, shrunk, place, free)
-        {
-            return None;
-        }
-        let block = context.stack.block;
-        let entry = |at| {
-            let start = Lba::from_bytes_exact(at, block)?;
-            Some(Entry { context, partition, start, count: block.blocks_floor(len) })
-        };
-        let layer = partition.layer.as_ref()?;
-        // What leaves the tail unused needs not be made smaller first.
-        let (first, mut lines) = match layer.used(old.len()).is_some_and(|used| used <= len) {
-            true => (First::Nothing, Vec::new()),
-            false if way(layer.kind) == Way::Btrfs => (First::Mounted, vec![first_step(layer, len)?]),
-            false => (First::Unmounted, vec![first_step(layer, len)?]),
-        };
-        lines.push(entry(old.start())?.sfdisk_size().line);
-        if moves {
-            lines.push(entry(place.start)?.sfdisk_moving().line);
-        }
-        let line = lines.join(" && ");
-        let command =
-            if moves { Command::of_data("sfdisk", line) } else { Command::of_table("sfdisk", line) };
-        Some((command, place, first))
-    })
+/// The line that shrinks the content of a partition, and then the partition to the size of `entry`. `None` if no tool
+/// can do this.
+pub(super) fn steps(entry: &Entry<'_>) -> Option<(First, Command)> {
+    let layer = entry.partition.layer.as_ref()?;
+    let len = entry.count.to_bytes(entry.context.stack.block)?;
+    // What leaves the tail unused needs not be made smaller first.
+    let (first, content) = match layer.used(entry.partition.span.len()).is_some_and(|used| used <= len) {
+        true => (First::Nothing, String::new()),
+        false if way(layer.kind) == Way::Btrfs => (First::Mounted, first_step(layer, len)? + " && "),
+        false => (First::Unmounted, first_step(layer, len)? + " && "),
+    };
+    Some((first, Command::of_table("sfdisk", content + &entry.sfdisk_size().line)))
 }
 
 /// How contents are made smaller.
@@ -180,7 +146,7 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
     }
 }
 
-/// The command that shrinks `layer`, if one line can shrink it and then the partition, and move both.
+/// The command that shrinks `layer`, if one line can shrink it and then the partition.
 fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
     let is_one = matches!(
         way(layer.kind),
@@ -192,6 +158,7 @@ fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use straddle_layout::layer::FileSystem;
+    use straddle_units::Span;
 
     use super::*;
 

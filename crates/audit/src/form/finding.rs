@@ -40,7 +40,7 @@ pub struct FindingReport {
     /// is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     same_fix_as: Option<CauseReport>,
-    /// Another fix, with other programs; absent if there is none. Only one of the two is to be run.
+    /// Another fix; absent if there is none. Only one of the two is to be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     alternative: Option<FixReport>,
     /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from

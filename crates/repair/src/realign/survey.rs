@@ -9,14 +9,14 @@ use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::Stack;
-use straddle_units::{ByteCount, ByteOffset, LbaCount, MIB, Span};
+use straddle_units::{ByteCount, ByteOffset, LbaCount, Span};
 
 use super::carry::obstacle;
 use super::find::in_large_sectors;
 use super::media::read;
 use super::refer::immovable;
 use super::unallocated::Look;
-use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking, must_move};
+use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking};
 use crate::plan::Situation;
 
 /// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
@@ -43,9 +43,6 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
         Err(error) => MoveJournal::Unusable(with_causes(&error)),
     })
 }
-
-/// The grain on which partitions begin if there is room.
-const ADVISED: ByteCount = ByteCount::new(MIB);
 
 /// What is to be done before anything moves.
 const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down (Windows: shutdown /s /f /t 0, or powercfg /h off), and check again";
@@ -81,31 +78,20 @@ pub fn planned(
     if let Some((number, why)) = immovable(situation.stack, |_| false) {
         return Err(Some(format!("partition {number}: {why}")));
     }
-    let (realign, named) =
-        match make_looking(situation, &Wanted { wipe: is_remote, ..Wanted::default() }, Look::Ends) {
-            Ok(realign) => (realign, Vec::new()),
-            Err(RealignError::Logical(_)) => {
-                let is_logical = |number: &u32| {
-                    let found = situation.stack.partitions.iter().find(|p| p.number == *number);
-                    found.is_some_and(|p| matches!(p.role, straddle_layout::Role::Logical { .. }))
-                };
-                let moves = must_move(situation).map_err(|_| None)?;
-                let mut primary: Vec<u32> = moves.iter().map(|(number, _)| *number).collect();
-                primary.retain(|number| !is_logical(number));
-                (named(situation, &primary).ok_or(None)?, primary)
-            }
-            Err(
-                error @ (RealignError::Immovable { .. }
-                | RealignError::Occupied { .. }
-                | RealignError::Unclaimed { .. }),
-            ) => return Err(Some(error.to_string())),
-            Err(_) => return Err(None),
-        };
+    let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
+    let realign = match make_looking(situation, &wanted, Look::Ends) {
+        Ok(realign) => realign,
+        Err(
+            error @ (RealignError::Immovable { .. }
+            | RealignError::Occupied { .. }
+            | RealignError::Unclaimed { .. }),
+        ) => return Err(Some(error.to_string())),
+        Err(_) => return Err(None),
+    };
     let blocked = realign.references().iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
     if let Some((number, what)) = blocked {
         return Err(Some(format!("partition {number}: {what}")));
     }
-    let named: String = named.iter().map(|number| format!(" --partition {number}")).collect();
     let places = moved(&realign).collect();
     let shorter = shorter(&realign, situation);
     let data = realign.anchors().iter().filter_map(|(number, offset)| {
@@ -119,17 +105,8 @@ pub fn planned(
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
-    let is_fine = realign.plan().grain().size() < ADVISED;
-    Ok(Planned {
-        places,
-        is_fine,
-        shorter,
-        data,
-        after,
-        options: format!("{options}{named}"),
-        journal,
-        in_use,
-    })
+    let options = options.to_owned();
+    Ok(Planned { places, shorter, data, after, options, journal, in_use })
 }
 
 /// The partitions that become shorter, and by how many bytes.
@@ -141,11 +118,6 @@ fn shorter(realign: &Realign, situation: &Situation<'_>) -> Vec<(u32, ByteCount)
         Some((entry.number, LbaCount::new(less).to_bytes(situation.stack.block)?))
     };
     realign.plan().table().partitions.iter().filter(moves).filter_map(by).collect()
-}
-
-fn named(situation: &Situation<'_>, numbers: &[u32]) -> Option<Realign> {
-    let wanted = Wanted { partitions: numbers.to_vec(), ..Wanted::default() };
-    make_looking(situation, &wanted, Look::Ends).ok().filter(|_| !numbers.is_empty())
 }
 
 /// The partitions that move, with their new starts.
