@@ -23,7 +23,7 @@ pub use beside::{
 };
 pub use blank::{first_written, is_blank, is_erased};
 pub use descend::read_layers;
-pub use fs::file_system;
+pub use fs::{fat_has_no_files, file_system};
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
 pub use model::stack::{
     Attributes, Damage, LDM, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure,

@@ -6,15 +6,15 @@
 
 use straddle_audit::sectors_above;
 use straddle_device::Medium;
-use straddle_device::fields::{le16, le32};
 use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::types::guid_text;
 use straddle_layout::view::View;
-use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, Stack, read_layers};
-use straddle_units::{BlockSize, ByteCount, Span};
+use straddle_layout::{
+    Content, FsKind, Partition, PartitionType, Role, Stack, fat_has_no_files, read_layers,
+};
+use straddle_units::BlockSize;
 
 use crate::error::PlanError;
-use crate::fingerprint::bytes_of;
 use crate::kinds;
 
 /// Checks that everything in the partitions of `stack` can be used in sectors of `new`; returns remarks for
@@ -24,7 +24,7 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
     let mut notes = Vec::new();
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
         let Some(layer) = read_layers(&drive, partition.span, Some(stack.block)) else { continue };
-        if is_empty_esp(medium, partition, &layer) {
+        if is_empty_esp(&drive, partition, &layer) {
             notes.push(format!(
                 "partition {}: the FAT in it has no files, and was made for {}-byte sectors: make it again after the conversion (mkfs.fat)",
                 partition.number, stack.block
@@ -46,7 +46,7 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
 }
 
 /// Whether the partition is an EFI system partition with a FAT in which there are no files: a new FAT serves as well.
-fn is_empty_esp(medium: &dyn Medium, partition: &Partition, layer: &Layer) -> bool {
+fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool {
     let is_esp = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid) == kinds::ESP,
         PartitionType::Mbr(id) => id == 0xEF,
@@ -54,38 +54,7 @@ fn is_empty_esp(medium: &dyn Medium, partition: &Partition, layer: &Layer) -> bo
     };
     is_esp
         && layer.kind == Content::FileSystem(FsKind::Vfat)
-        && root_of_fat(medium, partition.span).is_some_and(|root| has_no_files(&root))
-}
-
-/// The root directory of a FAT, or its first cluster (Microsoft, FAT specification of 2000).
-fn root_of_fat(medium: &dyn Medium, at: Span) -> Option<Vec<u8>> {
-    let boot = bytes_of(medium, Span::new(at.start(), ByteCount::new(512))?).ok()?;
-    let (sector, cluster) = (u64::from(le16(&boot, 11)), u64::from(boot[13]));
-    let (reserved, copies, entries) =
-        (u64::from(le16(&boot, 14)), u64::from(boot[16]), u64::from(le16(&boot, 17)));
-    let short = u64::from(le16(&boot, 22));
-    let table = if short == 0 { u64::from(le32(&boot, 36)) } else { short };
-    let data = reserved.checked_add(copies.checked_mul(table)?)?;
-    let (first, len) = match entries {
-        0 => {
-            let root = u64::from(le32(&boot, 44)).checked_sub(2)?;
-            (data.checked_add(root.checked_mul(cluster)?)?, cluster * sector)
-        }
-        entries => (data, entries * 32),
-    };
-    let start = at.start().checked_add(ByteCount::new(first.checked_mul(sector)?))?;
-    let root = Span::new(start, ByteCount::new(len)).filter(|root| at.contains(*root))?;
-    bytes_of(medium, root).ok()
-}
-
-/// Whether a directory of a FAT ends in these bytes, and has nothing but a label before.
-fn has_no_files(directory: &[u8]) -> bool {
-    /// The attribute of labels, which parts of long names have too.
-    const LABEL: u8 = 0x08;
-    const DELETED: u8 = 0xE5;
-    let mut entries = directory.chunks_exact(32).take_while(|entry| entry[0] != 0);
-    let ends = directory.chunks_exact(32).any(|entry| entry[0] == 0);
-    ends && entries.all(|entry| entry[0] == DELETED || entry[11] & LABEL != 0)
+        && fat_has_no_files(&drive.slice(partition.span.start(), partition.span.len()))
 }
 
 struct Judge {

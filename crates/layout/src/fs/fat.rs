@@ -154,6 +154,33 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, label.unwrap_or_default()))
 }
 
+/// Whether the root directory of a FAT ends in its first 16 KiB or its first cluster, and has nothing but a label before.
+pub fn has_no_files(view: &View<'_>) -> bool {
+    root(view).is_some_and(|root| {
+        let mut entries = root.chunks_exact(ENTRY).take_while(|found| byte(found, 0) != entry::END);
+        let ends = root.chunks_exact(ENTRY).any(|found| byte(found, 0) == entry::END);
+        // Parts of long names have the attribute of labels, too.
+        let is_file = |found: &[u8]| {
+            byte(found, 0) != entry::FREE && byte(found, entry::ATTRIBUTES) & entry::VOLUME == 0
+        };
+        ends && !entries.any(is_file)
+    })
+}
+
+/// Reads the beginning of the root directory of a FAT.
+fn root(view: &View<'_>) -> Option<Vec<u8>> {
+    let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
+    let (fs, _) = read_fat(view)?;
+    if fs.fat_bits == Some(32) {
+        let at = cluster_at(view, fs.data_start, le32(&boot, bpb::ROOT_CLUSTER_32), fs.block)?;
+        return directory(view, at, fs.block.get());
+    }
+    // It lies before the first cluster, in whole sectors.
+    let len = u64::from(le16(&boot, bpb::ROOT_ENTRIES)) * 32;
+    let sectors = fs.sector?.checked_mul(len.div_ceil(fs.sector?.get()))?;
+    directory(view, fs.data_start?.checked_back(sectors)?, len)
+}
+
 pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
     let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
     let sector_shift = u32::from(byte(&boot, exfat::SECTOR_SHIFT));
