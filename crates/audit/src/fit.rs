@@ -185,7 +185,10 @@ fn linux(why: String) -> Misfit {
 }
 
 fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Misfit> {
-    let kind = kind.file_system()?;
+    let Some(kind) = kind.file_system() else {
+        let what = small("blocks", fs.block, sectors)?;
+        return Some(linux(format!("{what}: Linux does not mount it here")));
+    };
     let ashift = fs.ashift.map(|shift| ByteCount::new(1_u64.checked_shl(shift).unwrap_or(u64::MAX)));
     let units: [(&str, Option<ByteCount>); 2] = match kind {
         FsKind::Xfs => [("sectors", fs.sector), ("log sectors", fs.log_sector)],

@@ -11,7 +11,7 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::model::content::{Content, VolumeKind};
-use crate::model::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::model::layer::{Facts, FileSystem, Layer, MAX_DEPTH, MAX_LAYERS};
 use crate::model::stack::{Problem, Role, Stack, TableKind};
 use crate::model::view::{Piece, View};
 use crate::reader::Reader;
@@ -136,6 +136,11 @@ impl Walk {
                 if let Some((facts, label)) = fs::file_system(kind, &local) {
                     layer.facts = Facts::FileSystem(facts);
                     layer.name = label;
+                }
+            }
+            Found::Other(Content::Named(named)) => {
+                if let Some(block) = fs::block_of_named(named.name, &local) {
+                    layer.facts = Facts::FileSystem(FileSystem { block, ..FileSystem::default() });
                 }
             }
             Found::Other(_) => {}

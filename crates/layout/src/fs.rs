@@ -37,7 +37,7 @@ use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
 pub use fat::has_no_files as fat_has_no_files;
-pub(crate) use named::recorded_end as recorded_end_of_named;
+pub(crate) use named::{block as block_of_named, recorded_end as recorded_end_of_named};
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;
 pub(crate) use zfs::{ZFS_NVLIST, zfs_label};

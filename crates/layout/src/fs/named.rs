@@ -1,5 +1,5 @@
-//! The sizes that file systems record which are otherwise known by name only: so that one that reaches past the end of its
-//! partition is noticed.
+//! The sizes and the blocks of file systems which are otherwise known by name only: so that one that reaches past the end
+//! of its partition, or is on larger sectors than its blocks, is noticed.
 
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -44,6 +44,43 @@ mod apfs {
     /// `nx_block_size`, 32 bits; `nx_block_count`, 64 bits.
     pub(super) const BLOCK: usize = 36;
     pub(super) const BLOCKS: usize = 40;
+}
+
+/// `struct gfs2_sb`, include/uapi/linux/gfs2_ondisk.h: `sb_bsize`, 32 bits.
+mod gfs2 {
+    pub(super) const BLOCK: (u64, usize) = (64 * 1024 + 36, 4);
+}
+
+/// The anchor volume descriptor pointer of UDF (ECMA-167, 3/8.4.2.1 and 3/10.2).
+mod udf {
+    /// The block in which it is, whose number `TagLocation` repeats: 32 bits.
+    pub(super) const ANCHOR: u32 = 256;
+    pub(super) const LOCATION: usize = 12;
+    /// `TagIdentifier`, 16 bits.
+    pub(super) const IDENTIFIER: u16 = 2;
+    pub(super) const TAG: usize = 16;
+    /// The blocks that Linux tries (`udf_fill_super`).
+    pub(super) const BLOCKS: [u64; 4] = [512, 1024, 2048, 4096];
+}
+
+/// The block in which Linux reads the file system `name`, if that is known: what is on larger sectors is not mounted
+/// (`minix_fill_super`, fs/minix/inode.c; `bfs_fill_super`, fs/bfs/inode.c; `init_sb`, fs/gfs2/ops_fstype.c;
+/// `udf_fill_super`, fs/udf/super.c).
+pub(crate) fn block(name: &str, view: &View<'_>) -> Option<ByteCount> {
+    match name {
+        // The superblock of the third version, too, whatever its own block is.
+        "minix" => Some(ByteCount::new(minix::BLOCK)),
+        // `BFS_BSIZE`, include/uapi/linux/bfs_fs.h.
+        "bfs" => Some(ByteCount::new(512)),
+        "gfs2" => unit(u64::from(be32(&bytes(view, gfs2::BLOCK.0, gfs2::BLOCK.1)?, 0))),
+        "udf" => udf::BLOCKS.into_iter().find(|block| has_anchor(view, *block)).map(ByteCount::new),
+        _ => None,
+    }
+}
+
+fn has_anchor(view: &View<'_>, block: u64) -> bool {
+    bytes(view, u64::from(udf::ANCHOR) * block, udf::TAG)
+        .is_some_and(|tag| le16(&tag, 0) == udf::IDENTIFIER && le32(&tag, udf::LOCATION) == udf::ANCHOR)
 }
 
 /// The first byte behind the file system `name`, counted from its start, as it records that; `None` if it does not, or

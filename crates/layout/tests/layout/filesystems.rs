@@ -11,10 +11,10 @@ use std::process::Command;
 use common::tools::{Image, run, skipped};
 use proptest::prelude::*;
 use straddle_device::{Medium, MemoryMedium};
-use straddle_layout::layer::FileSystem;
+use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::view::View;
-use straddle_layout::{FsKind, TableKind, read_stack};
-use straddle_units::{ByteCount, ByteOffset, KIB, MIB};
+use straddle_layout::{FsKind, TableKind, read_layers, read_stack};
+use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
 const GIB: u64 = 1024 * MIB;
 
@@ -234,6 +234,38 @@ fn f2fs_and_nilfs2_say_their_segments() {
         let expected =
             FileSystem { segment: count(segment), data_start: offset(4 * KIB), ..only_block(block) };
         assert_eq!(fs, expected, "{line}");
+    }
+}
+
+/// What is otherwise known by its name only says its block, as blkid does.
+#[test]
+fn others_say_their_block() {
+    for (kind, line) in [
+        ("udf", "mkudffs -b 512"),
+        ("udf", "mkudffs -b 1024"),
+        ("udf", "mkudffs -b 2048"),
+        ("udf", "mkudffs -b 4096"),
+        ("gfs2", "mkfs.gfs2 -O -q -p lock_nolock -J 8 -b 1024"),
+        ("gfs2", "mkfs.gfs2 -O -q -p lock_nolock -J 8"),
+        ("minix", "mkfs.minix -1"),
+        ("minix", "mkfs.minix -3"),
+    ] {
+        let name: String = line.chars().filter(char::is_ascii_alphanumeric).collect();
+        let image = Image::new(&name, 64 * MIB);
+        let words: Vec<&str> = line.split(' ').collect();
+        let made = run(words[0], &words[1..], &image.0, "");
+        let Some(said) = made.and_then(|_| run("blkid", &["-p", "-o", "export"], &image.0, "")) else {
+            continue;
+        };
+        let medium = image.medium();
+        let (view, whole) = (View::of_drive(&medium), Span::first(medium.len()));
+        let layer = read_layers(&view, whole, None).expect("it is recognised");
+        let Facts::FileSystem(fs) = layer.facts else { panic!("{line}: {:?}", layer.facts) };
+        assert_eq!(
+            (layer.kind.name(), Some(fs)),
+            (kind, tag(&said, "BLOCK_SIZE").map(|size| only_block(size.parse().unwrap()))),
+            "{line}"
+        );
     }
 }
 
