@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tools::shell::{program, shell, started};
 use tools::skip::cases;
-use tools::{Dir, present};
+use tools::{Dir, list, present, word};
 
 /// A primary partition and two logical ones, from sector 63 and without a gap. sfdisk puts the records at odd
 /// sectors: 40063 and 90189.
@@ -192,6 +192,52 @@ fn the_command_of_a_refusal_makes_room() {
         take_out(dir.path());
         shell(dir.path(), &format!("{judge} >/dev/null 2>&1"));
         fs::remove_file(dir.join("move.json")).unwrap();
+    }
+}
+
+/// Disks as Windows XP left them, of which the file system uses all from sector 63 on: the commands of `check` are
+/// followed, and the size that the first one names is what fits from sector 64 on.
+#[test]
+fn a_full_disk_is_realigned_by_the_commands_of_check() {
+    if !present(&["sfdisk", "mkfs.ext4", "e2fsck", "resize2fs", "mkfs.ntfs", "ntfsresize"]) {
+        return;
+    }
+    let dir = Dir::new("full");
+    let make = [
+        (131_071, "mkfs.ext4 -q -b 1024", "e2fsck -fn 1 >/dev/null 2>&1"),
+        (131_072, "mkfs.ntfs -q -F -f", "ntfsresize --info --force 1 >/dev/null"),
+    ];
+    for (sectors, make, judge) in cases(make.into_iter(), 2) {
+        let whole = (sectors - 64) / 8 * 4096;
+        let put = "dd if=1 of=disk.img bs=512 seek=63 conv=notrunc status=none";
+        let disk = format!(
+            "rm -f *; truncate -s $(({sectors} * 512)) disk.img; truncate -s $((({sectors} - 63) * 512)) 1
+             echo 'start=63, type=7' | sfdisk -q --no-tell-kernel -X dos disk.img
+             {make} 1 >/dev/null 2>&1; {put}"
+        );
+        shell(dir.path(), &disk);
+        let report = tools::check(&dir.join("disk.img"), &[]);
+        let found = list(&report, "findings").iter().find(|finding| word(finding, "code") == "S001").unwrap();
+        let lines: Vec<String> =
+            list(&found["fix"], "commands").iter().map(|one| word(one, "line")).collect();
+        let [shrink, plan, apply] = lines.as_slice() else { panic!("{make}: {lines:?}") };
+        let sizes = [format!(" {whole} "), format!(" {}K", whole / 1024)];
+        assert!(sizes.iter().any(|size| shrink.contains(size)), "{make}: {shrink}");
+        // Without the first one the others change nothing.
+        let before = fs::read(dir.join("disk.img")).unwrap();
+        shell(dir.path(), &format!("! {{ {plan}; }} 2>/dev/null; ! {{ {apply}; }} 2>/dev/null"));
+        assert!(fs::read(dir.join("disk.img")).unwrap() == before, "{make}");
+        // ntfsresize asks.
+        let shrink = shrink.replace("DEVICE", "1");
+        shell(
+            dir.path(),
+            &format!("{{ yes || true; }} | {{ {shrink}; }} >/dev/null 2>&1; {put}; {plan}; {apply}"),
+        );
+        let (status, text) = program(dir.path(), &["check", "disk.img"]);
+        assert!(!text.contains("S001"), "{make}: {status}: {text}");
+        let take =
+            format!("dd if=disk.img of=1 bs=512 skip=64 count=$(({whole} / 512)) status=none; {judge}");
+        shell(dir.path(), &take);
     }
 }
 

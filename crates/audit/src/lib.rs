@@ -126,7 +126,7 @@ pub use fit::{Misfit, Unfit, sectors_above, unfit};
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
-pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, Stage, Unfinished, Ways};
+pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Stage, Unfinished, Ways};
 pub use names::called;
 pub use optimum::{ALL_ONES, bogus_io_opt};
 pub use picture::picture;

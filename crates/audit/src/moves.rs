@@ -11,6 +11,7 @@ use straddle_units::{ByteCount, ByteOffset, Lba};
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk};
+use crate::fix::shrinking;
 use crate::shell::{file_about, operand};
 
 /// What is known about moves on a disk.
@@ -25,6 +26,8 @@ pub struct Moves {
     pub unfinished: Option<Unfinished>,
     /// The move that `straddle realign` plans.
     pub planned: Option<Planned>,
+    /// What has to be smaller first, so that `straddle realign` can plan a move.
+    pub shrink: Option<ShrinkFirst>,
     /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
     pub copy: Option<PlannedCopy>,
     /// Why nothing may be moved in place, by whatever program, if that is not for want of room.
@@ -42,6 +45,7 @@ impl Default for Moves {
             declares_sectors: false,
             unfinished: None,
             planned: None,
+            shrink: None,
             copy: None,
             refused: None,
             in_the_way: None,
@@ -194,6 +198,19 @@ pub struct Planned {
     pub in_use: bool,
 }
 
+/// What has to be smaller before `straddle realign` has room for a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShrinkFirst {
+    /// The partitions that have to move.
+    pub numbers: Vec<u32>,
+    /// The partition whose contents have to be smaller.
+    pub partition: u32,
+    /// How many bytes of it they may use then.
+    pub to: ByteCount,
+    /// The options that the plan needs, each after a space.
+    pub options: String,
+}
+
 /// A copy that `straddle realign --to` plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCopy {
@@ -236,11 +253,10 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> String {
 /// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
-/// The fix that moves partition `number`, if it is one that moves.
+/// The fix that moves partition `number`, if it is one that moves, or that makes room for the move first.
 pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
-    let planned = context.moves.planned.as_ref()?;
+    let Some(planned) = &context.moves.planned else { return shrink_first(context, number) };
     planned.places.iter().find(|(moved, _)| *moved == number)?;
-    let target = operand(context.target);
     let Planned { places, shorter, options, journal, in_use, .. } = planned;
     let to: Vec<String> =
         places.iter().map(|(number, to)| format!("partition {number} to LBA {to}")).collect();
@@ -254,7 +270,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             ranges(places.iter().map(|(number, _)| *number))
         ),
     };
-    let (plan, kept) = (file_about(context.target, "move.json"), file_about(context.target, "move.journal"));
+    let kept = file_about(context.target, "move.journal");
     let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
     if let Some(size) = journal {
         caution += &format!(
@@ -272,14 +288,43 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     if *in_use {
         caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
     }
-    let file = if journal.is_some() { format!(" --journal {kept}") } else { String::new() };
-    let lines = [
+    let commands = commands(context, options, journal.is_some()).into();
+    Some(Fix { summary: what, commands, risk: Risk::Backup, caution: Some(caution) })
+}
+
+/// The commands that plan a move and make it, with the journal in a file if `in_file`.
+fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2] {
+    let target = operand(context.target);
+    let (plan, kept) = (file_about(context.target, "move.json"), file_about(context.target, "move.journal"));
+    let file = if in_file { format!(" --journal {kept}") } else { String::new() };
+    [
         format!("straddle realign {target}{options} --save {plan}"),
         format!("straddle apply {plan} --write {target}{file}"),
-    ];
+    ]
+    .map(Command::of_data)
+}
+
+/// The fix that makes room for a move of partition `number`. Where contents leave no room for an aligned start, there is
+/// none for the journal.
+fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
+    let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
+    let of = context.stack.partitions.iter().find(|p| p.number == *partition)?;
+    let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
+    let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
+    let caution = format!(
+        "replace DEVICE with partition {partition}, unmounted{dir}; if it cannot be made as small as that, leave the rest: \
+         there is no room for the move; {} must be on another disk until that is complete: after a power cut on the way, \
+         straddle resume goes on{}",
+        file_about(context.target, "move.journal"),
+        after(context)
+    );
+    let shrunk = format!("make what is in partition {partition} smaller, by the first command");
+    let ranges = ranges(numbers.iter().copied());
+    let moved =
+        if numbers.len() == 1 { format!("partition {ranges}") } else { format!("partitions {ranges}") };
     Some(Fix {
-        summary: what,
-        commands: lines.map(Command::of_data).into(),
+        summary: format!("{shrunk}: then there is room to move {moved} to an aligned start, with all data"),
+        commands: std::iter::once(shrink).chain(commands(context, options, true)).collect(),
         risk: Risk::Backup,
         caution: Some(caution),
     })

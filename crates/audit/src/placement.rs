@@ -91,7 +91,7 @@ fn fix(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
 
 /// Whether a fix is a plan of `straddle realign`.
 fn realigns(fix: &Fix) -> bool {
-    fix.commands.first().is_some_and(|command| command.tool == "straddle")
+    fix.commands.iter().any(|command| command.tool == "straddle")
 }
 
 /// A move keeps the partition's length.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use straddle_audit::examine::{Examiner, is_in_partitions, read_present};
-use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, Unfinished};
+use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Unfinished};
 use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
@@ -13,6 +13,7 @@ use straddle_device::{Assume, DeviceKind, Medium, ReadError, Target};
 use straddle_layout::{Damage, Stack};
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::realign::Unplanned;
 use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 
 /// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
@@ -104,8 +105,17 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
         return moves;
     }
     match planned(examiner, target, stack) {
-        Err(refused) => Moves { copy: copy(examiner, name, target, stack), refused, ..moves },
         Ok(planned) => Moves { planned: Some(planned), ..moves },
+        Err(why) => {
+            let moves = Moves { copy: copy(examiner, name, target, stack), ..moves };
+            match why {
+                Unplanned::Refused(why) => Moves { refused: Some(why), ..moves },
+                Unplanned::Shrink(partition, to) => {
+                    Moves { shrink: shrink(examiner, target, stack, (partition, to)), ..moves }
+                }
+                Unplanned::Other => moves,
+            }
+        }
     }
 }
 
@@ -128,17 +138,29 @@ fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.
-fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Option<String>> {
-    let medium = target.medium.as_deref().ok_or(None)?;
+fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Unplanned> {
+    let medium = target.medium.as_deref().ok_or(Unplanned::Other)?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
     let options = options(examiner, target);
     let in_use = is_in_partitions(target, examiner);
-    let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()))?;
+    let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()));
     // Only the bytes of a raw image are written to.
-    if target.container.is_some() || target.through.is_some() {
-        return Err(None);
-    }
-    Ok(planned)
+    let is_raw = target.container.is_none() && target.through.is_none();
+    if is_raw || matches!(planned, Err(Unplanned::Refused(_))) { planned } else { Err(Unplanned::Other) }
+}
+
+/// Returns what has to be smaller, so that `straddle realign` can move what has to move.
+fn shrink(
+    examiner: &Examiner,
+    target: &Target,
+    stack: &Stack,
+    (partition, to): (u32, ByteCount),
+) -> Option<ShrinkFirst> {
+    let medium = target.medium.as_deref()?;
+    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let moves = realign::must_move(&situation).ok()?;
+    let numbers = moves.iter().map(|(number, _)| *number).collect();
+    Some(ShrinkFirst { numbers, partition, to, options: options(examiner, target) })
 }
 
 /// Returns the copy that `straddle realign --to` would plan for the target.

@@ -90,7 +90,7 @@ pub(crate) use recorded::{Which, record};
 pub use refer::{Reference, hibernated};
 pub use room::Journal;
 pub use start::ELSEWHERE;
-pub use survey::{planned, unfinished};
+pub use survey::{Unplanned, planned, unfinished};
 use unallocated::Look;
 
 /// The version of the file's format.
@@ -516,6 +516,7 @@ fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
         let whole = least.floor_to(base.situation().topology.physical.value());
         let command = partition.layer.as_ref().and_then(|layer| straddle_audit::shrinking(layer, whole));
         let to = if command.is_some() { whole } else { least };
+        let command = command.map(|command| command.line);
         Some(Shrink { number: *number, by: used.saturating_sub(to), to, content, command })
     };
     let mut shrink: Vec<Shrink> = no_room.shrink.iter().filter_map(describe).collect();

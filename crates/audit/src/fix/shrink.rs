@@ -115,35 +115,43 @@ pub fn can_shrink(content: Content) -> Option<bool> {
 }
 
 /// The command after which `layer` uses no more than `to` bytes, with DEVICE for what it is on; `None` if there is none.
-pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<String> {
+pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<Command> {
     let bytes = to.get();
     let fs = match &layer.facts {
         Facts::FileSystem(fs) => Some(fs),
         _ => None,
     };
-    match way(layer.kind) {
-        Way::Resize2fs => Some(format!("e2fsck -fp DEVICE && resize2fs DEVICE {}K", bytes / KIB)),
+    let (tool, line) = match way(layer.kind) {
+        Way::Resize2fs => ("resize2fs", format!("e2fsck -fp DEVICE && resize2fs DEVICE {}K", bytes / KIB)),
         Way::Btrfs => {
             let devid = fs?.devid.filter(|_| to >= BTRFS_LEAST)?;
-            Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{bytes} DIR && umount DIR"))
+            (
+                "btrfs",
+                format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{bytes} DIR && umount DIR"),
+            )
         }
         // ntfsresize leaves the last cluster to the copy of the boot sector, if the size is in clusters.
-        Way::Ntfsresize => Some(format!("ntfsresize --size {} DEVICE", to.floor_to(fs?.block).get())),
-        Way::Fatresize => Some(format!("fatresize --size {bytes} DEVICE")),
-        Way::Mkswap => Some(format!("mkswap {}DEVICE {}", swap::kept(layer)?, bytes / KIB)),
+        Way::Ntfsresize => {
+            ("ntfsresize", format!("ntfsresize --size {} DEVICE", to.floor_to(fs?.block).get()))
+        }
+        Way::Fatresize => ("fatresize", format!("fatresize --size {bytes} DEVICE")),
+        Way::Mkswap => ("mkswap", format!("mkswap {}DEVICE {}", swap::kept(layer)?, bytes / KIB)),
         // Of a PV in a volume group, pvresize leaves the size in the label as it is (LVM 2.03.16), by which it is judged.
-        Way::Pvresize if !layer.name.is_empty() => None,
+        Way::Pvresize if !layer.name.is_empty() => return None,
         Way::Pvresize => {
             let bytes = to.floor_to(PV_GRAIN).get();
-            Some(format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))
+            ("pvresize", format!("pvresize --setphysicalvolumesize {bytes}b DEVICE"))
         }
-        Way::ResizeReiserfs => Some(format!("resize_reiserfs -f -s {} DEVICE", to.floor_to(fs?.block).get())),
+        Way::ResizeReiserfs => {
+            ("resize_reiserfs", format!("resize_reiserfs -f -s {} DEVICE", to.floor_to(fs?.block).get()))
+        }
         Way::NilfsResize => {
             let bytes = to.floor_to(fs?.block).get();
-            Some(format!("mount DEVICE DIR && nilfs-resize -y DEVICE {bytes} && umount DIR"))
+            ("nilfs-resize", format!("mount DEVICE DIR && nilfs-resize -y DEVICE {bytes} && umount DIR"))
         }
-        Way::Never | Way::Unknown => None,
-    }
+        Way::Never | Way::Unknown => return None,
+    };
+    Some(Command::other(tool, line))
 }
 
 /// The command that shrinks `layer`, if one line can shrink it and then the partition.
@@ -152,7 +160,7 @@ fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
         way(layer.kind),
         Way::Resize2fs | Way::Btrfs | Way::Ntfsresize | Way::Mkswap | Way::ResizeReiserfs
     );
-    shrinking(layer, len).filter(|_| is_one)
+    shrinking(layer, len).filter(|_| is_one).map(|command| command.line)
 }
 
 #[cfg(test)]
@@ -179,7 +187,7 @@ mod tests {
                 children: Vec::new(),
                 remarks: Vec::new(),
             };
-            shrinking(&layer, to)
+            shrinking(&layer, to).map(|command| command.line)
         };
         let line = of(FsKind::Vfat, FileSystem::default());
         assert_eq!(line.as_deref(), Some("fatresize --size 307199488 DEVICE"));

@@ -59,24 +59,34 @@ pub(super) fn stage(job: &Job, state: State) -> Stage {
     }
 }
 
+/// Why no move is planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unplanned {
+    /// Nothing may move, and not for want of room: no other program may move it either.
+    Refused(String),
+    /// There is room only if the contents of this partition use no more than this of it, which a command does.
+    Shrink(u32, ByteCount),
+    /// Any other reason.
+    Other,
+}
+
 /// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology. What
 /// `is_remote` is fetched first, and whether space is empty is looked at then; on other targets the journal's space is
 /// looked at when the moves are planned to be carried out.
 ///
 /// # Errors
 ///
-/// Why nothing may move, if that is not for want of room: no other program may move it either. `None` if there is
-/// another reason.
+/// Why no move is planned.
 pub fn planned(
     situation: &Situation<'_>,
     options: &str,
     (in_use, is_remote): (bool, bool),
-) -> Result<Planned, Option<String>> {
+) -> Result<Planned, Unplanned> {
     if let Some(number) = hibernated(situation.stack) {
-        return Err(Some(format!("partition {number} {ASLEEP_FIRST}")));
+        return Err(Unplanned::Refused(format!("partition {number} {ASLEEP_FIRST}")));
     }
     if let Some((number, why)) = immovable(situation.stack, |_| false) {
-        return Err(Some(format!("partition {number}: {why}")));
+        return Err(Unplanned::Refused(format!("partition {number}: {why}")));
     }
     let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
     let realign = match make_looking(situation, &wanted, Look::Ends) {
@@ -85,12 +95,16 @@ pub fn planned(
             error @ (RealignError::Immovable { .. }
             | RealignError::Occupied { .. }
             | RealignError::Unclaimed { .. }),
-        ) => return Err(Some(error.to_string())),
-        Err(_) => return Err(None),
+        ) => return Err(Unplanned::Refused(error.to_string())),
+        Err(RealignError::MustShrink { shrink, .. }) => {
+            let one = shrink.iter().find(|one| one.command.is_some());
+            return Err(one.map_or(Unplanned::Other, |one| Unplanned::Shrink(one.number, one.to)));
+        }
+        Err(_) => return Err(Unplanned::Other),
     };
     let blocked = realign.references().iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
     if let Some((number, what)) = blocked {
-        return Err(Some(format!("partition {number}: {what}")));
+        return Err(Unplanned::Refused(format!("partition {number}: {what}")));
     }
     let places = moved(&realign).collect();
     let shorter = shorter(&realign, situation);
