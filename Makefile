@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build lab demo test quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build lab demo test every quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -29,6 +29,10 @@ demo: build
 
 test: setup
 	@scripts/test
+
+# The same with every case of the tests that otherwise try a sample of them: an hour.
+every: setup
+	@scripts/test --every
 
 # The tests that boot no guest (User-Mode Linux, QEMU), but for the longest, which it names: two minutes on two processors
 # after a build.

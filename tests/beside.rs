@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tools::skip::{cases, is_quick};
+use tools::skip::{cases, is_sampled};
 use tools::{Dir, STRADDLE, at_once, list, output, present, shell, straddle_in, transcript, word};
 
 fn codes(target: &Value) -> Vec<String> {
@@ -183,8 +183,8 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
     let seen = AtomicU32::new(0);
     each(|dir, line| {
         shell("cp --sparse=always disk content", dir.path());
-        // With --quick, a table of one kind beside each content.
-        let labels = ["dos", "gpt"].into_iter().skip(usize::from(is_quick()) * (line.len() % 2));
+        // Of a sample, a table of one kind beside each content.
+        let labels = ["dos", "gpt"].into_iter().skip(usize::from(is_sampled()) * (line.len() % 2));
         for label in cases(labels, 2) {
             shell("cp --sparse=always content disk", dir.path());
             write_table(dir.path(), label);
@@ -208,7 +208,7 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
         }
     });
     let seen = seen.into_inner();
-    assert!(seen >= if is_quick() { 20 } else { 40 }, "blkid named {seen}");
+    assert!(seen >= if is_sampled() { 20 } else { 40 }, "blkid named {seen}");
 }
 
 /// The bytes in a GPT's own entries are not a signature, whatever GUID a partition happens to have.
@@ -246,7 +246,7 @@ fn with_wipe_the_new_table_is_the_disks_own() {
     each(|dir, line| {
         shell("cp --sparse=always disk content", dir.path());
         let tables = [("dos", "gpt"), ("dos", "mbr"), ("gpt", "mbr"), ("gpt", "gpt")];
-        let first = if is_quick() { line.len() % 4 } else { 0 };
+        let first = if is_sampled() { line.len() % 4 } else { 0 };
         for (label, table) in cases(tables.into_iter().skip(first), 4) {
             shell("cp --sparse=always content disk", dir.path());
             write_table(dir.path(), label);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::skip::{cases, is_quick};
+use tools::skip::{cases, is_sampled};
 use tools::{Contents, Dir, STRADDLE, at_once, list, number, present, run, shell, word, write_table};
 
 /// Commands that recreate what they name, with all data lost.
@@ -430,7 +430,7 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
         }
     }
     println!("{tried:?}");
-    let least = if is_quick() { 1 } else { 2 };
+    let least = if is_sampled() { 1 } else { 2 };
     for tool in ["mkfs.ext4", "mkfs.xfs", "mkfs.fat", "mkfs.exfat", "mkfs.ntfs", "mkfs.nilfs2"] {
         assert!(tried.get(tool).is_some_and(|count| *count >= least), "{tool}: {tried:?}");
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
-use tools::skip::{cases, is_quick};
+use tools::skip::{cases, is_sampled};
 use tools::{
     Contents, Dir, at_once, list, number, output, present, run, shell, transcript, word, write_table,
 };
@@ -324,7 +324,7 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
     });
     let Counts { realigned, copied, shrunk, written, following } = counts.into_inner().unwrap();
     println!("realigned {realigned}, copied {copied}, shrunk {shrunk}, hidden sectors written {written}");
-    let least = if is_quick() { 1 } else { 4 };
+    let least = if is_sampled() { 1 } else { 4 };
     assert!(shrunk >= least && following >= 2 * least + 2, "{shrunk} {following}");
     assert!(realigned >= 2 * least + 2 && copied > least, "{realigned} {copied}");
     assert!(written >= (least / 2).max(1), "{written}");

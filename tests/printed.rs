@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use straddle_device::shown::is_hidden;
-use tools::skip::{cases, is_quick};
+use tools::skip::{cases, is_sampled};
 use tools::{Dir, STRADDLE, output, present, run, transcript};
 
 /// A terminal title, colours in one byte and in several, reversed direction, separators, a zero-width space,
@@ -318,7 +318,7 @@ fn names_on_disks_are_printed_and_not_obeyed() {
     }
     looked_at(&dir, &["plan", "gpt", "--delete", "1", "--save", "plan"], &mut counts);
     looked_at(&dir, &["apply", "plan", "--write", "gpt", "--dry-run"], &mut counts);
-    assert!(counts[1] > if is_quick() { 8 } else { 20 }, "{counts:?}");
+    assert!(counts[1] > if is_sampled() { 8 } else { 20 }, "{counts:?}");
     // After JSON unescaping, the string is the original one.
     let report: Value = serde_json::from_slice(&straddle(&dir, &["check", "gpt", "--json"]).stdout).unwrap();
     assert_eq!(report["targets"][0]["partitions"][0]["name"], name);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use straddle_units::io::SplitMix64;
 
 use super::{CASES, Case, IMAGE, Tables, grave, is_realigned, spans};
-use crate::tools::skip::{cases, is_quick};
+use crate::tools::skip::{cases, is_sampled};
 use crate::tools::{self, Dir, at_once, bytes, disk_codes, list, number, pasted, present, word};
 
 /// Runs the printed `straddle realign` of an image on a copy: afterwards nothing has to move, and each
@@ -70,6 +70,6 @@ fn every_printed_realignment_keeps_all_data() {
     });
     let moved = moved.into_inner();
     println!("{known} partitions of the known tables moved, and {} of random ones", moved - known);
-    let (least, more) = if is_quick() { (4, 2) } else { (10, 5) };
+    let (least, more) = if is_sampled() { (4, 2) } else { (10, 5) };
     assert!(known >= least && moved >= known + more, "{known} {moved}");
 }

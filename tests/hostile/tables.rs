@@ -263,7 +263,7 @@ fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
 
 #[test]
 fn tables_with_random_damage() {
-    let count: u32 = if crate::tools::skip::is_quick() { 100 } else { 300 };
+    let count: u32 = if crate::tools::skip::is_sampled() { 100 } else { 300 };
     let options: [&[&str]; 8] = [
         &[],
         &["-v"],

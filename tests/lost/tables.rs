@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::tools::skip::{cases, is_quick};
+use crate::tools::skip::{cases, is_sampled};
 use crate::tools::{Dir, check_in, list, present, shell, straddle_in, text, transcript};
 
 /// A boot loader as sunxi's boards have it from 8 KiB on: a head and 24 KiB that are not zeros.
@@ -150,5 +150,5 @@ fn what_tools_leave_behind_is_written_over() {
             }
         }
     }
-    assert!(written > if is_quick() { 10 } else { 100 }, "{written} tables written");
+    assert!(written > if is_sampled() { 10 } else { 100 }, "{written} tables written");
 }

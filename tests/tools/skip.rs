@@ -21,14 +21,19 @@ pub(crate) fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// Whether `scripts/test --quick` runs the tests: a test of many cases may try fewer of them.
+/// Whether `scripts/test --quick` runs the tests, without guests.
 pub(crate) fn is_quick() -> bool {
     std::env::var_os("STRADDLE_QUICK").is_some()
 }
 
-/// All of `cases`; with `scripts/test --quick`, one in `one_in` of them.
+/// Whether a test of many cases tries a sample of them: all are tried by `scripts/test --every`.
+pub(crate) fn is_sampled() -> bool {
+    std::env::var_os("STRADDLE_EVERY_CASE").is_none()
+}
+
+/// One in `one_in` of `cases`; with `scripts/test --every`, all of them.
 pub(crate) fn cases<I: Iterator>(cases: I, one_in: usize) -> std::iter::StepBy<I> {
-    cases.step_by(if is_quick() { one_in } else { 1 })
+    cases.step_by(if is_sampled() { one_in } else { 1 })
 }
 
 /// Whether all of `tools` are installed; reports it if not. When `scripts/test --quick` runs the tests, no

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::tools::skip::{cases, is_quick};
+use super::tools::skip::{cases, is_sampled};
 use super::tools::{STRADDLE, json, output, present, root, shell, straddle, text};
 
 /// Address space for a run, in KiB: that of a program with threads, and some hundred MiB.
@@ -37,7 +37,7 @@ fn a_bomb_takes_no_more_memory_than_any_trace() {
         assert_eq!(code, Some(3), "{name}: {error}");
         assert!(error.contains(":1 (byte 0): longer than 65536 bytes"), "{name}: {error}");
     }
-    let length = if is_quick() { 36_000_000 } else { 360_000_000 };
+    let length = if is_sampled() { 36_000_000 } else { 360_000_000 };
     made(&format!("yes 1,W,0,512,1 | head -c {length} | gzip -1 -c > lines.gz"));
     assert_eq!(limited(&dir, "lines.gz").0, Some(0));
     // A window of 2 GiB is more than any level of zstd takes without being asked.

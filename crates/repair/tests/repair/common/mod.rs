@@ -23,13 +23,12 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 /// The number of seeds, from the environment variable or `usual`; `scripts/test --quick` sets variables that many
 /// tests have, and takes no more than `usual` of any.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
-    let wanted = std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"));
-    if std::env::var_os("STRADDLE_QUICK").is_some() { wanted.min(usual) } else { wanted }
+    std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))
 }
 
-/// One of how many cases are tried: of all, or with `scripts/test --quick`, of `quick`.
-pub(crate) fn one_in(quick: usize) -> usize {
-    if std::env::var_os("STRADDLE_QUICK").is_some() { quick } else { 1 }
+/// One of how many cases are tried: `sample`; with `scripts/test --every`, all.
+pub(crate) fn one_in(sample: usize) -> usize {
+    if std::env::var_os("STRADDLE_EVERY_CASE").is_some() { 1 } else { sample }
 }
 
 /// Sparse bytes in memory; copies share what they have in common.
